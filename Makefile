@@ -1,0 +1,79 @@
+# One command sets up (`make venv`, implied by the others), one checks, one tests, one shows it working.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The virtual environment is as good as what it was made from: its stamp carries the hash of that.
+STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | sha256sum | cut -c1-16)
+# Folders that are checked as Python; some come and go with the features they belong to.
+TYPED := src tests tools examples $(wildcard bench demo)
+PYTEST_ARGS ?=
+
+.PHONY: help
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 12
+
+.PHONY: venv
+venv: $(STAMP) ## Make or bring up to date the virtual environment, from the locked dependencies
+
+# flock: two targets of `make -j`, or two terminals, make the environment once.
+$(STAMP):
+	@mkdir -p $(VENV)
+	exec 9>$(VENV)/.lock
+	flock 9
+	[ ! -e $@ ] || exit 0
+	$(PYTHON) -c 'import sys; sys.exit("Emberkeep needs Python 3.11 or newer, this is %s: set PYTHON=/path/to/python3" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
+	echo "Installing the locked dependencies into $(VENV)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	rm -f $(VENV)/.made-from-*
+	touch $@
+
+.PHONY: java
+java: ## Check for a Java 17+ runtime; install one where that is possible without asking
+	@tools/ensure-java.sh
+
+.PHONY: demo
+demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts of it, compare the result
+	@$(BIN)/python -m demo
+
+.PHONY: test
+test: $(STAMP) java ## Run all tests (PYTEST_ARGS="-m 'not integration'" for the fast ones)
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: $(STAMP) ## Lint, format, types, import rules, documentation
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict $(TYPED)
+	$(BIN)/lint-imports
+	$(BIN)/python -m tools.check_docs
+
+.PHONY: bench
+bench: $(STAMP) java ## Measure, and write a table and JSON
+	@$(BIN)/python -m bench
+
+.PHONY: format
+format: $(STAMP) ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# pip-compile writes this command, not its own with a machine's paths, into the locks' header.
+LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+.PHONY: lock
+lock: ## Lock the dependencies again after a change in pyproject.toml (LOCK_ARGS=--upgrade for newer ones)
+	@$(LOCK) $(LOCK_ARGS) --extra dev --extra object-store -o requirements-dev.lock pyproject.toml
+	$(LOCK) -c requirements-dev.lock -o requirements.lock pyproject.toml
+
+.PHONY: clean
+clean: ## Remove everything that the other targets made
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache \
+		spark-warehouse metastore_db derby.log demo-run
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

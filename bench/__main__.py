@@ -1,0 +1,92 @@
+"""``python -m bench [--only NAME,…] [--repetitions N] [--quick]``: measure, print tables, write JSON."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import structlog
+
+from bench import blobs, heartbeats, scale, startup, submission, takeover, throughput, zookeeper
+from bench.machine import load_average, machine
+from bench.measure import Figure
+from bench.plan import Plan, say
+from bench.report import Section, print_tables, write_json
+
+MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
+    "startup": startup.measure,
+    "throughput": throughput.measure,
+    "submission": submission.measure,
+    "scale": scale.measure,
+    "heartbeats": heartbeats.measure,
+    "takeover": takeover.measure,
+    "zookeeper": zookeeper.measure,
+    "blobs": blobs.measure,
+}
+RESULTS = Path(__file__).parent / "results"
+_EXIT_INTERRUPTED = 130
+
+
+def main(arguments: list[str]) -> int:
+    """Returns the exit code: 0 measured (whether goals are met or not), 130 interrupted."""
+    given = _parser().parse_args(arguments)
+    plan = Plan(given.repetitions or (1 if given.quick else 3), given.quick)
+    signal.signal(signal.SIGTERM, _interrupt)
+    # Parts of Emberkeep that run in here would tell what goes wrong on purpose.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    facts = machine()
+    sections: list[Section] = []
+    try:
+        for name in given.only:
+            before, begin = load_average(), time.monotonic()
+            figures = MEASUREMENTS[name](plan)
+            sections.append(Section(name, figures, time.monotonic() - begin, before, load_average()))
+    except KeyboardInterrupt:
+        say("interrupted: nothing is written")
+        return _EXIT_INTERRUPTED
+    now = datetime.datetime.now(datetime.UTC)
+    path = RESULTS / f"{now:%Y-%m-%dT%H%M%SZ}.json"
+    print_tables(sections, facts)
+    write_json(path, sections, facts, plan.repetitions)
+    say(f"written to {path}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Emberkeep on this machine.")
+    parser.add_argument(
+        "--only", type=_names, default=list(MEASUREMENTS), metavar="NAME,…", help=f"some of {', '.join(MEASUREMENTS)}"
+    )
+    parser.add_argument("--repetitions", type=_positive, metavar="N", help="samples per figure (default 3)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one sample: to see that it works")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in MEASUREMENTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: there are {', '.join(MEASUREMENTS)}")
+    return names
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of repetitions")
+    return int(text)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """SIGTERM ends what was started, as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,123 @@
+"""kill -9 of the leading JobManager: how long until another one answers and knows all jobs to be RUNNING.
+
+The jobs' drivers are stubs (``bench.stub_node``), so that 100 fit on any machine; JobManagers, ZooKeeper, what is
+stored and what is said over the network are real, and all settings are the default ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from bench.commands import JOBS, temporary_directory
+from bench.job_managers import LIMIT_SECONDS, JobManagers
+from bench.measure import Figure, Goal, percentile
+from bench.plan import Plan, say
+from bench.stub_node import stub_node
+from bench.submission import another
+from emberkeep.base.errors import RetryLater
+from emberkeep.client.blob_upload import NoProgress
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.spark_options import SparkOptions
+from emberkeep.client.submission import Program, prepare, upload
+from emberkeep.jobs.model import JobStatus
+
+_JOBS = (1, 10, 100)
+_JOB_MANAGERS = 3
+_POLL = 0.02
+_P50_GOAL, _P99_GOAL = Goal(at_most=2.0), Goal(at_most=10.0)
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """Seconds from the kill until a new leader answered anything, and until it knew all jobs as they are."""
+
+    answered: float
+    known: float
+
+
+def measure(plan: Plan) -> list[Figure]:
+    """With 1, 10 and 100 jobs; a new JobManager takes the place of each that was killed."""
+    kills = plan.size(10, 1)
+    rounds: dict[int, list[list[Takeover]]] = {jobs: [] for jobs in _JOBS}
+    for turn in range(plan.repetitions):
+        for jobs in _JOBS:
+            say(f"takeover: {jobs} jobs, {turn + 1} of {plan.repetitions}")
+            rounds[jobs].append(asyncio.run(_round(jobs, kills)))
+    figures = []
+    for jobs, samples in rounds.items():
+        name = f"{jobs} job{'' if jobs == 1 else 's'}"
+        answered = tuple(percentile([each.answered for each in one], 0.5) for one in samples)
+        running = tuple(percentile([each.known for each in one], 0.5) for one in samples)
+        everything = [each.known for one in samples for each in one]
+        figures += [
+            Figure(f"{name}: new leader answers, p50", "s", answered),
+            Figure(f"{name}: and all are RUNNING, p50", "s", running, _P50_GOAL),
+            Figure(
+                f"{name}: and all are RUNNING, p99 of {len(everything)}",
+                "s",
+                (percentile(everything, 0.99),),
+                _P99_GOAL,
+            ),
+        ]
+    return figures
+
+
+async def _round(jobs: int, kills: int) -> list[Takeover]:
+    async with AsyncExitStack() as stack:
+        directory = stack.enter_context(temporary_directory())
+        managers = await stack.enter_async_context(JobManagers(directory))
+        for _ in range(_JOB_MANAGERS):
+            await managers.add()
+        leader = (await managers.leader()).server
+        node = await stack.enter_async_context(stub_node(managers.configuration, managers.token, leader.address, jobs))
+        async with RestClient(leader.endpoint) as client:
+            await _registered(client)
+            prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
+            for _ in range(jobs):
+                await client.submit(await upload(client, another(prepared), NoProgress()))
+            await until_known([client], JobStatus.RUNNING, jobs, time.perf_counter())
+        takeovers = []
+        for _ in range(kills):
+            takeovers.append(await _kill(managers, jobs))
+            if node.starts != jobs:
+                raise SystemExit("a driver was started again: no measurement, but a bug")
+            await managers.add()
+        return takeovers
+
+
+async def _registered(client: RestClient) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while (await client.overview()).taskmanagers == 0:
+        if time.monotonic() > deadline:
+            raise SystemExit("the task manager does not register")
+        await asyncio.sleep(_POLL)
+
+
+async def _kill(managers: JobManagers, jobs: int) -> Takeover:
+    leader = await managers.leader()
+    async with AsyncExitStack() as stack:
+        others = [member for member in managers.members if member is not leader]
+        clients = [await stack.enter_async_context(member.client()) for member in others]
+        begin = time.perf_counter()
+        managers.kill(leader)
+        return await until_known(clients, JobStatus.RUNNING, jobs, begin)
+
+
+async def until_known(clients: list[RestClient], status: JobStatus, jobs: int, begin: float) -> Takeover:
+    """Ask each in turn until ``jobs`` are in ``status``; ``begin``: when the leader was killed."""
+    answered = 0.0
+    while time.perf_counter() - begin < LIMIT_SECONDS:
+        for client in clients:
+            try:
+                overview = await client.overview()
+            except RetryLater:
+                continue
+            answered = answered or time.perf_counter() - begin
+            if overview.emberkeep.jobs_by_status.get(status) == jobs:
+                return Takeover(answered, time.perf_counter() - begin)
+            break
+        await asyncio.sleep(_POLL)
+    raise SystemExit(f"not all jobs were {status.value} after {LIMIT_SECONDS:g} s: no measurement, but a bug")

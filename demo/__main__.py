@@ -1,0 +1,194 @@
+"""The demonstration's story. Exit code 0 only if the output equals the batch answer and everything happened as told."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+from pathlib import Path
+
+from demo.commands import Cluster, CommandFailed
+from demo.feeder import ROOT, feeding
+from demo.sabotage import EXECUTORS, Blow, Harmed, LeaderKilled, kill_executor, kill_leader, kill_node, registered
+from demo.screen import Screen
+from demo.takeover import new_leader
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.client.rest_client import RestClient
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest import JobDetailsInfo, JobExtension
+from examples.flights import verify
+
+NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
+JOB_MANAGERS = 2
+FILES = 200
+FEED_SECONDS = 45.0
+LIMIT_SECONDS = 600.0
+FIRST_BLOW_BATCH = 2
+BATCHES_BETWEEN = 3
+BLOWS = 3  # an executor, the leading JobManager, a node
+_POLL = 0.5
+
+DEFINITIONS = (
+    "rest.port=0",
+    # A laptop's network is quick and its owner impatient: notice a dead node within seconds.
+    "heartbeat.interval=1s",
+    "heartbeat.timeout=5s",
+)
+
+
+class DemoFailed(Exception):
+    """Something did not happen as it should have."""
+
+
+class Story:
+    """The run of one job, with the blows that it gets."""
+
+    def __init__(self, cluster: Cluster, client: RestClient, job_id: JobId, screen: Screen) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._job_id = job_id
+        self._screen = screen
+        self._open: Blow | None = None
+        self._struck_at = 0.0
+        self.blows: list[Blow] = []
+        self.recoveries: list[float] = []
+
+    async def run(self) -> JobDetailsInfo:
+        """Watch the job to its end. Raises DemoFailed, Harmed."""
+        next_batch = FIRST_BLOW_BATCH
+        while self._screen.seconds < LIMIT_SECONDS:
+            job = await self._client.job(self._job_id)
+            self._screen.progress(describe(job))
+            if job.state.is_globally_terminal:
+                return self._ended(job)
+            batch = max((query.batch_id for query in job.emberkeep.queries), default=-1)
+            if self._open is not None:
+                outcome = self._open.outcome(job)
+                if outcome is not None:
+                    self.recoveries.append(self._screen.seconds - self._struck_at)
+                    self._screen.event(f"recovered in {self.recoveries[-1]:.1f} s: {outcome}", "green")
+                    self._open, next_batch = None, batch + BATCHES_BETWEEN
+            elif batch >= next_batch:
+                await self._strike(job.emberkeep)
+            await asyncio.sleep(_POLL)
+        raise DemoFailed(f"the job did not end within {LIMIT_SECONDS:.0f} s")
+
+    async def _strike(self, job: JobExtension) -> None:
+        if len(self.blows) >= BLOWS or len(registered(job)) < EXECUTORS:
+            return
+        blow = await self._next_blow(job)
+        if blow is None:
+            return
+        self._struck_at = self._screen.seconds
+        self._screen.event(blow.text, "bold red")
+        self.blows.append(blow)
+        self._open = blow
+        if isinstance(blow, LeaderKilled):
+            leader = await new_leader(self._cluster, blow.leader)
+            seconds = self._screen.seconds - self._struck_at
+            name, url = self._cluster.job_manager(leader).name, self._cluster.record().url_of(leader)
+            self._screen.event(f"{name} leads after {seconds:.1f} s, its web page: {url}", "green")
+
+    async def _next_blow(self, job: JobExtension) -> Blow | None:
+        match len(self.blows):
+            case 0:
+                return kill_executor(job)
+            case 1:
+                leader = (await self._client.overview()).emberkeep.job_manager
+                return kill_leader(job, self._cluster, leader)
+            case _:
+                return kill_node(job, self._cluster)
+
+    def _ended(self, job: JobDetailsInfo) -> JobDetailsInfo:
+        if job.state is not JobStatus.FINISHED:
+            raise DemoFailed(f"the job ended {job.state.value}: {job.emberkeep.root_cause}")
+        if len(self.recoveries) < BLOWS:
+            raise DemoFailed("the job was over before all had been killed and got over")
+        return job
+
+
+def describe(job: JobDetailsInfo) -> str:
+    """One line: state, executors, batch, rows."""
+    parts = [job.state.value, f"executors {len(registered(job.emberkeep))} of {EXECUTORS}"]
+    for query in job.emberkeep.queries:
+        if query.batch_id >= 0:
+            parts.append(f"batch {query.batch_id}, {query.processed_rows_per_second:,.0f} rows/s")
+            parts.append(f"{query.state_rows:,} windows in state")
+    if job.emberkeep.waiting:
+        parts.append(f"waiting: {job.emberkeep.waiting}")
+    return " · ".join(parts)
+
+
+async def play(directory: Path, screen: Screen) -> None:
+    """Everything up to the verdict. Raises DemoFailed, Harmed, CommandFailed, EmberkeepError."""
+    flights, output = directory / "flights", directory / "delays"
+    cluster = Cluster(directory / "cluster")
+    with feeding(flights, FILES, FEED_SECONDS):
+        screen.event(f"336,776 flights of 2013 begin to arrive as {FILES} files over {FEED_SECONDS:.0f} s")
+        try:
+            screen.event(
+                f"starting a cluster: ZooKeeper, {JOB_MANAGERS} JobManagers, task managers on {', '.join(NODES)}"
+            )
+            await asyncio.to_thread(cluster.up, NODES, 2, JOB_MANAGERS, DEFINITIONS)
+            screen.event(
+                f"cluster is up, its web page: {cluster.record().url} (`emberkeep cluster status` has the login)"
+            )
+            job_id = await asyncio.to_thread(submit, cluster, flights, output)
+            screen.event(f"submitted examples/flights/pipeline.py, unchanged PySpark, as job {job_id}")
+            async with cluster.client() as client:
+                story = Story(cluster, client, job_id, screen)
+                job = await story.run()
+            screen.event(f"the job has FINISHED; its driver was started {job.emberkeep.attempt} time(s)")
+        finally:
+            await asyncio.to_thread(cluster.down)
+            screen.event("cluster is down")
+    screen.event("computing the batch answer over the same files with pandas")
+    answer = verify.batch_answer(verify.read_input(flights))
+    comparison = verify.compare(answer.windows, verify.read_output(output))
+    screen.event(verify.report(answer, comparison))
+    if comparison.mismatches or not len(answer.windows):
+        raise DemoFailed("the output differs from the batch answer")
+
+
+def submit(cluster: Cluster, flights: Path, output: Path) -> JobId:
+    """Submit the pipeline with two small executors."""
+    spark = [
+        "--driver-memory",
+        "512m",
+        "--num-executors",
+        str(EXECUTORS),
+        "--executor-cores",
+        "1",
+        "--executor-memory",
+        "512m",
+    ]
+    pipeline = str(ROOT / "examples/flights/pipeline.py")
+    arguments = ["--input", str(flights), "--output", str(output), "--files-per-batch", "8", "--trigger", "1 second"]
+    return cluster.submit(*spark, "--name", "flights", pipeline, *arguments)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
+    parser.add_argument("--directory", type=Path, default=ROOT / "demo-run", help="scratch directory; emptied first")
+    parser.add_argument("--keep", action="store_true", help="keep the directory also when all went well")
+    options = parser.parse_args()
+    directory: Path = options.directory.absolute()
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    with Screen() as screen:
+        try:
+            asyncio.run(play(directory, screen))
+        except (DemoFailed, Harmed, CommandFailed, EmberkeepError) as error:
+            screen.event(f"FAILED: {error}", "bold red")
+            screen.event(f"logs are below {directory / 'cluster'}")
+            return 1
+        screen.event("EQUAL: nothing was lost, nothing was counted twice", "bold green")
+    if not options.keep:
+        shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The `emberkeep` command, used as a user would."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.ids import JobId
+from emberkeep.client.cluster_file import ClusterRecord, DaemonRecord, read_cluster
+from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.rest_client import RestClient
+
+EMBERKEEP = str(Path(sys.executable).with_name("emberkeep"))
+
+
+class CommandFailed(Exception):
+    """The command ended with another code than 0; the text is what it said."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A local cluster of separate processes below one state directory."""
+
+    state: Path
+
+    def up(self, nodes: Sequence[str], slots: int, job_managers: int, definitions: Sequence[str]) -> None:
+        """Several JobManagers, with a ZooKeeper. Raises CommandFailed."""
+        options = [part for definition in definitions for part in ("-D", definition)]
+        shape = ["--nodes", ",".join(nodes), "--slots", str(slots), "--ha", "--job-managers", str(job_managers)]
+        self._run("cluster", "up", *shape, *options)
+
+    def submit(self, *arguments: str) -> JobId:
+        """Returns the job's id. Raises CommandFailed."""
+        match = re.search(r"\b[0-9a-f]{32}\b", self._run("submit", *arguments))
+        if match is None:
+            raise CommandFailed("`emberkeep submit` printed no job id")
+        return JobId(match.group())
+
+    def down(self) -> None:
+        """Raises CommandFailed."""
+        self._run("cluster", "down")
+
+    def record(self) -> ClusterRecord:
+        """What `cluster up` has started."""
+        record = read_cluster(self._file)
+        assert record is not None, "the cluster is up"
+        return record
+
+    def job_manager(self, address: str) -> DaemonRecord:
+        """The one that others reach at ``address``."""
+        record = self.record()
+        return record.job_managers[record.urls.index(record.url_of(address))]
+
+    def client(self) -> RestClient:
+        return RestClient(local_endpoint(self.record(), self._file))
+
+    def others(self, address: str) -> list[RestClient]:
+        """One for each JobManager but that at ``address``: they ask once."""
+        record = self.record()
+        token = local_endpoint(record, self._file).token
+        urls = [url for url in record.urls if url != record.url_of(address)]
+        return [RestClient(Endpoint(url, token), patience=0.0) for url in urls]
+
+    @property
+    def _file(self) -> Path:
+        return self.state / "cluster.json"
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            [EMBERKEEP, *arguments],
+            env={**os.environ, "EMBERKEEP_STATE_DIR": str(self.state)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise CommandFailed(f"emberkeep {' '.join(arguments[:2])} ended with {done.returncode}:\n{done.stdout}")
+        return done.stdout

@@ -1,0 +1,108 @@
+"""What is killed, and how it is seen that the job got over it. SIGKILL only: nobody gets to say goodbye."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Protocol
+
+from demo.commands import Cluster
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExtension
+
+EXECUTORS = 2
+
+
+class Harmed(Exception):
+    """Something that should have gone on has ended."""
+
+
+class Blow(Protocol):
+    """What was done. ``text`` says so."""
+
+    @property
+    def text(self) -> str: ...
+
+    def outcome(self, job: JobDetailsInfo) -> str | None:
+        """In words, once the job has got over it; None until then. Raises Harmed."""
+
+
+@dataclass(frozen=True)
+class ExecutorsKilled:
+    """Implements Blow. ``executors``: ids that were alive before and must be replaced."""
+
+    text: str
+    executors: frozenset[str]
+
+    def outcome(self, job: JobDetailsInfo) -> str | None:
+        found = registered(job.emberkeep)
+        if len(found) < EXECUTORS or self.executors & {executor.id for executor in found}:
+            return None
+        return "executors " + ", ".join(f"{executor.id} on {executor.host}" for executor in found)
+
+
+@dataclass(frozen=True)
+class LeaderKilled:
+    """Implements Blow. ``leader``: address of the JobManager that was killed; ``attempt`` of the job and ``pids`` of
+    its processes, the driver's first: they must not change."""
+
+    text: str
+    leader: str
+    attempt: int
+    pids: tuple[int, ...]
+
+    def outcome(self, job: JobDetailsInfo) -> str | None:
+        now = processes(job.emberkeep)
+        if job.emberkeep.attempt != self.attempt:
+            raise Harmed(f"the driver (pid {self.pids[0]}) was not kept")
+        if job.state is not JobStatus.RUNNING or len(now) < len(self.pids):
+            return None
+        if now != self.pids:
+            raise Harmed(f"not all processes were kept: pids {self.pids} are now {now}")
+        executors = " and ".join(map(str, self.pids[1:]))
+        return f"driver (pid {self.pids[0]}) and executors (pids {executors}) are the same as before"
+
+
+def registered(job: JobExtension) -> list[ExecutorInfo]:
+    """The executors in which tasks can run."""
+    return [e for e in job.executors if e.registered and e.state is ProcessState.RUNNING and e.pid]
+
+
+def processes(job: JobExtension) -> tuple[int, ...]:
+    """Pids of the driver and of the executors, as far as they are known."""
+    executors = sorted(registered(job), key=lambda executor: int(executor.id))
+    return (
+        () if job.driver is None or not job.driver.pid else (job.driver.pid, *(executor.pid for executor in executors))
+    )
+
+
+def kill_executor(job: JobExtension) -> ExecutorsKilled:
+    """SIGKILL for the executor with the lowest id."""
+    victim = min(registered(job), key=lambda executor: int(executor.id))
+    os.kill(victim.pid, signal.SIGKILL)
+    return ExecutorsKilled(f"killed executor {victim.id} on {victim.host} (pid {victim.pid})", frozenset({victim.id}))
+
+
+def kill_leader(job: JobExtension, cluster: Cluster, leader: str) -> LeaderKilled:
+    """SIGKILL for the JobManager at the address ``leader``."""
+    victim = cluster.job_manager(leader)
+    os.kill(victim.identity.pid, signal.SIGKILL)
+    text = f"killed the leading JobManager, {victim.name} (pid {victim.identity.pid})"
+    return LeaderKilled(text, leader, job.attempt, processes(job))
+
+
+def kill_node(job: JobExtension, cluster: Cluster) -> ExecutorsKilled | None:
+    """SIGKILL for a task manager and all its executors; not the one with the driver. None while none qualifies."""
+    driver = job.driver.taskmanager_id if job.driver is not None else ""
+    for daemon in cluster.record().task_managers:
+        victims = [executor for executor in registered(job) if executor.taskmanager_id == daemon.name]
+        if daemon.name != driver and victims:
+            for pid in (daemon.identity.pid, *(executor.pid for executor in victims)):
+                os.kill(pid, signal.SIGKILL)
+            ids = ", ".join(executor.id for executor in victims)
+            return ExecutorsKilled(
+                f"killed task manager {daemon.name} with its executors ({ids})", frozenset(e.id for e in victims)
+            )
+    return None

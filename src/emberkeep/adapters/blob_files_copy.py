@@ -1,0 +1,84 @@
+"""A file's bytes under a second name, as cheaply as the file system allows."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from emberkeep.blobs.errors import CannotStore
+
+_PIECE_BYTES = 16 * 1024**2
+# The file system has no hard links, allows no more of them to this file, or the two lie on different ones.
+_NO_LINK = {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+_NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF}
+
+
+def link_or_copy(source: Path, destination: Path) -> bool:
+    """Give ``source``'s content a new name: a hard link, else a durable copy. Returns whether it is the same file.
+
+    Raises OSError.
+    """
+    try:
+        os.link(source, destination, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in _NO_LINK:
+            raise
+    else:
+        return True
+    copy_file(source, destination)
+    return False
+
+
+def copy_file(source: Path, destination: Path, pause: Callable[[], None] = lambda: None) -> int:
+    """Copy to a new, durable file; returns bytes. File systems that share blocks between files do so.
+
+    ``pause`` is called between pieces; what it raises ends the copy. Raises OSError. ``destination`` is removed then.
+    """
+    with source.open("rb", buffering=0) as reader:
+        writer = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                size = _copy(reader.fileno(), writer, pause)
+                os.fsync(writer)
+            finally:
+                os.close(writer)
+        except BaseException:
+            destination.unlink(missing_ok=True)
+            raise
+    return size
+
+
+def _copy(reader: int, writer: int, pause: Callable[[], None]) -> int:
+    size, in_kernel = 0, True
+    while True:
+        pause()
+        try:
+            copied = os.copy_file_range(reader, writer, _PIECE_BYTES) if in_kernel else _through_memory(reader, writer)
+        except OSError as error:
+            if not in_kernel or error.errno not in _NO_KERNEL_COPY:
+                raise
+            in_kernel = False
+            continue
+        if copied == 0 and in_kernel:
+            in_kernel = False  # some file systems say "end" where they cannot copy: reading tells
+            continue
+        if copied == 0:
+            return size
+        size += copied
+
+
+def _through_memory(reader: int, writer: int) -> int:
+    data = os.read(reader, 1024**2)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(writer, view) :]
+    return len(data)
+
+
+def cannot_store(path: Path, error: OSError) -> CannotStore:
+    """The error for a disk of this machine that refuses bytes."""
+    return CannotStore(
+        f"cannot store {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
+    )

@@ -1,0 +1,289 @@
+"""HTTP/1.1 over blocking sockets, for transfers that run in threads: the least that moves large bytes fast.
+
+aiohttp reads bodies through its parser on the event loop, in small pieces; a thread here fills a large buffer at once.
+Both ends are ours, so the dialect is small: a body has a Content-Length, a connection is used again when all of the
+answer was read. Whatever else arrives is a broken answer. Each wait is bounded, also the sum of many short ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.protocol.wire import check_address
+
+CONNECT_SECONDS = 10.0
+SILENCE_SECONDS = 30.0  # without a byte
+SLOWEST_PACE = 16 * 1024  # bytes per second, on average, once SILENCE_SECONDS are over
+_HEAD_BYTES = 32 * 1024
+_BUFFER_BYTES = 1024**2
+_IDLE_SECONDS = 15.0  # a kept connection is used again only that soon: the server closes it some time later
+_IDLE_PER_ADDRESS = 16
+_STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2})(?: [^\r\n]*)?")
+_DIGITS = re.compile(r"[0-9]{1,18}")
+_STATUS_WITHOUT_BODY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+Write = Callable[[memoryview], None]
+
+
+class Aborted(RetryLater):
+    """The one who wanted this transfer has gone."""
+
+
+class BrokenAnswer(RetryLater):
+    """The connection or what came over it is of no use; nothing more can be read from it."""
+
+
+class Abort:
+    """Ends a transfer from another thread, also while it waits for bytes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._set = False
+
+    def set(self) -> None:
+        """Idempotent."""
+        with self._lock:
+            self._set = True
+            if self._socket is not None:
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_RDWR)
+
+    @property
+    def is_set(self) -> bool:
+        return self._set
+
+    def watch(self, used: socket.socket | None) -> None:
+        """``used`` is what the transfer waits for from now on. Raises Aborted."""
+        with self._lock:
+            self._socket = used
+            if self._set:
+                raise Aborted("the transfer was given up")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Head of an answer; names of headers in lower case. ``length``: bytes of the body."""
+
+    status: int
+    headers: Mapping[str, str]
+    length: int
+
+
+class Connections:
+    """Connections to any number of servers, kept for reuse. Used from many threads."""
+
+    def __init__(self, token: str, *, silence: float = SILENCE_SECONDS) -> None:
+        """``silence``: seconds without a byte after which a server is given up."""
+        self._authorization = f"Authorization: Bearer {token}\r\nAccept-Encoding: identity\r\n"
+        self._silence = silence
+        self._lock = threading.Lock()
+        self._idle: dict[str, list[tuple[float, socket.socket]]] = {}
+        self._closed = False
+
+    @contextlib.contextmanager
+    def exchange(
+        self,
+        abort: Abort,
+        method: str,
+        address: str,
+        target: str,
+        headers: Mapping[str, str] = {},
+        body: bytes | Path | None = None,
+    ) -> Iterator[tuple[Answer, Callable[[Write], None]]]:
+        """Send a request; gives the answer's head and what reads its body, to be called once where it is wanted.
+
+        Raises RetryLater, BrokenAnswer (also from reading the body), Aborted, InvalidInput (no address).
+        """
+        head = self._head(method, address, target, headers, body)
+        line, answer = self._ask(abort, address, head, body)
+        keep = False
+        try:
+            yield answer, lambda write: line.read_body(answer.length, write)
+            keep = line.is_clean and answer.headers.get("connection", "").lower() != "close"
+        finally:
+            with contextlib.suppress(Aborted):
+                abort.watch(None)
+            self._give_back(address, line.socket, keep)
+
+    def close(self) -> None:
+        """Close what is idle; what is under way is closed when it ends. Idempotent."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, {}
+        for kept in idle.values():
+            for _, connection in kept:
+                connection.close()
+
+    def _head(
+        self, method: str, address: str, target: str, headers: Mapping[str, str], body: bytes | Path | None
+    ) -> bytes:
+        lines = [f"{method} {target} HTTP/1.1\r\nHost: {address}\r\n{self._authorization}"]
+        lines += [f"{name}: {value}\r\n" for name, value in headers.items()]
+        if body is not None:
+            size = len(body) if isinstance(body, bytes) else body.stat().st_size
+            lines.append(f"Content-Type: application/octet-stream\r\nContent-Length: {size}\r\n")
+        return ("".join(lines) + "\r\n").encode()
+
+    def _ask(self, abort: Abort, address: str, head: bytes, body: bytes | Path | None) -> tuple[_Line, Answer]:
+        """On a kept connection, or a new one where the kept one was closed meanwhile by its server."""
+        while True:
+            kept = self._take(address)
+            line = _Line(kept or _connect(address), address, self._silence)
+            try:
+                abort.watch(line.socket)
+                return line, line.ask(head, body)
+            except BrokenAnswer:
+                line.socket.close()
+                if abort.is_set:
+                    raise Aborted("the transfer was given up") from None
+                if kept is None or line.heard:
+                    raise
+            except BaseException:
+                line.socket.close()
+                raise
+
+    def _take(self, address: str) -> socket.socket | None:
+        with self._lock:
+            kept = self._idle.get(address, [])
+            while kept:
+                since, connection = kept.pop()
+                if time.monotonic() - since < _IDLE_SECONDS and not _has_input(connection):
+                    return connection
+                connection.close()
+        return None
+
+    def _give_back(self, address: str, connection: socket.socket, keep: bool) -> None:
+        with self._lock:
+            kept = self._idle.setdefault(address, [])
+            if keep and not self._closed and len(kept) < _IDLE_PER_ADDRESS:
+                kept.append((time.monotonic(), connection))
+                return
+        connection.close()
+
+
+def _has_input(connection: socket.socket) -> bool:
+    """Whether an idle connection was closed by its server, or holds what nobody has asked for."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _connect(address: str) -> socket.socket:
+    check_address(address)
+    host, _, port = address.rpartition(":")
+    try:
+        connection = socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS)
+    except (OSError, UnicodeError) as error:
+        raise RetryLater(f"cannot connect to {address}: {getattr(error, 'strerror', None) or error}") from None
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+class _Line:
+    """One request and its answer on a connection."""
+
+    def __init__(self, connection: socket.socket, address: str, silence: float) -> None:
+        self.socket = connection
+        self.heard = False
+        self.is_clean = False  # all of the answer was read, and nothing beyond it
+        self._address = address
+        self._silence = silence
+        self._rest = b""  # of the body, read with the head
+        connection.settimeout(silence)
+
+    def ask(self, head: bytes, body: bytes | Path | None) -> Answer:
+        """Raises BrokenAnswer."""
+        try:
+            self._send(head, body)
+        except (OSError, ValueError) as error:
+            # A server that refuses answers at once and reads no further: its answer says why.
+            try:
+                return self._read_head()
+            except BrokenAnswer:
+                raise self._broken(error) from None
+        return self._read_head()
+
+    def _send(self, head: bytes, body: bytes | Path | None) -> None:
+        if isinstance(body, Path):
+            self.socket.sendall(head)
+            with body.open("rb") as file:
+                self.socket.sendfile(file)
+        else:
+            self.socket.sendall(head + body if body else head)
+
+    def _read_head(self) -> Answer:
+        started = time.monotonic()
+        data = b""
+        while (end := data.find(b"\r\n\r\n")) < 0:
+            if len(data) > _HEAD_BYTES:
+                raise BrokenAnswer(f"{self._address} sent too long a header")
+            if time.monotonic() - started > self._silence:
+                raise BrokenAnswer(f"{self._address} sent no whole header within {self._silence:g} s")
+            try:
+                received = self.socket.recv(_HEAD_BYTES * 2)
+            except OSError as error:
+                raise self._broken(error) from None
+            if not received:
+                raise BrokenAnswer(f"{self._address} closed the connection without an answer")
+            self.heard = True
+            data += received
+        self._rest = data[end + 4 :]
+        answer = self._parse_head(data[:end])
+        self.is_clean = answer.length == 0 and not self._rest
+        return answer
+
+    def _parse_head(self, data: bytes) -> Answer:
+        first, *lines = data.split(b"\r\n")
+        match = _STATUS_LINE.fullmatch(first)
+        if match is None:
+            raise BrokenAnswer(f"what answers at {self._address} does not speak HTTP/1.1")
+        headers: dict[str, str] = {}
+        for line in lines:
+            name, colon, value = line.decode("latin-1").partition(":")
+            if not colon:
+                raise BrokenAnswer(f"{self._address} sent a broken header")
+            headers[name.strip().lower()] = value.strip()
+        status = int(match.group(1))
+        length = headers.get("content-length", "0" if status in _STATUS_WITHOUT_BODY else "")
+        if "transfer-encoding" in headers or not _DIGITS.fullmatch(length):
+            raise BrokenAnswer(f"{self._address} did not say how long its answer is (HTTP status {status})")
+        return Answer(status, headers, int(length))
+
+    def read_body(self, length: int, write: Write) -> None:
+        """Give all ``length`` bytes to ``write``, in pieces. Raises BrokenAnswer, and what ``write`` raises."""
+        head = self._rest[:length]
+        if head:
+            write(memoryview(head))
+        done = len(head)
+        buffer = memoryview(bytearray(min(_BUFFER_BYTES, length - done)))
+        started = time.monotonic()
+        while done < length:
+            try:
+                received = self.socket.recv_into(buffer[: length - done])
+            except OSError as error:
+                raise self._broken(error) from None
+            if received == 0:
+                raise BrokenAnswer(f"{self._address} closed the connection after {done} of {length} bytes")
+            write(buffer[:received])
+            done += received
+            elapsed = time.monotonic() - started
+            if elapsed > self._silence and done < elapsed * SLOWEST_PACE:
+                raise BrokenAnswer(f"{self._address} is too slow: {done} of {length} bytes in {elapsed:.0f} s")
+        self.is_clean = len(self._rest) <= length
+
+    def _broken(self, error: Exception) -> BrokenAnswer:
+        if isinstance(error, TimeoutError):
+            return BrokenAnswer(f"{self._address} did not send or take a byte for {self._silence:g} s")
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return BrokenAnswer(f"the connection to {self._address} broke: {reason}")

@@ -1,0 +1,131 @@
+"""The job store of a JobManager that stands alone: a SQLite file, graphs in files beside it, a lock for leadership.
+
+The same invariants as with ZooKeeper: a handle exists if and only if its job has to be recovered, and whoever no longer
+leads changes nothing. All of it runs in one thread, beside the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+from emberkeep.adapters.job_database import JobDatabase
+from emberkeep.base.errors import Conflict, Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+
+_ArgumentTs = TypeVarTuple("_ArgumentTs")
+_ResultT = TypeVar("_ResultT")
+
+
+class EmbeddedJobStore:
+    """Implements JobStore. Every operation raises, beside what the port says, Fatal (no space, damaged, no permission),
+    RetryLater (another program holds the file), UnknownOutcome (the disk failed while a change was made durable)."""
+
+    def __init__(self, path: Path, graph_dir: Path) -> None:
+        """``path``: the SQLite file, made at the first ``open``. ``graph_dir``: graphs lie in a folder of it."""
+        self._path = path
+        self._graph_dir = graph_dir
+        self._lock: int | None = None
+        self._database: JobDatabase | None = None
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def open(self) -> int:
+        if self._thread is not None:
+            raise Conflict("this store is open already")
+        self._thread = ThreadPoolExecutor(1, "job-store")
+        try:
+            return await self._in_thread(self._open)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _open(self) -> int:
+        self._lock = _take_lock(self._path.with_name(f"{self._path.name}.lock"))
+        self._database = JobDatabase(self._path, self._graph_dir)
+        return self._database.epoch
+
+    async def create(self, graph: JobGraph) -> JobId:
+        return await self._operate(JobDatabase.create, graph)
+
+    async def recover(self) -> list[StoredJob]:
+        return await self._operate(JobDatabase.recover)
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        await self._operate(JobDatabase.record_attempt, job_id, attempt)
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        await self._operate(JobDatabase.record_cancel, job_id)
+
+    async def record_result(self, result: JobResult) -> None:
+        await self._operate(JobDatabase.record_result, result)
+
+    async def results(self) -> list[JobResult]:
+        return await self._operate(JobDatabase.results)
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        return await self._operate(JobDatabase.expire_results, keep)
+
+    async def close(self) -> None:
+        if self._thread is None:
+            return
+        thread = self._thread
+        await self._in_thread(self._close)
+        self._thread = None
+        thread.shutdown(wait=False)
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    async def _operate(
+        self, operation: Callable[[JobDatabase, *_ArgumentTs], _ResultT], *arguments: *_ArgumentTs
+    ) -> _ResultT:
+        def run() -> _ResultT:
+            if self._database is None:
+                raise Conflict("this store is not open")
+            return operation(self._database, *arguments)
+
+        return await self._in_thread(run)
+
+    async def _in_thread(self, work: Callable[[], _ResultT]) -> _ResultT:
+        if self._thread is None:
+            raise Conflict("this store is not open")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _take_lock(path: Path) -> int:
+    """The descriptor that holds the leader's lock; the kernel drops it when the process ends, however that happens.
+
+    Raises Conflict while another process holds it, Fatal.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Fatal(f"cannot open {path}: {error.strerror}", hint="check its permissions and free space") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+    except BlockingIOError:
+        holder = os.read(descriptor, 32).decode("ascii", "replace").strip()
+        os.close(descriptor)
+        raise Conflict(
+            f"another JobManager{f' (pid {holder})' if holder else ''} leads with the store {path.parent}",
+            hint="stop it, or give this one another emberkeep.state-dir",
+        ) from None
+    except OSError as error:
+        os.close(descriptor)
+        raise Fatal(f"cannot lock {path}: {error.strerror}", hint="use a local file system with free space") from error
+    return descriptor

@@ -1,0 +1,97 @@
+"""An HTTP port of ours: bound first, so that its address can be told to others, and served when all is ready."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from emberkeep.base.errors import Fatal
+
+SHUTDOWN_SECONDS = 2.0  # for requests that are being answered when the server closes
+READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead: more in one piece costs less
+
+
+@dataclass(frozen=True)
+class BoundPort:
+    """A port that is ours. Connections are refused until it is served. ``address``: "host:port" as really bound."""
+
+    host: str
+    port: int
+    option: str  # the key that sets the port, for errors
+    socket: socket.socket = field(repr=False)
+
+    @property
+    def address(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def close(self) -> None:
+        """Give the port back. Idempotent; needless once it was served."""
+        self.socket.close()
+
+
+@dataclass(frozen=True)
+class Server:
+    """``address``: "host:port" with the port that was really bound."""
+
+    address: str
+    _runner: web.AppRunner
+
+    async def close(self) -> None:
+        """Stop listening, let running requests end for a moment, close all connections. Idempotent."""
+        await self._runner.cleanup()
+
+
+def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundPort:
+    """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, no such address, no permission."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        try:
+            # Connections of an earlier life in TIME_WAIT must not keep us from a fixed port. While a free one is looked
+            # for, the option would let two processes get the same.
+            if port != 0:
+                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind(address)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.setblocking(False)
+        except BaseException:
+            bound.close()
+            raise
+    except (OSError, UnicodeError) as error:
+        raise bind_error(error, host, port, port_option) from None
+    return BoundPort(host, bound.getsockname()[1], port_option, bound)
+
+
+async def serve_http(app: web.Application, port: BoundPort) -> Server:
+    """Serve ``app`` at ``port``, which the server closes from now on. Raises Fatal: another process took the port."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
+    await runner.setup()
+    try:
+        await web.SockSite(runner, port.socket).start()
+    except OSError as error:
+        await runner.cleanup()
+        raise bind_error(error, port.host, port.port, port.option) from None
+    except BaseException:
+        await runner.cleanup()
+        raise
+    return Server(port.address, runner)
+
+
+def bind_error(error: OSError | UnicodeError, host: str, port: int, port_option: str) -> Fatal:
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return Fatal(f"cannot bind {host}: the name is not known here", hint="use an address of this machine")
+    if error.errno == errno.EADDRINUSE:
+        return Fatal(
+            f"port {port} on {host} is in use by another process",
+            hint=f"stop that process, or set {port_option} to another port (0: any free one)",
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return Fatal(f"{host} is not an address of this machine", hint="check the bind address")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Fatal(f"no permission to bind port {port} on {host}", hint=f"set {port_option} to 1024 or above")
+    return Fatal(f"cannot bind port {port} on {host}: {error.strerror or error}", hint=f"check {port_option}")

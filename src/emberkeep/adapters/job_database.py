@@ -1,0 +1,310 @@
+"""The embedded store's SQLite file: handles, attempts, results, and the epoch that fences each write.
+
+One transaction per change, each beginning with a check of the epoch. WAL with synchronous=FULL: what was answered is on
+disk. Every value is a record with version and checksum, since SQLite itself notices no flipped bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
+from emberkeep.base.durable import decode_record, encode_record, sync_directory
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+
+SCHEMA_VERSION = 1
+_ATTEMPT_KIND, _RESULT_KIND, _VERSION = "job-attempt", "job-result", 1
+_CANCELED = b"canceled"  # behind the number of a job's attempt
+_BUSY_SECONDS = 5.0
+
+# AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
+_TABLES = (
+    "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
+    """CREATE TABLE jobs (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        idempotency_key TEXT NOT NULL,
+        handle BLOB NOT NULL,
+        attempt BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key <> ''",
+    """CREATE TABLE results (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        idempotency_key TEXT NOT NULL,
+        result BLOB NOT NULL
+    )""",
+    "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
+    # What was left of jobs that failed because it could not be read, for somebody to look at.
+    "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
+    "PRAGMA user_version = 1",
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class JobDatabase:
+    """All methods block and belong to one thread."""
+
+    def __init__(self, path: Path, graph_dir: Path) -> None:
+        """Open the file, make it if there is none, and raise the epoch. Raises Fatal, RetryLater, UnknownOutcome."""
+        self._path = path
+        self._connection = _connect(path)
+        try:
+            # The graphs of each store lie apart, so that a sweep never takes those of another store for orphans.
+            self.epoch, graphs = self._raise_epoch()
+            self._graphs = GraphFiles(graph_dir / graphs)
+            kept = self._read("SELECT job_id FROM jobs UNION SELECT job_id FROM damaged")
+            self._graphs.sweep({job_id for (job_id,) in kept})
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _raise_epoch(self) -> tuple[int, str]:
+        with self._transaction():
+            self._connection.execute("UPDATE store SET epoch = epoch + 1")
+            epoch, graphs = self._connection.execute("SELECT epoch, graphs FROM store").fetchone()
+        return int(epoch), str(graphs)
+
+    # --- operations, as the port describes them -----------------------------------------------------------------------
+
+    def create(self, graph: JobGraph) -> JobId:
+        written = False
+        try:
+            with self._leading() as connection:
+                known = self._known(graph)
+                if known is not None:
+                    return known
+                written = True
+                handle = self._graphs.write(graph)
+                connection.execute(
+                    "INSERT INTO jobs (job_id, idempotency_key, handle, attempt) VALUES (?, ?, ?, ?)",
+                    (graph.job_id, graph.idempotency_key, encode_handle(handle), _encode_attempt(0)),
+                )
+        except UnknownOutcome:
+            raise
+        except EmberkeepError:
+            if written:
+                self._graphs.discard(graph.job_id)
+            raise
+        return graph.job_id
+
+    def _known(self, graph: JobGraph) -> JobId | None:
+        """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
+        if graph.idempotency_key:
+            both = "SELECT job_id FROM {} WHERE idempotency_key = ?"
+            for table in ("jobs", "results"):
+                for (job_id,) in self._read(both.format(table), graph.idempotency_key):
+                    return JobId(job_id)
+        for (handle,) in self._read("SELECT handle FROM jobs WHERE job_id = ?", graph.job_id):
+            if self._graphs.read(graph.job_id, self._decode_handle(graph.job_id, handle)) == graph:
+                return graph.job_id
+            raise Conflict(f"job {graph.job_id} exists with another graph")
+        if self._read("SELECT 1 FROM results WHERE job_id = ?", graph.job_id):
+            raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
+        return None
+
+    def recover(self) -> list[StoredJob]:
+        rows = self._read("SELECT job_id, handle, attempt FROM jobs ORDER BY position")
+        return [self._recovered(JobId(job_id), handle, attempt) for job_id, handle, attempt in rows]
+
+    def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
+        number, canceled, graph, problems = 0, False, None, []
+        try:
+            number, canceled = self._decode_attempt(job_id, attempt)
+        except Fatal as error:
+            problems.append(str(error))
+        try:
+            graph = self._graphs.read(job_id, self._decode_handle(job_id, handle))
+        except Fatal as error:
+            problems.append(str(error))
+        # A graph without its attempt number is not to be started either: an old attempt could still be running.
+        return StoredJob(
+            job_id=job_id,
+            attempt=number,
+            graph=None if problems else graph,
+            canceled=canceled,
+            problem="; ".join(problems),
+        )
+
+    def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        with self._leading() as connection:
+            stored, canceled = self._attempt_of(job_id)
+            if attempt <= stored:
+                raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored}")
+            record = _encode_attempt(attempt, canceled=canceled)
+            connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
+
+    def record_cancel(self, job_id: JobId) -> None:
+        with self._leading() as connection:
+            attempt, _ = self._attempt_of(job_id)
+            record = _encode_attempt(attempt, canceled=True)
+            connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
+
+    def _attempt_of(self, job_id: JobId) -> tuple[int, bool]:
+        rows = self._read("SELECT attempt FROM jobs WHERE job_id = ?", job_id)
+        if not rows:
+            raise Absent(f"job {job_id} has no handle")
+        return self._decode_attempt(job_id, rows[0][0])
+
+    def record_result(self, result: JobResult) -> None:
+        job_id = result.job_id
+        with self._leading() as connection:
+            for (known,) in self._read("SELECT result FROM results WHERE job_id = ?", job_id):
+                if self._decode_result(job_id, known) == result:
+                    return
+                raise Conflict(f"job {job_id} has ended with another result")
+            rows = self._read("SELECT handle, attempt FROM jobs WHERE job_id = ?", job_id)
+            if not rows:
+                raise Absent(f"job {job_id} has no handle")
+            is_damaged = bool(self._recovered(job_id, *rows[0]).problem)
+            if is_damaged:
+                connection.execute("INSERT INTO damaged VALUES (?, ?, ?)", (job_id, *rows[0]))
+            connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
+            connection.execute(
+                "INSERT INTO results (job_id, idempotency_key, result) VALUES (?, ?, ?)",
+                (job_id, result.idempotency_key, encode_record(_RESULT_KIND, _VERSION, msgspec.json.encode(result))),
+            )
+        if not is_damaged:
+            self._graphs.discard(job_id)
+
+    def results(self) -> list[JobResult]:
+        found = []
+        for job_id, result in self._read("SELECT job_id, result FROM results ORDER BY position"):
+            try:
+                found.append(self._decode_result(JobId(job_id), result))
+            except Fatal as error:
+                _log.error("job_result_unreadable", job=job_id, reason=str(error))
+        return found
+
+    def expire_results(self, keep: int) -> list[JobId]:
+        with self._leading() as connection:
+            rows = self._read("SELECT job_id FROM results ORDER BY position DESC LIMIT -1 OFFSET ?", keep)
+            connection.executemany("DELETE FROM results WHERE job_id = ?", rows)
+        return [JobId(job_id) for (job_id,) in reversed(rows)]
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    def _decode_handle(self, job_id: JobId, data: bytes) -> StateHandle:
+        return decode_handle(data, where=f"{self._path}, handle of job {job_id}")
+
+    def _decode_attempt(self, job_id: JobId, data: bytes) -> tuple[int, bool]:
+        """The newest attempt, and whether the job is to be canceled."""
+        where = f"{self._path}, attempt of job {job_id}"
+        number, _, mark = decode_record(data, _ATTEMPT_KIND, _VERSION, where=where).partition(b" ")
+        return int(number), mark == _CANCELED
+
+    def _decode_result(self, job_id: JobId, data: bytes) -> JobResult:
+        where = f"{self._path}, result of job {job_id}"
+        try:
+            return msgspec.json.decode(decode_record(data, _RESULT_KIND, _VERSION, where=where), type=JobResult)
+        except msgspec.DecodeError as error:
+            raise Fatal(f"{where}: {error}") from None
+
+    # --- SQLite -------------------------------------------------------------------------------------------------------
+
+    def _read(self, statement: str, *values: str | int) -> list[tuple[Any, ...]]:
+        with _translated(self._path):
+            return self._connection.execute(statement, values).fetchall()
+
+    @contextlib.contextmanager
+    def _leading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that is refused (Conflict) when a newer leader has opened the store."""
+        with self._transaction():
+            (epoch,) = self._connection.execute("SELECT epoch FROM store").fetchone()
+            if epoch != self.epoch:
+                raise Conflict(f"epoch {self.epoch} is over: a newer JobManager leads with epoch {epoch}")
+            yield self._connection
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            with _translated(self._path):
+                self._connection.execute("BEGIN IMMEDIATE")
+                yield
+            with _translated(self._path, committing=True):
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):  # the first error says more; closing rolls back as well
+                    self._connection.execute("ROLLBACK")
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    with _translated(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise Fatal(f"cannot open {path}: {error.strerror}", hint="check its permissions and free space") from error
+        connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+        try:
+            _prepare(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version not in (0, SCHEMA_VERSION):
+        raise Fatal(f"{path}: job store version {version} is unknown", hint=f"this release reads {SCHEMA_VERSION}")
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise Fatal(f"{path}: write-ahead logging is not possible there", hint="use a local file system")
+    connection.execute("PRAGMA synchronous = FULL")
+    if version == 0:
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute("INSERT INTO store VALUES (0, ?)", (secrets.token_hex(8),))
+        connection.execute("COMMIT")
+        sync_directory(path.parent)
+    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if state != "ok":
+        raise Fatal(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
+
+
+def _encode_attempt(attempt: int, *, canceled: bool = False) -> bytes:
+    number = str(attempt).encode()
+    return encode_record(_ATTEMPT_KIND, _VERSION, number + b" " + _CANCELED if canceled else number)
+
+
+@contextlib.contextmanager
+def _translated(path: Path, *, committing: bool = False) -> Iterator[None]:
+    """SQLite's errors as ours."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _translate(error, path, committing) from error
+
+
+_SYNC_FAILED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
+_MAIN_CODE = 0xFF
+
+
+def _translate(error: sqlite3.Error, path: Path, committing: bool) -> EmberkeepError:
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code & _MAIN_CODE in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return RetryLater(f"{path} is in use by another program", hint="try again in a second")
+    if committing and code in _SYNC_FAILED:
+        return UnknownOutcome(f"{path}: it is not known whether the change is on disk: {error}")
+    if code & _MAIN_CODE in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return Fatal(f"{path}: damaged: {error}", hint="keep the file and restore a copy")
+    return Fatal(f"{path}: {error}", hint="check free space and permissions of that directory")

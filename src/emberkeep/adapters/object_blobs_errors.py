@@ -1,0 +1,62 @@
+"""What an object store's error means for the caller, in words that hold no secret."""
+
+from __future__ import annotations
+
+import re
+
+from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
+
+_STATUS = re.compile(r"status code: ([1-5][0-9]{2})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>|\"(?:code|status)\": ?\"([A-Za-z0-9_]{1,64})\"")
+_TRANSPORT = re.compile(r"HTTP error: ([a-z ]{1,60})")
+_ADDRESS = re.compile(r"\S*(?:://|[?&]\S+=)\S*")
+_METADATA = ("169.254.", "metadata.google.internal")  # asked when the environment has no credentials
+_NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
+_TOO_BUSY = {408, 425, 429}
+_CREDENTIALS = "set the store's credentials in the environment of this process"
+
+
+def object_store_error(action: str, error: Exception) -> EmberkeepError:
+    """``error`` is obstore's. Its own text is not passed on: requests and answers in it may carry credentials."""
+    text = str(error)
+    status, code = _status(text), _code(text)
+    answer = " ".join(part for part in (f"HTTP status {status}" if status else "", code) if part)
+    if any(address in text for address in _METADATA):
+        return Fatal(f"{action}: there are no credentials", hint=_CREDENTIALS)
+    if code in _NO_BUCKET:
+        return Fatal(f"{action}: there is no such bucket ({answer})", hint="make it, or correct the location")
+    if isinstance(error, FileNotFoundError):
+        return Absent(f"{action}: not there")
+    if isinstance(error, (PermissionDeniedError, UnauthenticatedError)) or status in (401, 403):
+        return Fatal(f"{action}: it refuses ({answer or 'no permission'})", hint="check credentials and permissions")
+    if status:
+        if status >= 500 or status in _TOO_BUSY:
+            return RetryLater(f"{action}: it is not able to at present ({answer})")
+        return Fatal(f"{action}: it refuses ({answer})", hint="check the location and the store's settings")
+    transport = _TRANSPORT.search(text)
+    if transport is None:
+        return _unsent(action, text)
+    if transport.group(1).startswith("builder error"):
+        return Fatal(f"{action}: its address cannot be used", hint="plain http needs AWS_ALLOW_HTTP=true")
+    return RetryLater(f"{action}: it does not answer ({transport.group(1).strip()})", hint="check the way to it")
+
+
+def _unsent(action: str, text: str) -> EmberkeepError:
+    """Nothing was sent: something about the store's settings is wrong, or an answer made no sense."""
+    line = text.strip().splitlines()[0] if text.strip() else "unknown error"
+    reason = _ADDRESS.sub("…", line.partition("error: ")[2] or line)[:200]
+    if "missing" in reason.lower() or "must be specified" in reason.lower():
+        return Fatal(f"{action}: {reason}", hint=_CREDENTIALS)
+    return RetryLater(f"{action}: {reason}")
+
+
+def _status(text: str) -> int:
+    match = _STATUS.search(text)
+    return int(match.group(1)) if match else 0
+
+
+def _code(text: str) -> str:
+    match = _CODE.search(text)
+    return (match.group(1) or match.group(2)) if match else ""

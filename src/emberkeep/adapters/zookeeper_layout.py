@@ -1,0 +1,146 @@
+"""Where a cluster's nodes lie in ZooKeeper, and what they hold: small typed JSON with version and checksum.
+
+```
+/<root>/<cluster-id>/epoch                 who leads; the node's version is the leader's epoch
+                    /leader                its address; ephemeral
+                    /election/…            latches, ephemeral and sequential: the first may lead
+                    /currentJobs/<job>     state handle: the job has to be recovered
+                    /attempts/<job>        newest attempt of its driver
+                    /results/<job>         how it ended
+                    /keys/<hash>           the job that was created under an idempotency key
+                    /damaged/<job>         handle of a job that has failed because it could not be read
+                    /blocklist             reserved
+```
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from emberkeep.adapters.result_files import ResultFile
+from emberkeep.base.config import Configuration
+from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.jobs.model import JobResult
+
+T = TypeVar("T")
+
+_VERSION = 1
+
+
+class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Persisted at ``epoch`` and ``leader``. ``life``: one life of one contender, so that it knows its own writes."""
+
+    address: str
+    life: str
+
+
+class LatchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Persisted at each latch: whose it is."""
+
+    address: str
+
+
+class AttemptNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    attempt: int
+    canceled: bool = False  # the job is to be canceled
+
+
+class KeyNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    job_id: JobId
+    key: str
+
+
+class Cleaning(enum.Enum):
+    """Whether what the job has left behind is gone."""
+
+    DIRTY = "DIRTY"
+    CLEAN = "CLEAN"
+
+
+class ResultNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a job ended: ``result``, or the ``file`` that holds a large one. ``key``: the job's idempotency key.
+
+    ``graph``: location of the graph that is to be deleted; empty when it is to be kept because it is damaged.
+    """
+
+    result: JobResult | None
+    file: ResultFile | None
+    key: str
+    cleaning: Cleaning
+    graph: str
+
+
+KINDS: dict[type, str] = {
+    LeaderRecord: "leader",
+    LatchRecord: "latch",
+    AttemptNode: "job-attempt",
+    KeyNode: "job-key",
+    ResultNode: "job-result",
+}
+
+
+def encode_node(value: msgspec.Struct) -> bytes:
+    return encode_record(KINDS[type(value)], _VERSION, msgspec.json.encode(value))
+
+
+def decode_node(data: bytes, kind: type[T], *, where: str) -> T:
+    """Raises Fatal naming ``where`` (torn, damaged, of an unknown version)."""
+    try:
+        return msgspec.json.decode(decode_record(data, KINDS[kind], _VERSION, where=where), type=kind)
+    except msgspec.DecodeError as error:
+        raise Fatal(f"{where}: {error}") from None
+
+
+class ZooKeeperLayout:
+    """Paths of one cluster."""
+
+    def __init__(self, root: str, cluster_id: str) -> None:
+        self.base = f"/{root.strip('/')}/{cluster_id}" if root.strip("/") else f"/{cluster_id}"
+        self.epoch = f"{self.base}/epoch"
+        self.leader = f"{self.base}/leader"
+        self.election = f"{self.base}/election"
+        self.jobs = f"{self.base}/currentJobs"
+        self.attempts = f"{self.base}/attempts"
+        self.results = f"{self.base}/results"
+        self.keys = f"{self.base}/keys"
+        self.damaged = f"{self.base}/damaged"
+
+    @property
+    def persistent(self) -> tuple[str, ...]:
+        """What has to be there before anything else."""
+        return (self.epoch, self.election, self.jobs, self.attempts, self.results, self.keys, self.damaged)
+
+    def job(self, job_id: str) -> str:
+        return f"{self.jobs}/{job_id}"
+
+    def attempt(self, job_id: str) -> str:
+        return f"{self.attempts}/{job_id}"
+
+    def result(self, job_id: str) -> str:
+        return f"{self.results}/{job_id}"
+
+    def key(self, key: str) -> str:
+        """Keys are the clients' and may hold anything."""
+        return f"{self.keys}/{hashlib.sha256(key.encode()).hexdigest()}"
+
+    def damaged_job(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}"
+
+
+def zookeeper_layout(configuration: Configuration) -> ZooKeeperLayout:
+    """Raises InvalidInput."""
+    cluster_id = configuration[HA_CLUSTER_ID].strip("/")
+    if not cluster_id or "/" in cluster_id or cluster_id in (".", "..", "zookeeper"):
+        raise InvalidInput(
+            f"{HA_CLUSTER_ID.key}: {cluster_id!r} is no name for a cluster",
+            field=HA_CLUSTER_ID.key,
+            hint="letters, digits, '-' and '_'",
+        )
+    return ZooKeeperLayout(configuration[ZOOKEEPER_ROOT], cluster_id)

@@ -1,0 +1,438 @@
+"""The job store in ZooKeeper: handles, attempts, results and idempotency keys as nodes, graphs as files beside it.
+
+Every write is one transaction that begins with a check of the epoch node's version: whoever has been deposed changes
+nothing, whatever it still believes. Reads need no check, since a leader's own session sees all that it has written and
+all that was written before it became leader.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from kazoo.client import TransactionRequest
+
+from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
+from emberkeep.adapters.result_files import ResultFiles
+from emberkeep.adapters.zookeeper_errors import TransactionRefused
+from emberkeep.adapters.zookeeper_layout import (
+    AttemptNode,
+    Cleaning,
+    KeyNode,
+    LeaderRecord,
+    ResultNode,
+    ZooKeeperLayout,
+    decode_node,
+    encode_node,
+)
+from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.ids import IdSource, JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+
+_READ_BATCH = 500  # nodes or graphs looked at together
+
+log = structlog.get_logger(__name__)
+
+
+class ZooKeeperJobStore:
+    """Implements JobStore. Every operation raises, beside what the port says, RetryLater (ZooKeeper cannot be reached),
+    UnknownOutcome (it did not answer), Fatal (it denies, a node or the storage is damaged).
+
+    ``open`` publishes ``address`` as the leader's. It raises Conflict while another session is published, unless
+    ``elected`` says that the election has decided against that one.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        layout: ZooKeeperLayout,
+        graph_dir: Path,
+        ids: IdSource,
+        *,
+        address: str,
+        elected: bool = False,
+    ) -> None:
+        self._session = session
+        self._layout = layout
+        self._graph_dir = graph_dir
+        self._address = address
+        self._elected = elected
+        self._record = LeaderRecord(address=address, life=ids.hex32())
+        self._epoch: int | None = None
+        self._opening = False
+        self._graphs = GraphFiles(graph_dir)
+        self._result_files = ResultFiles(graph_dir, 0)
+
+    # --- leading ----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> int:
+        if self._epoch is not None or self._opening:
+            raise Conflict("this store is open already: it leads")
+        self._opening = True
+        try:
+            await self._session.ensure(*self._layout.persistent)
+            self._epoch = await self._write_epoch()
+            self._graphs = GraphFiles(self._graph_dir, self._epoch)
+            self._result_files = ResultFiles(self._graph_dir, self._epoch)
+            return self._epoch
+        finally:
+            self._opening = False
+
+    async def _write_epoch(self) -> int:
+        layout, own = self._layout, self._record
+        epoch = await self._session.get(layout.epoch)
+        if epoch.data and _leader(epoch, layout.epoch) == own:
+            return epoch.version  # a write whose answer got lost
+        leader = await self._session.find(layout.leader)
+        if leader is not None and not self._elected and leader.owner != self._session.id:
+            raise Conflict(f"another JobManager leads: {_leader(leader, layout.leader).address}")
+        data = encode_node(own)
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.set_data(layout.epoch, data, epoch.version)
+            if leader is not None:
+                transaction.delete(layout.leader)
+            transaction.create(layout.leader, data, ephemeral=True)
+
+        try:
+            stat, *_ = await self._session.commit("write the epoch", build)
+        except TransactionRefused as refused:
+            if refused.index == 0:
+                raise Conflict("another JobManager leads: it was first to write the epoch") from None
+            raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node went
+        return int(stat.version)
+
+    async def confirm(self) -> None:
+        """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
+        await self._commit("confirm the epoch", lambda _: None)
+
+    async def close(self) -> None:
+        if self._epoch is None:
+            return
+        try:
+            await self._commit("give up leadership", lambda transaction: transaction.delete(self._layout.leader))
+        except EmberkeepError as error:
+            log.info("the leader's address goes with its session", reason=str(error))
+        self._epoch = None
+
+    async def _commit(self, what: str, build: Callable[[TransactionRequest], object]) -> list[Any]:
+        """A transaction that is refused (Conflict) when a newer leader has written the epoch.
+
+        Raises TransactionRefused when another operation of it was not possible; its index counts from 0 without the
+        check.
+        """
+        epoch = self._check_open()
+
+        def checked(transaction: TransactionRequest) -> None:
+            transaction.check(self._layout.epoch, epoch)
+            build(transaction)
+
+        try:
+            results = await self._session.commit(what, checked)
+        except TransactionRefused as refused:
+            if refused.index == 0:
+                raise Conflict(f"epoch {epoch} is over: a newer JobManager leads") from None
+            raise TransactionRefused(refused.index - 1, refused.cause) from None
+        return results[1:]
+
+    def _check_open(self) -> int:
+        if self._epoch is None:
+            raise Conflict("this store is not open")
+        return self._epoch
+
+    # --- submission -------------------------------------------------------------------------------------------------
+
+    async def create(self, graph: JobGraph) -> JobId:
+        self._check_open()
+        while True:
+            known = await self._known(graph)
+            if known is not None:
+                # Also what was read must not be answered by a leader that is deposed.
+                await self.confirm()
+                return known
+            handle = await asyncio.to_thread(self._graphs.write, graph)
+            # When this fails the file stays: a handle may lead to it after all. If not, the next leader deletes it.
+            try:
+                await self._create(graph, handle)
+            except TransactionRefused:
+                continue  # created meanwhile under the same key or id
+            return graph.job_id
+
+    async def _create(self, graph: JobGraph, handle: StateHandle) -> None:
+        layout, job_id = self._layout, graph.job_id
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.create(layout.job(job_id), encode_handle(handle))
+            transaction.create(layout.attempt(job_id), encode_node(AttemptNode(attempt=0)))
+            if graph.idempotency_key:
+                key = KeyNode(job_id=job_id, key=graph.idempotency_key)
+                transaction.create(layout.key(graph.idempotency_key), encode_node(key))
+
+        await self._commit(f"create job {job_id}", build)
+
+    async def _known(self, graph: JobGraph) -> JobId | None:
+        """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
+        layout, job_id = self._layout, graph.job_id
+        paths = [layout.job(job_id), layout.result(job_id)]
+        if graph.idempotency_key:
+            paths.append(layout.key(graph.idempotency_key))
+        handle, result, *keys = await asyncio.gather(*(self._session.find(path) for path in paths))
+        for key in keys:
+            if key is not None:
+                return decode_node(key.data, KeyNode, where=paths[2]).job_id
+        if handle is not None:
+            stored = decode_handle(handle.data, where=paths[0])
+            if await asyncio.to_thread(self._graphs.read, job_id, stored) == graph:
+                return job_id
+            raise Conflict(f"job {job_id} exists with another graph")
+        if result is not None:
+            raise Conflict(f"job {job_id} has ended", hint="submit it under a new id")
+        return None
+
+    # --- recovery ---------------------------------------------------------------------------------------------------
+
+    async def recover(self) -> list[StoredJob]:
+        epoch = self._check_open()
+        names = await self._session.children(self._layout.jobs)
+        handles = await self._read_all(self._layout.job(name) for name in names)
+        attempts = await self._read_all(self._layout.attempt(name) for name in names)
+        found = [
+            (handle.created, JobId(name), handle.data, attempt.data if attempt else b"")
+            for name, handle, attempt in zip(names, handles, attempts, strict=True)
+            if handle is not None
+        ]
+        found.sort()
+        stored: list[StoredJob] = []
+        for start in range(0, len(found), _READ_BATCH):
+            batch = found[start : start + _READ_BATCH]
+            stored += await asyncio.to_thread(lambda: [self._recovered(*entry[1:]) for entry in batch])  # noqa: B023
+        kept = {name for _, job_id, data, _ in found if (name := self._location(job_id, data))}
+        await self._clean_up(epoch, kept)
+        return stored
+
+    def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
+        newest, graph, problems = AttemptNode(attempt=0), None, []
+        try:
+            newest = decode_node(attempt, AttemptNode, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
+        except Fatal as error:
+            problems.append(str(error))
+        try:
+            stored = decode_handle(handle, where=f"ZooKeeper, {self._layout.job(job_id)}")
+            graph = self._graphs.read(job_id, stored)
+        except Fatal as error:
+            problems.append(str(error))
+        # A graph without its attempt number is not to be started either: an old attempt could still be running.
+        return StoredJob(
+            job_id=job_id,
+            attempt=newest.attempt,
+            graph=None if problems else graph,
+            canceled=newest.canceled,
+            problem="; ".join(problems),
+        )
+
+    def _location(self, job_id: JobId, handle: bytes) -> str:
+        """Of a handle's graph; empty when the handle cannot be read."""
+        try:
+            return decode_handle(handle, where=job_id).location
+        except Fatal:
+            return ""
+
+    async def _clean_up(self, epoch: int, kept: set[str]) -> None:
+        """Finish what an earlier leader has begun: delete graphs of ended jobs, and those that never had a handle.
+
+        Nothing goes while a handle cannot be read, since its graph's name is not known then.
+        """
+        if "" in kept:
+            return
+        for name in await self._session.children(self._layout.damaged):
+            node = await self._session.find(self._layout.damaged_job(name))
+            location = self._location(JobId(name), node.data) if node is not None else ""
+            if not location:
+                return
+            kept.add(location)
+        await asyncio.to_thread(GraphFiles(self._graph_dir, epoch).sweep_older, kept)
+        results = await self._result_nodes()
+        files = {result.file.location for _, _, result in results if result.file is not None}
+        await asyncio.to_thread(self._result_files.sweep_older, files)
+        for job_id, version, result in results:
+            if result.cleaning is Cleaning.DIRTY:
+                await self._mark_clean(job_id, version, result)
+
+    async def _read_all(self, paths: Iterable[str]) -> list[Node | None]:
+        """Many nodes, with many requests under way; None for those that are gone."""
+        waiting = list(paths)
+        nodes: list[Node | None] = []
+        for start in range(0, len(waiting), _READ_BATCH):
+            nodes += await asyncio.gather(*(self._read(path) for path in waiting[start : start + _READ_BATCH]))
+        return nodes
+
+    async def _read(self, path: str) -> Node | None:
+        try:
+            return await self._session.get(path)
+        except Absent:
+            return None
+
+    # --- attempts and results ---------------------------------------------------------------------------------------
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        self._check_open()
+        path = self._layout.attempt(job_id)
+        node = await self._session.find(path)
+        if node is None:
+            await self.confirm()
+            raise Absent(f"job {job_id} has no handle")
+        stored = decode_node(node.data, AttemptNode, where=path)
+        if attempt <= stored.attempt:
+            await self.confirm()
+            raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
+        data = encode_node(msgspec.structs.replace(stored, attempt=attempt))
+        try:
+            await self._commit(
+                f"record attempt {attempt} of job {job_id}",
+                lambda transaction: transaction.set_data(path, data, node.version),
+            )
+        except TransactionRefused:
+            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        self._check_open()
+        path = self._layout.attempt(job_id)
+        node = await self._session.find(path)
+        if node is None:
+            await self.confirm()
+            raise Absent(f"job {job_id} has no handle")
+        stored = decode_node(node.data, AttemptNode, where=path)
+        data = encode_node(msgspec.structs.replace(stored, canceled=True))
+        try:
+            await self._commit(
+                f"record that job {job_id} is canceled",
+                lambda transaction: transaction.set_data(path, data, node.version),
+            )
+        except TransactionRefused:
+            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+
+    async def record_result(self, result: JobResult) -> None:
+        self._check_open()
+        layout, job_id = self._layout, result.job_id
+        paths = (layout.result(job_id), layout.job(job_id), layout.attempt(job_id))
+        known, handle, attempt = await asyncio.gather(*(self._session.find(path) for path in paths))
+        if known is not None:
+            await self.confirm()
+            if await self._content(decode_node(known.data, ResultNode, where=paths[0])) == result:
+                return
+            raise Conflict(f"job {job_id} has ended with another result")
+        if handle is None:
+            await self.confirm()
+            raise Absent(f"job {job_id} has no handle")
+        stored = await asyncio.to_thread(self._recovered, job_id, handle.data, attempt.data if attempt else b"")
+        location = "" if stored.problem else self._location(job_id, handle.data)
+        file = await asyncio.to_thread(self._result_files.write, result)
+        node = ResultNode(
+            result=result if file is None else None,
+            file=file,
+            key=result.idempotency_key,
+            cleaning=Cleaning.DIRTY,
+            graph=location,
+        )
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.create(layout.result(job_id), encode_node(node))
+            transaction.delete(layout.job(job_id))
+            if attempt is not None:
+                transaction.delete(layout.attempt(job_id))
+            if stored.problem:
+                transaction.create(layout.damaged_job(job_id), handle.data)
+
+        try:
+            await self._commit(f"record the result of job {job_id}", build)
+        except TransactionRefused as refused:
+            raise RetryLater(f"the result of job {job_id} is being recorded: {refused}", hint="try again") from None
+        try:
+            await self._mark_clean(job_id, 0, node)
+        except EmberkeepError as error:
+            log.info("what an ended job has left is cleaned up later", job=job_id, reason=str(error))
+
+    async def _mark_clean(self, job_id: str, version: int, node: ResultNode) -> None:
+        """Delete what the job has left, then say so."""
+        if node.graph:
+            await self._discard(node.graph)
+        clean = encode_node(msgspec.structs.replace(node, cleaning=Cleaning.CLEAN))
+        path = self._layout.result(job_id)
+        try:
+            await self._commit(f"clean up job {job_id}", lambda each: each.set_data(path, clean, version))
+        except TransactionRefused:
+            return  # expired meanwhile
+
+    async def _discard(self, location: str) -> None:
+        await asyncio.to_thread(self._graphs.discard_file, location)
+
+    async def results(self) -> list[JobResult]:
+        self._check_open()
+        found = []
+        for job_id, _, node in await self._result_nodes():
+            try:
+                found.append(await self._content(node))
+            except Fatal as error:
+                log.error("job_result_unreadable", job=job_id, reason=str(error))
+        return found
+
+    async def _content(self, node: ResultNode) -> JobResult:
+        """Raises Fatal."""
+        if node.result is not None:
+            return node.result
+        if node.file is None:
+            raise Fatal("a result without content")
+        return await asyncio.to_thread(self._result_files.read, node.file)
+
+    async def _result_nodes(self) -> list[tuple[str, int, ResultNode]]:
+        """Id, version and content of all that can be read, oldest end first."""
+        names = await self._session.children(self._layout.results)
+        nodes = await self._read_all(self._layout.result(name) for name in names)
+        present = sorted(
+            (node.created, name, node) for name, node in zip(names, nodes, strict=True) if node is not None
+        )
+        found = []
+        for _, name, node in present:
+            try:
+                content = decode_node(node.data, ResultNode, where=f"ZooKeeper, {self._layout.result(name)}")
+            except Fatal as error:
+                log.error("job_result_unreadable", job=name, reason=str(error))
+            else:
+                found.append((name, node.version, content))
+        return found
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        await self.confirm()
+        nodes = await self._result_nodes()
+        surplus = nodes[: max(0, len(nodes) - keep)]
+        for job_id, _, node in surplus:
+            await self._expire(job_id, node)
+        return [JobId(job_id) for job_id, _, _ in surplus]
+
+    async def _expire(self, job_id: str, node: ResultNode) -> None:
+        if node.cleaning is Cleaning.DIRTY and node.graph:
+            await self._discard(node.graph)
+        key = self._layout.key(node.key)
+        with_key = bool(node.key) and await self._session.find(key) is not None
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.delete(self._layout.result(job_id))
+            if with_key:
+                transaction.delete(key)
+
+        try:
+            await self._commit(f"expire the result of job {job_id}", build)
+        except TransactionRefused as refused:
+            raise RetryLater(f"results are being expired: {refused}", hint="try again") from None
+        if node.file is not None:
+            await asyncio.to_thread(self._result_files.discard, node.file.location)
+
+
+def _leader(node: Node, where: str) -> LeaderRecord:
+    return decode_node(node.data, LeaderRecord, where=where)

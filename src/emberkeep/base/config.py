@@ -1,0 +1,99 @@
+"""Configuration: one registry of options, and an immutable set of values that knows where each came from.
+
+Keys are flat and dotted, Flink's where Flink has the thing. Later sources win: file < environment < ``-D key=value``.
+An unknown key is an error that suggests the nearest known one. Reading files and the environment is the edges' work.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from emberkeep.base.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Option(Generic[T]):
+    """One option. ``parse`` takes text and raises ValueError with a sentence that says what is expected."""
+
+    key: str
+    default: T
+    parse: Callable[[str], T]
+    kind: str  # shown in the reference: "duration", "size", "integer", …
+    doc: str
+    deprecated_keys: tuple[str, ...] = ()
+    secret: bool = False  # shown as ****** by `config show`
+
+
+REGISTRY: dict[str, Option[Any]] = {}
+
+
+def define(option: Option[T]) -> Option[T]:
+    """Add an option to the registry (at import of the module that declares it)."""
+    for key in (option.key, *option.deprecated_keys):
+        if key in REGISTRY:
+            raise ValueError(f"option {key} is declared twice")
+        REGISTRY[key] = option
+    return option
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One value, the text that it was read from, and where that came from (a file's path, "environment …", "-D")."""
+
+    value: Any
+    text: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """Values for all options. Look one up with ``configuration[OPTION]``."""
+
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __getitem__(self, option: Option[T]) -> T:
+        setting = self.settings.get(option.key)
+        return option.default if setting is None else setting.value
+
+    def origin(self, option: Option[Any]) -> str:
+        setting = self.settings.get(option.key)
+        return "default" if setting is None else setting.origin
+
+    def with_texts(self, texts: Mapping[str, str], origin: str) -> Configuration:
+        """Return a configuration in which ``texts`` override what is here.
+
+        Raises InvalidInput naming the key, where it was set, and what was expected or which key is nearest.
+        """
+        merged = dict(self.settings)
+        for key, text in texts.items():
+            option = REGISTRY.get(key)
+            if option is None:
+                raise unknown_key(key, origin)
+            try:
+                value = option.parse(text)
+            except ValueError as error:
+                raise InvalidInput(f"{key}: {text!r} is not valid ({origin}): {error}", field=key) from None
+            note = origin if key == option.key else f"{origin} (as {key}, which is deprecated)"
+            merged[option.key] = Setting(value, text, note)
+        return Configuration(merged)
+
+    def texts(self) -> dict[str, str]:
+        """Key to text of all that was set: enough to make the same configuration in another process."""
+        return {key: setting.text for key, setting in self.settings.items()}
+
+
+def unknown_key(key: str, origin: str) -> InvalidInput:
+    """The error for a key that no option has, with a suggestion where one is near."""
+    near = difflib.get_close_matches(key, REGISTRY, n=1)
+    hint = f"did you mean {near[0]}?" if near else "`emberkeep config show --all` lists all keys"
+    return InvalidInput(f"{key} is not a configuration key ({origin})", field=key, hint=hint)
+
+
+def options() -> Iterable[Option[Any]]:
+    """All options by key, each once."""
+    return (option for key, option in sorted(REGISTRY.items()) if key == option.key)

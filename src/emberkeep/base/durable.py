@@ -1,0 +1,84 @@
+"""Durable files: temp file, fsync, rename, fsync the directory. A crash at any byte leaves the old file or the new one.
+
+Records add a one-line header (format name, version, length, CRC-32C) to a payload, so that a torn, truncated or flipped
+file is noticed when it is read and is never taken for data.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+
+import google_crc32c
+
+from emberkeep.base.errors import Absent, Fatal
+
+_MAGIC = "emberkeep-record"
+
+
+def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+    """Replace ``path`` by ``data`` atomically and durably. Raises Fatal (no space, no permission, …)."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_directory(path.parent)
+    except OSError as error:
+        raise Fatal(
+            f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
+        ) from error
+
+
+def sync_directory(path: Path) -> None:
+    """Make a rename or unlink inside ``path`` survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_record(path: Path, kind: str, version: int, payload: bytes) -> None:
+    """Write ``payload`` as a self-checking record. Raises Fatal."""
+    write_file(path, encode_record(kind, version, payload))
+
+
+def read_record(path: Path, kind: str, version: int) -> bytes:
+    """Return the payload. Raises Absent (no such file) or Fatal (torn, corrupt, another kind or version)."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise Absent(f"{path} does not exist") from None
+    except OSError as error:
+        raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
+    return decode_record(data, kind, version, where=str(path))
+
+
+def encode_record(kind: str, version: int, payload: bytes) -> bytes:
+    """Return header line + payload."""
+    checksum = google_crc32c.value(payload)
+    return f"{_MAGIC} {kind} {version} {len(payload)} {checksum:08x}\n".encode() + payload
+
+
+def decode_record(data: bytes, kind: str, version: int, *, where: str) -> bytes:
+    """Check a record and return its payload. Raises Fatal naming ``where`` and what is wrong."""
+    header, newline, payload = data.partition(b"\n")
+    fields = header.decode("ascii", "replace").split(" ")
+    if not newline or len(fields) != 5 or fields[0] != _MAGIC:
+        raise Fatal(f"{where}: not an Emberkeep record")
+    if fields[1] != kind:
+        raise Fatal(f"{where}: holds {fields[1]!r}, not {kind!r}")
+    if fields[2] != str(version):
+        raise Fatal(f"{where}: {kind} version {fields[2]} is unknown", hint=f"this release reads version {version}")
+    if fields[3] != str(len(payload)) or fields[4] != f"{google_crc32c.value(payload):08x}":
+        raise Fatal(f"{where}: damaged (length or checksum differs)")
+    return payload

@@ -1,0 +1,87 @@
+"""Parsers of option values. Each raises ValueError with a sentence that says what is expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)")
+_DURATION_UNITS = {
+    "ms": 0.001,
+    "s": 1.0,
+    "": 1.0,
+    "sec": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+_SIZE = re.compile(r"(\d+)\s*([a-z]*)")
+_SIZE_UNITS = {"b": 1, "": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2, "g": 1024**3, "gb": 1024**3}
+
+
+def duration(text: str) -> float:
+    """Seconds from "500 ms", "10 s", "5 min", "1 h", "2 d"; a bare number is seconds."""
+    match = _DURATION.fullmatch(text.strip().lower())
+    if match is None or match.group(2) not in _DURATION_UNITS:
+        raise ValueError("expected a duration such as 500ms, 10s, 5min or 2h")
+    return float(match.group(1)) * _DURATION_UNITS[match.group(2)]
+
+
+def size(text: str) -> int:
+    """Bytes from "512", "64k", "128m", "2g" (powers of 1024)."""
+    match = _SIZE.fullmatch(text.strip().lower())
+    if match is None or match.group(2) not in _SIZE_UNITS:
+        raise ValueError("expected a size such as 64k, 512m or 2g")
+    return int(match.group(1)) * _SIZE_UNITS[match.group(2)]
+
+
+def boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.strip().lower() == "true"
+
+
+def text(value: str) -> str:
+    return value
+
+
+def integer(minimum: int, maximum: int) -> Callable[[str], int]:
+    """A parser of whole numbers from ``minimum`` to ``maximum``."""
+
+    def parse(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError(f"expected a whole number from {minimum} to {maximum}") from None
+        if not minimum <= number <= maximum:
+            raise ValueError(f"expected a whole number from {minimum} to {maximum}")
+        return number
+
+    return parse
+
+
+def decimal(minimum: float, maximum: float) -> Callable[[str], float]:
+    """A parser of numbers from ``minimum`` to ``maximum``."""
+
+    def parse(value: str) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            raise ValueError(f"expected a number from {minimum} to {maximum}") from None
+        if not minimum <= number <= maximum:
+            raise ValueError(f"expected a number from {minimum} to {maximum}")
+        return number
+
+    return parse
+
+
+def choice(*values: str) -> Callable[[str], str]:
+    """A parser that takes one of ``values``."""
+
+    def parse(value: str) -> str:
+        if value not in values:
+            raise ValueError(f"expected one of {', '.join(values)}")
+        return value
+
+    return parse

@@ -1,0 +1,517 @@
+"""All configuration options, with Flink's names where Flink has the thing. docs/configuration.md is made from this."""
+
+from __future__ import annotations
+
+from emberkeep.base.config import Option, define
+from emberkeep.base.option_types import boolean, choice, decimal, duration, integer, size, text
+
+PORT = integer(0, 65535)
+
+# --- where things are -----------------------------------------------------------------------------------------------
+
+STATE_DIRECTORY = define(
+    Option(
+        "emberkeep.state-dir",
+        "",
+        text,
+        "path",
+        "Directory below which a local cluster keeps everything: configuration, token, stores, working directories, "
+        "logs. Empty: $XDG_STATE_HOME/emberkeep, else ~/.local/state/emberkeep.",
+    )
+)
+STORAGE_DIRECTORY = define(
+    Option(
+        "high-availability.storageDir",
+        "",
+        text,
+        "path",
+        "Durable storage shared by all processes: job graphs, artefacts, default checkpoints. Empty: `storage` below "
+        "the state directory.",
+    )
+)
+WORKING_DIRECTORY = define(
+    Option(
+        "process.taskmanager.working-dir",
+        "",
+        text,
+        "path",
+        "Working directory of a task manager; put it on a volume that survives. Empty: `taskmanagers/<id>` below the "
+        "state directory.",
+        deprecated_keys=("process.working-dir",),
+    )
+)
+
+# --- REST, RPC and security -----------------------------------------------------------------------------------------
+
+REST_ADDRESS = define(
+    Option("rest.address", "127.0.0.1", text, "address", "Host name or address at which clients reach the JobManager.")
+)
+REST_PORT = define(
+    Option("rest.port", 8081, PORT, "port", "Port of the JobManager for REST, web page and RPC. 0: any free port.")
+)
+REST_BIND_ADDRESS = define(
+    Option(
+        "rest.bind-address",
+        "127.0.0.1",
+        text,
+        "address",
+        "Address that the JobManager binds. Another than loopback is refused unless security.token-file is set.",
+    )
+)
+TOKEN_FILE = define(
+    Option(
+        "security.token-file",
+        "",
+        text,
+        "path",
+        "File (mode 0600) with the bearer token of REST and RPC. Empty: `token` below the state directory, made at the "
+        "first start.",
+    )
+)
+ALLOWED_HOSTS = define(
+    Option(
+        "security.allowed-hosts",
+        "",
+        text,
+        "list",
+        "Further values of the Host header that the JobManager answers to, separated by commas, beside rest.address "
+        "and loopback names.",
+    )
+)
+
+# --- BLOBs: artefacts, off-loaded messages, logs ----------------------------------------------------------------------
+
+BLOB_DIRECTORY = define(
+    Option(
+        "blob.storage.directory",
+        "",
+        text,
+        "path",
+        "Local store of a JobManager's BLOB server or a task manager's BLOB cache. Empty: `blobs` below its own "
+        "directory. Processes on one machine need one each.",
+    )
+)
+BLOB_HA_STORAGE = define(
+    Option(
+        "blob.storage.ha-directory",
+        "",
+        text,
+        "path",
+        "Where permanent BLOBs are kept for recovery: a directory that all machines share, or s3://bucket/prefix, "
+        "gs://bucket/prefix, az://container/prefix (these need `pip install 'emberkeep[object-store]'` and take their "
+        "credentials from the environment). Empty: `blobs` below high-availability.storageDir.",
+    )
+)
+BLOB_RETENTION = define(
+    Option(
+        "blob.retention.interval",
+        1800.0,
+        duration,
+        "duration",
+        "Pause between two staged clean-ups. An unreferenced BLOB lives one to two of them.",
+        deprecated_keys=("library-cache-manager.cleanup.interval",),
+    )
+)
+BLOB_MAX_SIZE = define(
+    Option(
+        "blob.max-size",
+        4 * 1024**3,
+        size,
+        "size",
+        "Largest BLOB that may be stored.",
+        deprecated_keys=("web.upload.max-size",),
+    )
+)
+BLOB_DIRECT_DOWNLOADS = define(
+    Option(
+        "blob.server.direct-downloads",
+        4,
+        integer(1, 100_000),
+        "integer",
+        "Downloads of one BLOB that the BLOB server serves itself at a time; more are sent on to caches that have it.",
+    )
+)
+OFFLOAD_MIN_SIZE = define(
+    Option(
+        "rpc.offload.min-size",
+        1024**2,
+        size,
+        "size",
+        "A part of an RPC message that is larger travels as a BLOB, once for all its receivers.",
+    )
+)
+
+# --- high availability ------------------------------------------------------------------------------------------------
+
+HA_TYPE = define(
+    Option(
+        "high-availability.type",
+        "embedded",
+        choice("embedded", "zookeeper"),
+        "choice",
+        "`embedded`: one JobManager keeps its jobs in a local file. `zookeeper`: of several JobManagers one leads.",
+        deprecated_keys=("high-availability",),
+    )
+)
+HA_CLUSTER_ID = define(
+    Option(
+        "high-availability.cluster-id",
+        "default",
+        text,
+        "id",
+        "Name of the cluster: clusters that share a ZooKeeper need one each.",
+    )
+)
+ZOOKEEPER_QUORUM = define(
+    Option(
+        "high-availability.zookeeper.quorum",
+        "",
+        text,
+        "list",
+        "host:port of each ZooKeeper server, separated by commas. ZooKeeper 3.6 or newer.",
+    )
+)
+ZOOKEEPER_ROOT = define(
+    Option(
+        "high-availability.zookeeper.path.root",
+        "/emberkeep",
+        text,
+        "path",
+        "ZooKeeper node below which each cluster has its own.",
+    )
+)
+ZOOKEEPER_SESSION_TIMEOUT = define(
+    Option(
+        "high-availability.zookeeper.client.session-timeout",
+        10.0,
+        duration,
+        "duration",
+        "Silence after which ZooKeeper takes the leader of a dead machine for gone. The servers bound it to 2 to 20 of "
+        "their ticks.",
+    )
+)
+ZOOKEEPER_CONNECTION_TIMEOUT = define(
+    Option(
+        "high-availability.zookeeper.client.connection-timeout",
+        15.0,
+        duration,
+        "duration",
+        "How long one operation may take before it counts as not answered.",
+    )
+)
+ZOOKEEPER_AUTHORIZATION = define(
+    Option(
+        "high-availability.zookeeper.client.authorization",
+        "",
+        text,
+        "text",
+        "Who this cluster is to ZooKeeper: `digest:user:password`. Set it in the configuration file: arguments of a "
+        "process can be read by others.",
+        secret=True,
+    )
+)
+ZOOKEEPER_ACL = define(
+    Option(
+        "high-availability.zookeeper.client.acl",
+        "open",
+        choice("open", "creator"),
+        "choice",
+        "Who may read and change this cluster's nodes: everybody, or only who has the same "
+        "high-availability.zookeeper.client.authorization.",
+    )
+)
+
+# --- JobManagers ----------------------------------------------------------------------------------------------------
+
+JOB_MANAGER_ID = define(
+    Option(
+        "jobmanager.resource-id",
+        "",
+        text,
+        "id",
+        "Name of a JobManager among several that share a state directory: each keeps its logs and BLOBs below "
+        "`jobmanagers/<id>`.",
+    )
+)
+
+# --- task managers --------------------------------------------------------------------------------------------------
+
+JOB_MANAGER_ADDRESS = define(
+    Option(
+        "jobmanager.rpc.address",
+        "",
+        text,
+        "address",
+        "host:port of the JobManager that a task manager registers at. Empty: rest.address and rest.port.",
+    )
+)
+TASK_MANAGER_ID = define(
+    Option(
+        "taskmanager.resource-id",
+        "",
+        text,
+        "id",
+        "Stable id of a task manager, unique in the cluster. Empty: `tm-` and taskmanager.host.",
+    )
+)
+TASK_MANAGER_HOST = define(
+    Option(
+        "taskmanager.host",
+        "127.0.0.1",
+        text,
+        "address",
+        "Address that a task manager, its drivers and its executors bind to and are reached at.",
+    )
+)
+TASK_MANAGER_NODE = define(
+    Option("taskmanager.node-id", "", text, "id", "Name of the machine it stands on. Empty: taskmanager.host.")
+)
+TASK_MANAGER_PORT = define(
+    Option("taskmanager.rpc.port", 0, PORT, "port", "Port of a task manager's RPC. 0: any free port.")
+)
+SLOTS = define(
+    Option("taskmanager.numberOfTaskSlots", 2, integer(0, 1024), "integer", "Slots (executors) of a task manager.")
+)
+DRIVER_PLACES = define(
+    Option("taskmanager.driver-places", 4, integer(0, 1024), "integer", "Drivers that may run on a task manager.")
+)
+CORES = define(
+    Option(
+        "taskmanager.cpu.cores", 0, integer(0, 4096), "integer", "Cores for executors. 0: as many as the machine has."
+    )
+)
+MEMORY = define(
+    Option(
+        "taskmanager.memory.process.size",
+        0,
+        size,
+        "size",
+        "Memory for drivers and executors, heaps and overheads together. 0: 80 % of the machine's memory.",
+    )
+)
+SLOT_TIMEOUT = define(
+    Option(
+        "taskmanager.slot.timeout",
+        10.0,
+        duration,
+        "duration",
+        "A slot that was reserved for a job and is not accepted by it in this time is freed.",
+    )
+)
+CANCELLATION_TIMEOUT = define(
+    Option(
+        "task.cancellation.timeout",
+        10.0,
+        duration,
+        "duration",
+        "How long a driver may take to end after SIGTERM before its whole session is killed.",
+    )
+)
+LOG_RETENTION = define(
+    Option(
+        "taskmanager.log.retained-jobs",
+        50,
+        integer(0, 100_000),
+        "integer",
+        "Logs of this many ended jobs are kept in a task manager's working directory.",
+    )
+)
+
+# --- heartbeats, slots ----------------------------------------------------------------------------------------------
+
+HEARTBEAT_INTERVAL = define(
+    Option("heartbeat.interval", 2.0, duration, "duration", "Time between two heartbeats. Changes are sent at once.")
+)
+HEARTBEAT_TIMEOUT = define(
+    Option("heartbeat.timeout", 10.0, duration, "duration", "Silence after which the other side counts as lost.")
+)
+RPC_TIMEOUT = define(
+    Option(
+        "rpc.ask.timeout", 10.0, duration, "duration", "How long an RPC may take; also bounds one connection attempt."
+    )
+)
+SLOT_REQUEST_TIMEOUT = define(
+    Option(
+        "slot.request.timeout",
+        300.0,
+        duration,
+        "duration",
+        "A job that has no slot (or no driver place) at all for this long fails. 0: it waits for ever.",
+    )
+)
+EXECUTOR_FAILURES = define(
+    Option(
+        "executor.max-failures",
+        10,
+        integer(1, 100_000),
+        "integer",
+        "An attempt fails when more executors than this end by themselves within executor.failure-window.",
+    )
+)
+EXECUTOR_FAILURE_WINDOW = define(
+    Option("executor.failure-window", 600.0, duration, "duration", "See executor.max-failures.")
+)
+EXECUTOR_BACKOFF_INITIAL = define(
+    Option(
+        "executor.backoff.initial",
+        0.5,
+        duration,
+        "duration",
+        "Pause before a slot is asked for again after an executor ended by itself; doubles with each in the window.",
+    )
+)
+EXECUTOR_BACKOFF_MAX = define(Option("executor.backoff.max", 30.0, duration, "duration", "Upper bound of that pause."))
+EXECUTOR_START_TIMEOUT = define(
+    Option(
+        "executor.start-timeout",
+        120.0,
+        duration,
+        "duration",
+        "An executor that has not registered with Spark in this time after it was asked for is ended and replaced.",
+    )
+)
+DRIVER_LEASE = define(
+    Option(
+        "job.driver.lease-timeout",
+        20.0,
+        duration,
+        "duration",
+        "A driver whose TaskManager is lost and that is itself silent for this long counts as gone.",
+    )
+)
+DRIVER_START_TIMEOUT = define(
+    Option(
+        "job.driver.start-timeout",
+        120.0,
+        duration,
+        "duration",
+        "A driver that has not registered in this time after its start was asked for is ended and counts as lost.",
+    )
+)
+RESULT_RETENTION = define(
+    Option("jobstore.max-capacity", 1000, integer(1, 1_000_000), "integer", "Results of ended jobs that are kept.")
+)
+MAX_JOBS = define(
+    Option("jobmanager.max-jobs", 10_000, integer(1, 1_000_000), "integer", "Jobs that may wait or run at once.")
+)
+
+# --- restarts -------------------------------------------------------------------------------------------------------
+
+RESTART_STRATEGY = define(
+    Option(
+        "restart-strategy.type",
+        "exponential-delay",
+        choice(
+            "none",
+            "off",
+            "disable",
+            "fixed-delay",
+            "fixeddelay",
+            "exponential-delay",
+            "exponentialdelay",
+            "failure-rate",
+            "failurerate",
+        ),
+        "choice",
+        "Whether and when a lost driver is started again: none, fixed-delay, exponential-delay or failure-rate.",
+        deprecated_keys=("restart-strategy",),
+    )
+)
+RESTART_ON = define(
+    Option(
+        "restart-strategy.restart-on",
+        "lost",
+        choice("lost", "any"),
+        "choice",
+        "`lost`: only when the driver was lost (process killed, JVM died, node gone, start failed); the script's own "
+        "exceptions and exit codes end the job. `any`: also then.",
+    )
+)
+FIXED_ATTEMPTS = define(
+    Option(
+        "restart-strategy.fixed-delay.attempts", 3, integer(0, 1_000_000), "integer", "Restarts before the job fails."
+    )
+)
+FIXED_DELAY = define(
+    Option("restart-strategy.fixed-delay.delay", 1.0, duration, "duration", "Pause before each restart.")
+)
+EXPONENTIAL_INITIAL = define(
+    Option("restart-strategy.exponential-delay.initial-backoff", 1.0, duration, "duration", "First pause.")
+)
+EXPONENTIAL_MAX = define(
+    Option("restart-strategy.exponential-delay.max-backoff", 60.0, duration, "duration", "Longest pause.")
+)
+EXPONENTIAL_MULTIPLIER = define(
+    Option(
+        "restart-strategy.exponential-delay.backoff-multiplier",
+        1.5,
+        decimal(1.0, 100.0),
+        "number",
+        "Growth per restart.",
+    )
+)
+EXPONENTIAL_RESET = define(
+    Option(
+        "restart-strategy.exponential-delay.reset-backoff-threshold",
+        3600.0,
+        duration,
+        "duration",
+        "An attempt that ran this long starts the pauses and the count of attempts anew.",
+    )
+)
+EXPONENTIAL_JITTER = define(
+    Option(
+        "restart-strategy.exponential-delay.jitter-factor",
+        0.1,
+        decimal(0.0, 1.0),
+        "number",
+        "Random share added to or taken from each pause.",
+    )
+)
+EXPONENTIAL_ATTEMPTS = define(
+    Option(
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff",
+        20,
+        integer(0, 1_000_000),
+        "integer",
+        "Restarts in a row, without a reset of the pause, before the job fails. 0: no limit.",
+    )
+)
+RATE_MAX = define(
+    Option(
+        "restart-strategy.failure-rate.max-failures-per-interval",
+        1,
+        integer(1, 1_000_000),
+        "integer",
+        "More failures than this within the interval fail the job.",
+    )
+)
+RATE_INTERVAL = define(
+    Option(
+        "restart-strategy.failure-rate.failure-rate-interval", 60.0, duration, "duration", "Length of that interval."
+    )
+)
+RATE_DELAY = define(
+    Option("restart-strategy.failure-rate.delay", 1.0, duration, "duration", "Pause before each restart.")
+)
+
+# --- logging --------------------------------------------------------------------------------------------------------
+
+LOG_LEVEL = define(
+    Option(
+        "log.level", "info", choice("debug", "info", "warning", "error"), "choice", "Least important messages logged."
+    )
+)
+LOG_MAX_SIZE = define(
+    Option("log.max-size", 32 * 1024**2, size, "size", "A process's own log file is rotated at this size.")
+)
+LOG_FILES = define(Option("log.files", 5, integer(1, 100), "integer", "Rotated log files kept."))
+SPARK_AUTHENTICATE = define(
+    Option(
+        "security.spark.authenticate",
+        True,
+        boolean,
+        "boolean",
+        "Whether drivers and executors authenticate each other by a secret made for each attempt.",
+    )
+)

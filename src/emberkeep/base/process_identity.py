@@ -1,0 +1,97 @@
+"""Which process is meant: a pid alone is reused, so a process is its pid, its start time and the boot it lives in.
+
+Reads Linux's /proc only; starting and ending processes is done elsewhere.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+_PROC = Path("/proc")
+_DEAD_STATES = frozenset("ZXx")
+_PF_EXITING = 0x4  # include/linux/sched.h
+
+
+class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One life of one process. ``start_ticks``: clock ticks from boot to its start, as the kernel counts them."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+class ProcessStat(msgspec.Struct, frozen=True, kw_only=True):
+    """What the kernel says of a process at one moment."""
+
+    pid: int
+    state: str  # one letter: R, S, D, Z, …
+    parent: int
+    session: int
+    start_ticks: int
+    threads: int = 1
+    is_ending: bool = False  # on its way out: its files and connections are being closed, its exit code follows
+
+    @property
+    def is_dead(self) -> bool:
+        """A zombie holds its pid until its parent has read its exit code, but runs no more.
+
+        The state is that of the main thread. While others are left, the process's files and ports are still open: what
+        is started in its place would find the port taken.
+        """
+        return self.state in _DEAD_STATES and self.threads <= 1
+
+
+def boot_id() -> str:
+    """The id of the machine's present boot."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def read_stat(pid: int) -> ProcessStat | None:
+    """The state of ``pid``; None when there is no such process."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The command name is in parentheses and may itself hold spaces and parentheses.
+    fields = text[text.rindex(")") + 2 :].split()
+    return ProcessStat(
+        pid=pid,
+        state=fields[0],
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start_ticks=int(fields[19]),
+        threads=int(fields[17]),
+        is_ending=bool(int(fields[6]) & _PF_EXITING),
+    )
+
+
+def identify(pid: int) -> ProcessIdentity | None:
+    """The identity of the live process ``pid``; None when there is none or only its zombie."""
+    stat = read_stat(pid)
+    if stat is None or stat.is_dead:
+        return None
+    return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
+
+
+def own_identity() -> ProcessIdentity:
+    """The identity of this process."""
+    identity = identify(os.getpid())
+    assert identity is not None, "this process is alive"  # noqa: S101
+    return identity
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether that very process still runs; another one under the same pid does not count, nor does a zombie."""
+    stat = read_stat(identity.pid)
+    if stat is None or stat.is_dead or stat.start_ticks != identity.start_ticks:
+        return False
+    return boot_id() == identity.boot_id
+
+
+def session_members(session: int) -> list[int]:
+    """Pids of the live processes of a session, lowest first."""
+    stats = (read_stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit())
+    return sorted(stat.pid for stat in stats if stat is not None and stat.session == session and not stat.is_dead)

@@ -1,0 +1,116 @@
+"""Where things lie below the state directory. Pure paths: nothing is read or made here.
+
+```
+<state>/config.yaml                 configuration of the local cluster
+<state>/token                       bearer token (0600)
+<state>/cluster.json                how to reach the local cluster, and its processes
+<state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/
+<state>/taskmanagers/<id>/          working directory of a task manager
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.options import (
+    BLOB_HA_STORAGE,
+    JOB_MANAGER_ID,
+    STATE_DIRECTORY,
+    STORAGE_DIRECTORY,
+    TOKEN_FILE,
+    WORKING_DIRECTORY,
+)
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Paths below one state directory; explicit options win over the default places."""
+
+    root: Path
+    configuration: Configuration
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.root / "cluster.json"
+
+    @property
+    def token_file(self) -> Path:
+        return Path(self.configuration[TOKEN_FILE] or self.root / "token")
+
+    @property
+    def job_manager(self) -> Path:
+        name = self.configuration[JOB_MANAGER_ID]
+        return self.root / "jobmanagers" / name if name else self.root / "jobmanager"
+
+    @property
+    def storage(self) -> Path:
+        return Path(self.configuration[STORAGE_DIRECTORY] or self.root / "storage")
+
+    @property
+    def ha_blobs(self) -> str:
+        """A directory or an object store's address."""
+        return self.configuration[BLOB_HA_STORAGE] or str(self.storage / "blobs")
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.storage / "checkpoints"
+
+    def working_directory(self, task_manager: TaskManagerId) -> Path:
+        return Path(self.configuration[WORKING_DIRECTORY] or self.root / "taskmanagers" / task_manager)
+
+
+@dataclass(frozen=True)
+class WorkingDirectory:
+    """Paths below a task manager's working directory."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def unpacked(self) -> Path:
+        return self.root / "unpacked"
+
+    @property
+    def processes(self) -> Path:
+        return self.root / "processes"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    def job(self, job_id: JobId) -> Path:
+        return self.root / "jobs" / job_id
+
+    def attempt(self, job_id: JobId, attempt: int) -> Path:
+        return self.job(job_id) / str(attempt)
+
+    def attempt_logs(self, job_id: JobId, attempt: int) -> Path:
+        return self.logs / "jobs" / job_id / str(attempt)
+
+
+def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> StateLayout:
+    """The layout for a configuration: emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory."""
+    if configuration[STATE_DIRECTORY]:
+        root = Path(configuration[STATE_DIRECTORY]).absolute()
+    elif environ.get("XDG_STATE_HOME"):
+        root = Path(environ["XDG_STATE_HOME"]) / "emberkeep"
+    else:
+        root = Path(environ.get("HOME", "/")) / ".local" / "state" / "emberkeep"
+    return StateLayout(root, configuration)

@@ -1,0 +1,29 @@
+"""What can be wrong with stored bytes, and with storing them."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobKey
+
+
+class Damaged(Fatal):
+    """A stored file does not hold the content of its key. It was dropped where that could be done.
+
+    ``actual``: SHA-256 of what is there, "" when it cannot be read.
+    """
+
+    def __init__(self, owner: JobId, key: BlobKey, actual: str, where: str) -> None:
+        found = f"its SHA-256 is {actual}, not" if actual else "it cannot be read, its SHA-256 was"
+        super().__init__(
+            f"BLOB {key} of job {owner} is damaged in {where}: {found} {key.sha256}",
+            hint="upload the file again when no other store holds it",
+        )
+        self.owner = owner
+        self.key = key
+        self.actual = actual
+        self.where = where
+
+
+class CannotStore(Fatal):
+    """This machine's disk refused the bytes: another source would not help."""

@@ -1,0 +1,59 @@
+"""BLOBs that are uploaded before their job exists (BLOB-6): none of them is staged before the last one has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.blobs.model import BlobContent, BlobKey
+
+MAX_GROUP = 10_000  # BLOBs
+
+
+def check_group(contents: Sequence[BlobContent], max_size: int) -> None:
+    """Raises InvalidInput: too many, too large (``max_size``: bytes), or one content with two sizes."""
+    if len(contents) > MAX_GROUP:
+        raise InvalidInput(f"{len(contents)} BLOBs are more than the {MAX_GROUP} of one group", field="blobs")
+    sizes: dict[str, int] = {}
+    for index, content in enumerate(contents):
+        field = f"blobs[{index}].size"
+        if not 0 <= content.size <= max_size:
+            raise InvalidInput(
+                f"{content.size} bytes: 0 to {max_size} are possible", field=field, hint="see blob.max-size"
+            )
+        if sizes.setdefault(content.sha256, content.size) != content.size:
+            raise InvalidInput(f"{content.sha256} has two sizes", field=field)
+
+
+class Group:
+    """The announced keys of one owner, and which of them are not there yet."""
+
+    def __init__(self, members: Iterable[BlobKey], missing: Iterable[BlobKey]) -> None:
+        self.members = frozenset(members)
+        self._missing = set(missing)
+        self._stirred = True  # something happened since the last turn; its announcement counts
+
+    @property
+    def missing(self) -> AbstractSet[BlobKey]:
+        return self._missing
+
+    @property
+    def is_complete(self) -> bool:
+        return not self._missing
+
+    def arrived(self, key: BlobKey) -> None:
+        """A BLOB of this owner is there now; one that is no member is fine."""
+        if key in self.members:
+            self._missing.discard(key)
+            self._stirred = True
+
+    def stir(self) -> None:
+        """An upload of a member is under way: the client is alive."""
+        self._stirred = True
+
+    def turn(self) -> bool:
+        """One interval is over. True: nothing happened in all of it, the client is gone."""
+        quiet = not self._stirred
+        self._stirred = False
+        return quiet

@@ -1,0 +1,83 @@
+"""What a BLOB is called and who owns it.
+
+A BLOB is an immutable byte string that belongs to one job and lives at most as long as it: an artefact, an off-loaded
+message or a piece of a log. Its only name is the SHA-256 of its content; where it lies is ``<owner>/<key>``, in every
+store.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+import msgspec
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import JobId
+
+# Owner of what belongs to no job: logs of JobManagers and TaskManagers themselves. No job gets this id.
+NO_JOB = JobId("0" * 32)
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(r"([pt])-([0-9a-f]{64})")
+
+
+class BlobKind(enum.StrEnum):
+    """How long a BLOB's bytes have to last."""
+
+    PERMANENT = "p"  # kept in the HA store for recovery: artefacts
+    TRANSIENT = "t"  # can be made again: messages, logs
+
+
+class BlobKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
+    """Kind and content hash (SHA-256, 64 lower-case hex digits). As text, and as a file name: ``p-<sha256>``."""
+
+    kind: BlobKind
+    sha256: str
+
+    def __post_init__(self) -> None:
+        if not _SHA256.fullmatch(self.sha256):
+            raise ValueError("a BLOB's SHA-256 is 64 lower-case hex digits")
+
+    def __str__(self) -> str:
+        return f"{self.kind.value}-{self.sha256}"
+
+    @property
+    def is_permanent(self) -> bool:
+        return self.kind is BlobKind.PERMANENT
+
+
+def permanent(sha256: str) -> BlobKey:
+    """Key of a permanent BLOB. Raises ValueError."""
+    return BlobKey(kind=BlobKind.PERMANENT, sha256=sha256)
+
+
+def transient(sha256: str) -> BlobKey:
+    """Key of a transient BLOB. Raises ValueError."""
+    return BlobKey(kind=BlobKind.TRANSIENT, sha256=sha256)
+
+
+def parse_blob_key(text: str) -> BlobKey:
+    """Check an outside BLOB key. Raises InvalidInput."""
+    match = _KEY.fullmatch(text)
+    if match is None:
+        raise InvalidInput(
+            f"{text[:80]!r} is not a BLOB key", field="key", hint="'p-' or 't-' and 64 lower-case hex digits"
+        )
+    return BlobKey(kind=BlobKind(match.group(1)), sha256=match.group(2))
+
+
+class BlobContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A member of a group to be uploaded: SHA-256 and size in bytes. Transient is only an off-loaded submission."""
+
+    sha256: str
+    size: int
+    kind: BlobKind = BlobKind.PERMANENT
+
+
+class StoredBlob(msgspec.Struct, frozen=True, kw_only=True):
+    """A BLOB as a store lists it: key, size in bytes, time of its last change (ms since 1970)."""
+
+    key: BlobKey
+    size: int
+    modified_ms: int = 0

@@ -1,0 +1,150 @@
+"""What the BLOB server keeps in mind, and the one rule of what is staged, forgotten or deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobKey
+from emberkeep.blobs.server_records import Condition, Deletion, Owner, Record, Upload
+from emberkeep.blobs.staging import Staging
+
+
+class ServerState:
+    """``remembered``: of how many ended jobs it is known that nothing of them may be uploaded any more."""
+
+    def __init__(self, remembered: int) -> None:
+        self.owners: dict[JobId, Owner] = {}
+        self.staging: Staging[tuple[JobId, BlobKey]] = Staging()
+        self.uploads: dict[int, Upload] = {}
+        self.owners_of: dict[BlobKey, set[JobId]] = {}
+        self.ha_listed = False  # whether it is known what the HA store holds
+        self._remembered = remembered
+        self._ended: dict[JobId, None] = {}  # oldest first
+        self._deletions: list[Deletion] = []
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def get(self, owner_id: JobId, key: BlobKey) -> Record:
+        """The record of a BLOB that somebody may read. Raises Absent."""
+        owner = self.owners.get(owner_id)
+        record = None if owner is None or owner.over else owner.records.get(key)
+        if record is None or record.condition is not Condition.KEPT or not (record.holders or record.is_there):
+            raise Absent(f"there is no BLOB {key} of job {owner_id}", hint="it was not uploaded, or its job has ended")
+        return record
+
+    def is_blocked(self, owner_id: JobId, key: BlobKey) -> bool:
+        """Whether a deletion under way forbids an upload."""
+        owner = self.owners.get(owner_id)
+        if owner is None:
+            return False
+        record = owner.records.get(key)
+        return owner.sweeping or (record is not None and record.condition is Condition.DELETING)
+
+    def is_elsewhere(self, owner_id: JobId, key: BlobKey, size: int) -> bool:
+        """Whether another owner has the same content in the local store (BLOB-21)."""
+        records = (self.owners[other].records[key] for other in self.owners_of.get(key, ()) if other != owner_id)
+        return any(record.is_there and record.in_local and record.size == size for record in records)
+
+    def has_ended(self, owner_id: JobId) -> bool:
+        """Whether it is known that the job has ended for good."""
+        owner = self.owners.get(owner_id)
+        return owner_id in self._ended or (owner is not None and owner.over)
+
+    def state_of(self, owner_id: JobId, key: BlobKey) -> str:
+        """In a word of ``BlobView``."""
+        owner = self.owners[owner_id]
+        record, place = owner.records[key], (owner_id, key)
+        if owner.over or record.condition is not Condition.KEPT or self.staging.is_due(place):
+            return "deleting"
+        if record.holders:
+            return "referenced"
+        if record.uploads or (owner.group is not None and key in owner.group.members):
+            return "uploading"
+        return "staged" if self.staging.is_staged(place) else "unreferenced"
+
+    def needless(self) -> dict[JobId, list[BlobKey]]:
+        """Permanent BLOBs in the HA store that no job has to be recovered with (BLOB-16)."""
+        found: dict[JobId, list[BlobKey]] = {}
+        for owner_id, owner in self.owners.items():
+            keys = [key for key, record in owner.records.items() if record.in_ha and not record.holders]
+            if keys and self.ha_listed and not owner.recovering:
+                found[owner_id] = keys
+        return found
+
+    def take(self) -> list[Deletion]:
+        """What is to be deleted because of the events since the last call."""
+        deletions, self._deletions = self._deletions, []
+        return deletions
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        from emberkeep.blobs.server_invariants import check
+
+        check(self)
+
+    # --- the rule -----------------------------------------------------------------------------------------------------
+
+    def _settle(self, owner_id: JobId, key: BlobKey) -> None:
+        """Put a BLOB on the staging list, take it off, forget or delete it: called after each change of it."""
+        owner = self.owners.get(owner_id)
+        record = None if owner is None else owner.records.get(key)
+        if owner is None or record is None:
+            return
+        usable = record.condition is Condition.KEPT and not owner.over
+        if not usable or record.holders or record.uploads or owner.waits_for(key):
+            self.staging.unstage((owner_id, key))
+        elif record.leftovers and not record.is_there and not record.is_busy:
+            self._delete(owner_id, (key,), whole=False)
+        elif record.is_stored or record.readers:
+            self.staging.stage((owner_id, key))
+        else:
+            self._forget(owner_id, key)
+
+    def _delete(self, owner_id: JobId, keys: tuple[BlobKey, ...], *, whole: bool) -> None:
+        owner = self.owners[owner_id]
+        owner.sweeping = owner.sweeping or whole
+        for key in keys:
+            owner.records[key].condition = Condition.DELETING
+            self.staging.unstage((owner_id, key))
+        self._deletions.append(Deletion(owner=owner_id, keys=keys, whole=whole))
+
+    def _sweep_if_over(self, owner_id: JobId) -> None:
+        """Delete an ended job's directory as soon as nothing is under way in it."""
+        owner = self.owners.get(owner_id)
+        if owner is not None and owner.over and not owner.is_busy and not owner.is_deleting:
+            self._delete(owner_id, tuple(sorted(owner.records)), whole=True)
+
+    # --- owners and records -------------------------------------------------------------------------------------------
+
+    def _owner(self, owner_id: JobId) -> Owner:
+        return self.owners.setdefault(owner_id, Owner())
+
+    def _record(self, owner_id: JobId, key: BlobKey) -> Record:
+        self.owners_of.setdefault(key, set()).add(owner_id)
+        return self._owner(owner_id).records.setdefault(key, Record(key.is_permanent))
+
+    def _settle_all(self, owner_id: JobId, keys: Iterable[BlobKey]) -> None:
+        for key in list(keys):
+            self._settle(owner_id, key)
+        self._forget_if_empty(owner_id)
+
+    def _forget(self, owner_id: JobId, key: BlobKey) -> None:
+        del self.owners[owner_id].records[key]
+        self.staging.unstage((owner_id, key))
+        owners = self.owners_of[key]
+        owners.discard(owner_id)
+        if not owners:
+            del self.owners_of[key]
+        self._forget_if_empty(owner_id)
+
+    def _forget_if_empty(self, owner_id: JobId) -> None:
+        owner = self.owners.get(owner_id)
+        if owner is not None and owner.is_empty:
+            del self.owners[owner_id]
+
+    def _remember_end(self, owner_id: JobId) -> None:
+        self._ended[owner_id] = None
+        while len(self._ended) > self._remembered:
+            del self._ended[next(iter(self._ended))]

@@ -1,0 +1,1 @@
+"""The `emberkeep` command: arguments in, calls of the client, words and exit codes out."""

@@ -1,0 +1,198 @@
+"""``blob list|show|verify|gc``: what operators ask of the BLOB store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.messages import say
+from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest import BlobCheck, BlobInfo, BlobList
+
+blob_app = App(name="blob", help="Look into the BLOB store: job files, off-loaded messages, logs.", sort_key=22)
+_SHOWN_KEY = 14  # characters: the kind and 12 hex digits
+_SHOWN_REFERENCES = 3
+
+
+@blob_app.command(name="list")
+def list_blobs(
+    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """List all BLOBs, or those of one job.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    output
+        How to print: a table, or the API's JSON.
+    """
+    from emberkeep.client.job_reference import resolve_job
+
+    async def read(client: RestClient) -> BlobList:
+        return await client.blobs(None if job is None else await resolve_job(client, job))
+
+    found = with_client(cluster.require(), read)
+    if output is OutputFormat.JSON:
+        print_json(found)
+    elif not found.blobs:
+        say("no BLOBs are stored")
+    else:
+        from emberkeep.cli.wording import byte_count, counted
+
+        print_table(("JOB ID", "KEY", "SIZE", "STORES", "STATE", "HELD BY"), [_row(blob) for blob in found.blobs])
+        say(f"{counted(len(found.blobs), 'BLOB')}, {byte_count(found.bytes)}")
+    return ExitCode.OK
+
+
+@blob_app.command(name="show")
+def show_blob(
+    job: str,
+    key: str,
+    /,
+    *,
+    save: Annotated[str | None, Parameter(name="--output", metavar="FILE")] = None,
+    form: Annotated[OutputFormat, Parameter(name="-o", metavar="json|table")] = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Show one BLOB, or save its content.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    key
+        The BLOB's key, the beginning of one, or of its SHA-256.
+    save
+        Save the content to this file, verified.
+    form
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.blobs.model import parse_blob_key
+    from emberkeep.client.job_reference import resolve_job
+
+    if save in {form.value for form in OutputFormat}:
+        raise InvalidInput(f"--output {save}: it names a file here", field="--output", hint=f"-o {save} sets the form")
+
+    async def read(client: RestClient) -> tuple[BlobInfo, int]:
+        found = _choose(key, (await client.blobs(await resolve_job(client, job))).blobs)
+        if save is None:
+            return found, 0
+        return found, await client.download_blob(found.jobid, parse_blob_key(found.key), Path(save))
+
+    blob, saved = with_client(cluster.require(), read)
+    if form is OutputFormat.JSON:
+        print_json(blob)
+    elif save is None:
+        _print_blob(blob)
+    if save is not None:
+        say(f"{save}: {saved} bytes, SHA-256 verified")
+    return ExitCode.OK
+
+
+@blob_app.command
+def verify(
+    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Read every BLOB in both stores and heal what can be. Exit code 1 when something stays damaged.
+
+    Parameters
+    ----------
+    job
+        Only those of this job: its id, the beginning of it, or its name.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.cli.wording import byte_count
+    from emberkeep.client.job_reference import resolve_job
+
+    async def check(client: RestClient) -> BlobCheck:
+        return await client.verify_blobs(None if job is None else await resolve_job(client, job))
+
+    found = with_client(cluster.require(), check)
+    damaged = [problem for problem in found.problems if not problem.healed]
+    if output is OutputFormat.JSON:
+        print_json(found)
+    else:
+        for problem in found.problems:
+            end = "healed" if problem.healed else "DAMAGED"
+            print(f"{end}: {problem.key} of job {problem.jobid} in {problem.store}: {problem.problem}")
+        say(f"{found.checked} copies, {byte_count(found.bytes)} read; {len(damaged)} damaged")
+    return ExitCode.FAILED if damaged else ExitCode.OK
+
+
+@blob_app.command
+def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Run the staged clean-up once, now: what was staged before is deleted, what is unreferenced is staged.
+
+    Parameters
+    ----------
+    output
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.cli.wording import byte_count, counted
+
+    async def collect(client: RestClient) -> tuple[int, BlobList, BlobList]:
+        before = await client.blobs()
+        deleted = (await client.collect_blobs()).deleted
+        return deleted, before, await client.blobs()
+
+    deleted, before, after = with_client(cluster.require(), collect)
+    left = {(blob.jobid, blob.key) for blob in after.blobs}
+    gone = [blob for blob in before.blobs if (blob.jobid, blob.key) not in left]
+    staged = sum(blob.state in ("staged", "deleting") for blob in after.blobs)
+    if output is OutputFormat.JSON:
+        print_json({"deleted": deleted, "gone": gone, "staged": staged})
+    else:
+        for blob in gone:
+            print(f"{blob.key} of job {blob.jobid}, {byte_count(blob.size)}")
+        say(f"{counted(deleted, 'BLOB')} deleted; {staged} to be deleted by one of the next two clean-ups")
+    return ExitCode.OK
+
+
+def _choose(key: str, blobs: list[BlobInfo]) -> BlobInfo:
+    matches = [blob for blob in blobs if key and (blob.key.startswith(key) or blob.key[2:].startswith(key))]
+    if not matches:
+        raise Absent(f"the job has no BLOB {key!r}", hint="`emberkeep blob list JOB` shows what there is")
+    if len(matches) > 1:
+        raise InvalidInput(
+            f"{len(matches)} BLOBs begin with {key!r}: {', '.join(blob.key[:_SHOWN_KEY] for blob in matches[:5])}",
+            field="key",
+            hint="give more of it",
+        )
+    return matches[0]
+
+
+def _row(blob: BlobInfo) -> tuple[str, ...]:
+    from emberkeep.cli.wording import SHORT_ID, byte_count
+
+    more = len(blob.references) - _SHOWN_REFERENCES
+    held = ", ".join(blob.references[:_SHOWN_REFERENCES]) + (f" and {more} more" if more > 0 else "")
+    return (blob.jobid[:SHORT_ID], blob.key[:_SHOWN_KEY], byte_count(blob.size), _stores(blob), blob.state, held or "-")
+
+
+def _stores(blob: BlobInfo) -> str:
+    return " ".join(name for name, there in (("local", blob.local), ("ha", blob.ha)) if there) or "-"
+
+
+def _print_blob(blob: BlobInfo) -> None:
+    kind = "permanent" if blob.key.startswith("p-") else "transient"
+    print_fields(
+        [
+            ("Job", blob.jobid),
+            ("Key", f"{blob.key} ({kind})"),
+            ("Size", f"{blob.size} bytes"),
+            ("Stores", _stores(blob)),
+            ("State", blob.state),
+            ("Held by", "\n".join(blob.references) or "nobody"),
+        ]
+    )

@@ -1,0 +1,83 @@
+"""The options that every command has which speaks to a cluster, and what they come to."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+
+if TYPE_CHECKING:
+    from emberkeep.base.config import Configuration
+    from emberkeep.base.state_layout import StateLayout
+    from emberkeep.client.endpoint import Endpoint
+
+CLUSTER_GROUP = Group("Cluster and configuration", sort_key=90)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ConfigOptions:
+    """Where settings come from."""
+
+    config: Annotated[str | None, Parameter(metavar="FILE", group=CLUSTER_GROUP)] = None
+    "Configuration file. Default: $EMBERKEEP_CONF, else config.yaml below the state directory."
+    state_dir: Annotated[str | None, Parameter(metavar="DIR", group=CLUSTER_GROUP)] = None
+    "State directory of the local cluster. Default: ~/.local/state/emberkeep."
+    definitions: Annotated[tuple[str, ...], Parameter(name="-D", metavar="KEY=VALUE", group=CLUSTER_GROUP)] = ()
+    "Set a configuration key; may be repeated. `emberkeep config show --all` lists the keys."
+
+    @property
+    def all_definitions(self) -> tuple[str, ...]:
+        """``-D`` settings, with ``--state-dir`` as the last of them."""
+        own = () if self.state_dir is None else (f"emberkeep.state-dir={Path(self.state_dir).absolute()}",)
+        return (*self.definitions, *own)
+
+    @property
+    def config_file(self) -> Path | None:
+        return None if self.config is None else Path(self.config).absolute()
+
+    def load(self) -> Configuration:
+        """All settings. Raises InvalidInput."""
+        from emberkeep.base.config_sources import load_configuration
+
+        return load_configuration(config_file=self.config_file, environ=os.environ, definitions=self.all_definitions)
+
+    def layout(self) -> StateLayout:
+        from emberkeep.base.state_layout import state_layout
+
+        return state_layout(self.load(), os.environ)
+
+    def effective_config_file(self) -> Path | None:
+        """The file that ``load`` reads, for handing it to another process; None when there is none."""
+        from emberkeep.base.config_sources import CONFIG_FILE_VARIABLE
+
+        if self.config_file is not None:
+            return self.config_file
+        if os.environ.get(CONFIG_FILE_VARIABLE):
+            return Path(os.environ[CONFIG_FILE_VARIABLE]).absolute()
+        default = self.layout().config_file
+        return default if default.is_file() else None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions(ConfigOptions):
+    """Which cluster is meant."""
+
+    url: Annotated[str | None, Parameter(metavar="URL", group=CLUSTER_GROUP)] = None
+    "Address of the JobManager. Default: $EMBERKEEP_URL, else what is configured, else the cluster of this machine."
+
+    def find(self) -> Endpoint | None:
+        """The cluster to speak to; None when there is none. Raises InvalidInput, Fatal."""
+        from emberkeep.client.discovery import find_cluster
+
+        return find_cluster(self.load(), os.environ, self.url)
+
+    def require(self) -> Endpoint:
+        """The cluster to speak to. Raises NoCluster, InvalidInput, Fatal."""
+        from emberkeep.client.discovery import require_cluster
+
+        return require_cluster(self.load(), os.environ, self.url)

@@ -1,0 +1,69 @@
+"""``config show`` and ``config check``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from emberkeep.cli.cluster_commands import DEFAULT_CONFIG
+from emberkeep.cli.cluster_options import ConfigOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.job_commands import Output
+from emberkeep.cli.messages import say
+from emberkeep.cli.tables import OutputFormat, print_json, print_table
+
+config_app = App(name="config", help="Show and check the configuration.", sort_key=30)
+_HIDDEN = "******"
+
+
+@config_app.command
+def show(
+    *,
+    every: Annotated[bool, Parameter(name="--all")] = False,
+    origin: bool = False,
+    output: Output = OutputFormat.TABLE,
+    config: ConfigOptions = DEFAULT_CONFIG,
+) -> int:
+    """Show the settings that this machine's processes would get.
+
+    Parameters
+    ----------
+    every
+        Also the keys that have their default, with what they mean.
+    origin
+        Also where each value comes from.
+    output
+        How to print: a table, or JSON.
+    """
+    configuration = config.load()
+    from emberkeep.base.config import options
+
+    rows = []
+    for option in options():
+        setting = configuration.settings.get(option.key)
+        if setting is None and not every:
+            continue
+        value = str(option.default) if setting is None else setting.text
+        value = _HIDDEN if option.secret and value else value
+        rows.append({"key": option.key, "value": value, "origin": configuration.origin(option), "doc": option.doc})
+    if output is OutputFormat.JSON:
+        print_json(rows)
+        return ExitCode.OK
+    if not rows:
+        say("everything has its default; `emberkeep config show --all` lists all keys")
+        return ExitCode.OK
+    names = ["key", "value", *(["origin"] if origin else []), *(["doc"] if every else [])]
+    titles = {"key": "KEY", "value": "VALUE", "origin": "ORIGIN", "doc": "MEANING"}
+    print_table([titles[name] for name in names], [[row[name] for name in names] for row in rows])
+    return ExitCode.OK
+
+
+@config_app.command
+def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
+    """Check the configuration file, environment variables and -D settings. Exit code 2 when something is wrong."""
+    configuration = config.load()
+    file = config.effective_config_file()
+    where = f"{file} and the environment" if file is not None else "the environment (there is no configuration file)"
+    say(f"no mistakes in {where}; {len(configuration.settings)} keys are set")
+    return ExitCode.OK

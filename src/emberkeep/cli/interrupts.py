@@ -1,0 +1,51 @@
+"""Ctrl-C, SIGTERM and SIGHUP counted: the first asks politely, the second insists."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupts:
+    """How often the user has asked to stop."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._changed = asyncio.Condition()
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    async def wait_for(self, count: int) -> None:
+        """Return once ``count`` signals have come."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._count >= count)
+
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        """Count signals instead of dying by them, while this context lasts. Needs a running loop."""
+        loop = asyncio.get_running_loop()
+        pending: set[asyncio.Task[None]] = set()
+
+        def caught() -> None:
+            self._count += 1
+            task = loop.create_task(self._tell())
+            pending.add(task)
+            task.add_done_callback(pending.discard)
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, caught)
+        try:
+            yield
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()

@@ -1,0 +1,38 @@
+"""``emberkeep cancel``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from emberkeep.base.errors import Conflict
+from emberkeep.base.ids import JobId
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import say
+from emberkeep.cli.wording import SHORT_ID
+from emberkeep.client.rest_client import RestClient
+from emberkeep.jobs.model import JobStatus
+
+_POLL = 0.3  # seconds
+
+
+async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: bool) -> int:
+    """Cancel and, with ``wait``, stay until the job has ended. Raises Conflict (it had ended before), Absent."""
+    grace = 0.0 if kill else None
+    await client.cancel(job_id, grace=grace)
+    if not wait:
+        say(f"job {job_id[:SHORT_ID]} will be cancelled")
+        return ExitCode.OK
+    shown: JobStatus | None = None
+    while True:
+        job = await client.job(job_id)
+        if job.state is not shown:
+            shown = job.state
+            say(f"job {job_id[:SHORT_ID]} ({job.name}): {job.state.value}")
+        if job.state.is_globally_terminal:
+            return ExitCode.OK if job.state is JobStatus.CANCELED else ExitCode.FAILED
+        await asyncio.sleep(_POLL)
+        if job.state is not JobStatus.CANCELLING:
+            # A JobManager that was started again since has forgotten the request; when it has not, this does nothing.
+            with contextlib.suppress(Conflict):  # ended by now: the next look tells how
+                await client.cancel(job_id, grace=grace)

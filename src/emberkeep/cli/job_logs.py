@@ -1,0 +1,161 @@
+"""``emberkeep logs``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+
+from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.cli.messages import say
+from emberkeep.cli.tables import print_table
+from emberkeep.cli.terminal import JobTerminal
+from emberkeep.cli.wording import timestamp
+from emberkeep.client.follow import JobFollower
+from emberkeep.client.rest_client import (
+    RestClient,
+    job_log_path,
+    job_manager_log_path,
+    task_manager_log_path,
+)
+from emberkeep.protocol.byte_range import parse_byte_range
+from emberkeep.protocol.rest import LogInfo
+
+_FOLLOW_SECONDS = 10.0  # that one request waits for more
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How logs are read. ``byte_range``: as given, None for all of it. ``names``: list them instead."""
+
+    follow: bool
+    byte_range: str | None
+    names: bool
+
+    def check(self) -> None:
+        """Raises InvalidInput."""
+        if self.byte_range is None:
+            return
+        wanted = parse_byte_range(self.byte_range)
+        if self.follow and wanted.offset >= 0 and wanted.count is not None:
+            raise InvalidInput(
+                "a range that has an end cannot be followed", field="range", hint=f"--range {wanted.offset}-"
+            )
+
+
+async def show_job_logs(
+    client: RestClient, job_id: JobId, reading: Reading, *, attempt: int | None, executor: str | None
+) -> None:
+    """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor."""
+    job = await client.job(job_id)
+    if reading.follow and executor is None and reading.byte_range is None and not reading.names:
+        first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
+        await JobFollower(client, job_id, JobTerminal(quiet=True), first_attempt=first).run()
+        return
+    found = await client.job_logs(job_id)
+    for task_manager in found.unreachable:
+        say(f"task manager {task_manager} does not answer: logs that it holds are missing here")
+    if reading.names:
+        _print_job_logs(found.logs)
+        return
+    wanted = _choose(found.logs, attempt, executor)
+    if not wanted:
+        whose = f"executor {executor}" if executor else "the driver"
+        which = f"attempt {attempt}" if attempt is not None else "any attempt"
+        raise Absent(f"there is no log of {whose} of {which}", hint="`emberkeep logs --list` shows what there is")
+    if reading.follow:
+        await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, reading) for log in wanted))
+        return
+    for log in wanted:
+        await _print(client, job_log_path(job_id, log.id), log, reading)
+
+
+async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: Reading) -> None:
+    """Print a log that a task manager holds: its own newest, or the one of that name. Raises Absent."""
+    logs = (await client.task_manager_logs(task_manager)).logs
+    log = None if reading.names else _pick(logs, "taskmanager", name)
+    if log is None:
+        _print_daemon_logs(logs)
+    else:
+        await _print(client, task_manager_log_path(task_manager, log.name), log, reading)
+
+
+async def show_job_manager_log(client: RestClient, name: str | None, reading: Reading) -> None:
+    """Print the JobManager's own log, or the one of that name. Raises Absent."""
+    logs = (await client.job_manager_logs()).logs
+    log = None if reading.names else _pick(logs, "jobmanager", name)
+    if log is None:
+        _print_daemon_logs(logs)
+    else:
+        await _print(client, job_manager_log_path(log.name), log, reading)
+
+
+def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
+    """The log of that name; without one, the daemon's own that is being written; None where that is not clear."""
+    if name is not None:
+        for log in logs:
+            if log.name == name:
+                return log
+        raise Absent(f"there is no log {name!r}", hint="`--list` shows what there is")
+    own = [log for log in logs if log.kind == kind]
+    if not own:
+        raise Absent(f"this {kind} has written no log", hint="a daemon in the foreground logs to its terminal")
+    current = [log for log in own if log.name == f"{kind}.log"] or own
+    return current[0] if len(current) == 1 else None
+
+
+def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> list[LogInfo]:
+    """Both streams of the driver, or of one executor, of one attempt (the newest that left logs)."""
+    prefix = "driver-" if executor is None else "executor-"
+    own = [log for log in logs if log.kind.startswith(prefix) and log.executor_id == (executor or "")]
+    newest = max((log.attempt for log in own), default=0) if attempt is None else attempt
+    return sorted((log for log in own if log.attempt == newest), key=lambda log: log.kind)
+
+
+async def _print(client: RestClient, path: str, log: LogInfo, reading: Reading) -> None:
+    """To the stream that the process wrote it to."""
+    stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
+    offset, end = 0, None
+    if reading.byte_range is not None:
+        chunk = await client.read_log_range(path, reading.byte_range)
+        stream.write(chunk.data)
+        stream.flush()
+        count = None if reading.follow else parse_byte_range(reading.byte_range).count
+        offset, end = chunk.next_offset, None if count is None else chunk.offset + count
+        if not chunk.data and not reading.follow:
+            return
+    while end is None or offset < end:
+        if end is None:
+            chunk = await client.read_log_at(path, offset, wait=_FOLLOW_SECONDS if reading.follow else 0.0)
+        else:
+            chunk = await client.read_log_range(path, f"{offset}-{end - 1}")
+        stream.write(chunk.data)
+        stream.flush()
+        offset = chunk.next_offset
+        if chunk.complete or (not reading.follow and not chunk.data):
+            return
+
+
+def _print_job_logs(logs: list[LogInfo]) -> None:
+    print_table(
+        ("ATTEMPT", "KIND", "EXECUTOR", "BYTES", "CHANGED", "TASK MANAGER"),
+        [
+            (
+                str(log.attempt),
+                log.kind,
+                log.executor_id or "-",
+                str(log.size),
+                timestamp(log.mtime),
+                log.taskmanager_id,
+            )
+            for log in logs
+        ],
+    )
+
+
+def _print_daemon_logs(logs: list[LogInfo]) -> None:
+    print_table(
+        ("NAME", "KIND", "BYTES", "CHANGED"),
+        [(log.name, log.kind, str(log.size), timestamp(log.mtime)) for log in logs],
+    )

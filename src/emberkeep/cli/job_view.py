@@ -1,0 +1,112 @@
+"""One job, for people."""
+
+from __future__ import annotations
+
+from emberkeep.cli.tables import print_fields, print_table
+from emberkeep.cli.wording import duration, executors_registered, timestamp
+from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions
+
+_SHOWN_EXCEPTIONS = 5
+
+
+def print_job(job: JobDetailsInfo, exceptions: JobExceptions) -> None:
+    """Print what is known of a job; parts that are empty are left out."""
+    own = job.emberkeep
+    driver = ""
+    if own.driver is not None:
+        pid = f"pid {own.driver.pid} on " if own.driver.pid else ""
+        driver = f"{pid}{own.driver.taskmanager_id}"
+    executors = f"{executors_registered(job)} of {own.executors_wanted} registered" if own.executors_wanted else ""
+    tasks = {name.lower(): number for name, number in job.status_counts.items() if number}
+    print_fields(
+        [
+            ("Job", f"{job.name} ({job.jid})"),
+            ("State", job.state.value),
+            ("Waiting for", own.waiting),
+            ("Submitted", timestamp(job.start_time)),
+            ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
+            ("Duration", duration(job.duration)),
+            ("Attempt", str(own.attempt) if own.attempt else "none started yet"),
+            ("Driver", driver),
+            ("Executors", executors),
+            ("Tasks", ", ".join(f"{number} {name}" for name, number in tasks.items())),
+            ("Spark application", own.app_id),
+            ("Exit code", "" if own.exit_code is None else str(own.exit_code)),
+            ("Root cause", own.root_cause),
+        ]
+    )
+    _print_queries(job)
+    _print_executors(job)
+    _print_attempts(job)
+    _print_exceptions(exceptions)
+
+
+def _print_queries(job: JobDetailsInfo) -> None:
+    if job.emberkeep.queries:
+        print("\nStreaming queries")
+        print_table(
+            ("NAME", "BATCH", "ROWS/S IN", "ROWS/S OUT", "STATE ROWS", "WATERMARK", "STATUS"),
+            [
+                (
+                    query.name or query.id,
+                    str(query.batch_id) if query.batch_id >= 0 else "-",
+                    f"{query.input_rows_per_second:,.0f}",
+                    f"{query.processed_rows_per_second:,.0f}",
+                    f"{query.state_rows:,}",
+                    query.watermark or "-",
+                    query.status,
+                )
+                for query in job.emberkeep.queries
+            ],
+        )
+
+
+def _print_executors(job: JobDetailsInfo) -> None:
+    if job.emberkeep.executors:
+        print("\nExecutors")
+        print_table(
+            ("ID", "TASK MANAGER", "STATE", "REGISTERED", "CORES", "HEAP", "PID"),
+            [
+                (
+                    executor.id,
+                    executor.taskmanager_id,
+                    executor.state.value,
+                    "yes" if executor.registered else "no",
+                    str(executor.cores),
+                    f"{executor.heap_mb} MiB",
+                    str(executor.pid or "-"),
+                )
+                for executor in job.emberkeep.executors
+            ],
+        )
+
+
+def _print_attempts(job: JobDetailsInfo) -> None:
+    if job.emberkeep.attempts:
+        print("\nAttempts")
+        print_table(
+            ("ATTEMPT", "TASK MANAGER", "STARTED", "ENDED", "EXIT CODE", "FAILURE", "CAUSE"),
+            [
+                (
+                    str(attempt.attempt),
+                    attempt.taskmanager_id,
+                    timestamp(attempt.start_time),
+                    timestamp(attempt.end_time),
+                    "-" if attempt.exit_code is None else str(attempt.exit_code),
+                    "-" if attempt.failure_kind is None else attempt.failure_kind.value,
+                    attempt.root_cause,
+                )
+                for attempt in job.emberkeep.attempts
+            ],
+        )
+
+
+def _print_exceptions(exceptions: JobExceptions) -> None:
+    entries = exceptions.exception_history.entries
+    if entries:
+        print("\nWhat went wrong, newest first")
+        for entry in entries[:_SHOWN_EXCEPTIONS]:
+            where = f" on {entry.task_manager_id}" if entry.task_manager_id else ""
+            print(f"  {timestamp(entry.timestamp)}{where}  {entry.exception_name}: {entry.message}")
+        if len(entries) > _SHOWN_EXCEPTIONS:
+            print(f"  … {len(entries) - _SHOWN_EXCEPTIONS} older; `-o json` shows all")

@@ -1,0 +1,53 @@
+"""Where our options end and the script's arguments begin: at the script, as with spark-submit.
+
+``emberkeep run --conf a=b app.py --conf c=d`` gives ``--conf c=d`` to app.py. The options before it are brought into a
+form (``--name=value``) in which a value may begin with a dash.
+"""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import InvalidInput
+
+FLAGS = frozenset(
+    {
+        *("--help", "-h", "--verbose", "-v", "--supervise", "--load-spark-defaults"),
+        *("--quiet", "-q", "--detach", "--keep-logs"),
+    }
+)
+_LONG_NAMES = {"-c": "--conf", "-m": "--module"}
+_ATTACHED = ("-D",)
+
+# What spark-submit has and Emberkeep has not, with what to do instead.
+_UNSUPPORTED = {
+    "--kill": "use `emberkeep cancel JOB`",
+    "--status": "use `emberkeep info JOB`",
+    "--principal": "Kerberos is not supported",
+    "--keytab": "Kerberos is not supported",
+    "--proxy-user": "jobs run as the user of the cluster's processes",
+    "--queue": "jobs share the cluster's slots fairly; there are no queues",
+    "--remote": "Spark Connect is not supported",
+}
+
+
+def normalise(arguments: list[str]) -> list[str]:
+    """Arguments of ``run`` and ``submit`` with everything from the script on behind ``--``. Raises InvalidInput."""
+    options: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "--":
+            break
+        if not word.startswith("-") or word == "-":
+            rest.insert(0, word)
+            break
+        name, equals, _ = word.partition("=")
+        if name in _UNSUPPORTED:
+            raise InvalidInput(f"{name} is not supported", field=name, hint=_UNSUPPORTED[name])
+        if equals or word in FLAGS or (word.startswith(_ATTACHED) and word not in _ATTACHED) or not rest:
+            options.append(word)
+            continue
+        value = rest.pop(0)
+        options.append(f"{word}{value}" if word in _ATTACHED else f"{_LONG_NAMES.get(word, word)}={value}")
+        if word in ("-m", "--module"):
+            break
+    return [*options, "--", *rest]

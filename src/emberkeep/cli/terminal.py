@@ -1,0 +1,102 @@
+"""The terminal while a job is followed: its output goes through unchanged, a status line stays below it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+
+from emberkeep.cli.messages import say
+from emberkeep.cli.wording import SHORT_ID, status_text
+from emberkeep.protocol.rest import JobDetailsInfo
+
+_REDRAW = 0.25  # seconds between two pictures of the status line
+_LONG_WAIT = 3.0  # seconds; what passes sooner is not worth a line
+_CLEAR = "\r\x1b[2K"
+
+
+class JobTerminal:
+    """Implements ``client.follow.FollowerOutput`` on this process's standard output and error.
+
+    With a terminal on standard error the state is one line that is redrawn; else a plain line tells each change.
+    ``quiet``: only the job's own output, and errors.
+    """
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._live = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._shown = ""  # the status line that stands on the terminal
+        self._told_state = ""
+        self._told_waiting = ""
+        self._waiting = ""
+        self._waiting_since = 0.0
+        self._drawn_at = 0.0
+        self._at_line_start = True
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._quiet
+
+    def output(self, data: bytes, *, error: bool) -> None:
+        self._hide()
+        stream = sys.stderr.buffer if error else sys.stdout.buffer
+        try:
+            stream.write(data)
+            stream.flush()
+        except OSError as lost:
+            raise BrokenPipeError from lost  # also when a terminal has gone (EIO)
+        self._at_line_start = data.endswith(b"\n")
+
+    def progress(self, job: JobDetailsInfo) -> None:
+        if self._live:
+            if time.monotonic() - self._drawn_at >= _REDRAW and self._at_line_start:
+                self._draw(f"[{job.name} {job.jid[:SHORT_ID]}] {status_text(job, with_rates=True)}")
+        elif not self._quiet:
+            self._tell(job)
+
+    def notice(self, text: str) -> None:
+        if not self._quiet:
+            self.always(text)
+
+    def always(self, text: str) -> None:
+        """A notice that ``quiet`` does not hold back."""
+        self._hide()
+        if not self._at_line_start:
+            with contextlib.suppress(OSError):
+                sys.stderr.write("\n")
+            self._at_line_start = True
+        say(text)
+
+    def close(self) -> None:
+        """Leave the terminal clean."""
+        self._hide()
+
+    def _tell(self, job: JobDetailsInfo) -> None:
+        """A plain line when the state changed, and one when the job has been waiting for the same for a while."""
+        state = status_text(job, with_rates=False, with_waiting=False)
+        if state != self._told_state:
+            self._told_state = state
+            say(f"job {job.jid[:SHORT_ID]}: {state}")
+        waiting, now = job.emberkeep.waiting, time.monotonic()
+        if waiting != self._waiting:
+            self._waiting, self._waiting_since = waiting, now
+        elif waiting and waiting != self._told_waiting and now - self._waiting_since >= _LONG_WAIT:
+            self._told_waiting = waiting
+            say(f"job {job.jid[:SHORT_ID]} waits for {waiting}")
+
+    def _draw(self, line: str) -> None:
+        width = shutil.get_terminal_size().columns
+        self._shown = line if len(line) < width else f"{line[: width - 2]}…"
+        self._drawn_at = time.monotonic()
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{_CLEAR}\x1b[2m{self._shown}\x1b[0m")
+            sys.stderr.flush()
+
+    def _hide(self) -> None:
+        if self._shown:
+            self._shown = ""
+            with contextlib.suppress(OSError):
+                sys.stderr.write(_CLEAR)
+                sys.stderr.flush()

@@ -1,0 +1,101 @@
+"""Times, counts and job states in words. Pure."""
+
+from __future__ import annotations
+
+import datetime
+
+from emberkeep.protocol.rest import JobDetails, JobDetailsInfo, StreamingQuery
+
+SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
+
+
+def timestamp(milliseconds: int) -> str:
+    """Local time, "2026-01-31 12:00:00"; "-" for -1."""
+    if milliseconds < 0:
+        return "-"
+    moment = datetime.datetime.fromtimestamp(milliseconds / 1000, tz=datetime.UTC).astimezone()
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def duration(milliseconds: int) -> str:
+    """ "0.4s", "12s", "3m 05s", "2h 07m", "4d 03h"."""
+    if milliseconds < 0:
+        return "-"
+    seconds = milliseconds / 1000
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for size, unit, below, below_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if whole >= size:
+            return f"{whole // size}{unit} {whole % size // below:02d}{below_unit}"
+    return f"{whole}s"
+
+
+def memory(mebibytes: float) -> str:
+    """ "512 MiB", "3.5 GiB"."""
+    return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
+
+
+def byte_count(number: int) -> str:
+    """ "17 B", "3.5 KiB", "12 MiB"."""
+    amount = float(number)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 job", "2 jobs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def executors_registered(job: JobDetailsInfo) -> int:
+    return sum(executor.registered for executor in job.emberkeep.executors)
+
+
+def query_text(query: StreamingQuery) -> str:
+    """ "counts: batch 17, 1,234 rows/s"."""
+    name = query.name or query.id[:SHORT_ID]
+    if query.batch_id < 0:
+        return f"{name}: no batch yet"
+    return f"{name}: batch {query.batch_id}, {query.processed_rows_per_second:,.0f} rows/s"
+
+
+def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = True) -> str:
+    """A job in one line. ``with_rates``: also what changes all the time (tasks, batches, rows)."""
+    parts = [job.state.value]
+    extension = job.emberkeep
+    if extension.attempt > 1:
+        parts.append(f"attempt {extension.attempt}")
+    if not job.state.is_globally_terminal:
+        if extension.executors_wanted:
+            parts.append(f"executors {executors_registered(job)}/{extension.executors_wanted}")
+        if with_rates:
+            running, finished = job.status_counts.get("RUNNING", 0), job.status_counts.get("FINISHED", 0)
+            if running or finished:
+                parts.append(f"tasks {running} running, {finished} done")
+            parts += [query_text(query) for query in extension.queries]
+        if extension.waiting and with_waiting:
+            parts.append(f"waiting: {extension.waiting}")
+    return " · ".join(parts)
+
+
+def job_row(job: JobDetails) -> tuple[str, ...]:
+    """A line of ``emberkeep list``."""
+    own = job.emberkeep
+    executors = f"{own.executors}/{own.executors_wanted}" if own.executors_wanted else "-"
+    return (
+        job.jid[:SHORT_ID],
+        job.name,
+        job.state.value,
+        timestamp(job.start_time),
+        duration(job.duration),
+        str(own.attempt),
+        executors,
+        own.waiting,
+    )
+
+
+JOB_COLUMNS = ("JOB ID", "NAME", "STATE", "SUBMITTED", "DURATION", "ATTEMPT", "EXECUTORS", "WAITING FOR")

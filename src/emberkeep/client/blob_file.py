@@ -1,0 +1,69 @@
+"""A BLOB on its way into a file of the user's: under its name only when it is complete and its SHA-256 is right."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import BinaryIO
+
+from emberkeep.base.errors import Fatal
+from emberkeep.blobs.model import BlobKey
+
+
+class BlobFile:
+    """``receive`` may be called again after a broken transfer; ``clean_up`` at the end in any case."""
+
+    def __init__(self, destination: Path, key: BlobKey) -> None:
+        self._destination = destination
+        self._key = key
+        self._temporary = destination.with_name(f".{destination.name[:200]}.{secrets.token_hex(4)}")
+        self._digest = hashlib.sha256()
+        self._size = 0
+
+    async def receive(self, chunks: AsyncIterator[bytes]) -> None:
+        """Write what comes, from the start. Raises Fatal (disk), and what ``chunks`` raises."""
+        self._digest, self._size = hashlib.sha256(), 0
+        with self._open() as file:
+            async for chunk in chunks:
+                await asyncio.to_thread(self._write, file, chunk)
+
+    async def finish(self) -> int:
+        """Verify, and give it its name; returns its size in bytes. Raises Fatal."""
+        actual = self._digest.hexdigest()
+        if actual != self._key.sha256:
+            raise Fatal(
+                f"what arrived for BLOB {self._key} is damaged: its SHA-256 is {actual}", hint="try it once more"
+            )
+        try:
+            await asyncio.to_thread(self._temporary.replace, self._destination)
+        except OSError as error:
+            raise self._failure(error) from error
+        return self._size
+
+    def clean_up(self) -> None:
+        """Leave nothing but a finished file."""
+        self._temporary.unlink(missing_ok=True)
+
+    def _open(self) -> BinaryIO:
+        try:
+            descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise self._failure(error) from error
+        return os.fdopen(descriptor, "wb", buffering=0)
+
+    def _write(self, file: BinaryIO, chunk: bytes) -> None:
+        left = memoryview(chunk)
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError as error:
+            raise self._failure(error) from error
+        self._digest.update(chunk)
+        self._size += len(chunk)
+
+    def _failure(self, error: OSError) -> Fatal:
+        return Fatal(f"cannot write {self._destination}: {error.strerror}", hint="name another file with --output")

@@ -1,0 +1,60 @@
+"""Where a JobManager is reached, and the token that it asks for."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from emberkeep.base.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``url`` without a trailing slash; ``source`` says how it was found; the token is never printed.
+
+    ``others``: URLs of further JobManagers of the cluster, asked when this one cannot be reached.
+    """
+
+    url: str
+    token: str = field(repr=False)
+    source: str = ""
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_loopback(self) -> bool:
+        return is_loopback(urlsplit(self.url).hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host name or address stays on this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def join_host_port(host: str, port: int) -> str:
+    """ "host:port", with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_url(text: str, origin: str) -> str:
+    """The base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput."""
+    candidate = text.strip()
+    if "://" not in candidate:
+        candidate = f"http://{candidate}"
+    hint = "for example http://127.0.0.1:8081"
+    try:
+        parts = urlsplit(candidate)
+        port = parts.port
+    except ValueError as error:
+        raise InvalidInput(f"{origin}: {text!r} is not a URL: {error}", hint=hint) from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise InvalidInput(f"{origin}: {text!r} is not the URL of a JobManager", hint=hint)
+    if parts.username or parts.password:
+        raise InvalidInput(f"{origin}: a URL must not carry a password", hint="the token comes from a file")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{f':{port}' if port else ''}{parts.path.rstrip('/')}"

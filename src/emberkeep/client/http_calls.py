@@ -1,0 +1,190 @@
+"""HTTP requests to a JobManager: token, redirects to the leader, repetition, errors as those of ``base.errors``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
+from http import HTTPStatus
+from typing import Any, NoReturn, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+import msgspec
+
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.errors import NotAuthorised, Unreachable
+from emberkeep.protocol.rest import API_PREFIX, Problem
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT = 15.0  # seconds
+_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
+_MAX_REDIRECTS = 5
+_ELECTION_PATIENCE = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request. ``body`` makes the body anew for each try; ``limits``: its own deadlines.
+
+    ``sink`` takes the content of a success as it comes, instead of ``Answer.body``; it begins anew with each try.
+    """
+
+    method: str
+    path: str  # below the API's prefix
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Callable[[], Any] | None = None
+    limits: aiohttp.ClientTimeout = _LIMITS
+    sink: Callable[[AsyncIterator[bytes]], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply with a status below 400."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpCalls:
+    """A connection pool to one cluster. Requests are repeated for ``patience`` seconds while they may be; each of its
+    JobManagers is asked at least once before that is given up."""
+
+    def __init__(self, endpoint: Endpoint, patience: float) -> None:
+        self._endpoint = endpoint
+        # With several JobManagers an election may be under way, which ends by itself.
+        self._patience = max(patience, _ELECTION_PATIENCE) if endpoint.others else patience
+        self._urls = (endpoint.url, *endpoint.others)
+        self._base = endpoint.url  # moves to the leader when a standby redirects
+        self._session: aiohttp.ClientSession | None = None
+
+    def open(self) -> None:
+        """Needs a running loop."""
+        token = self._endpoint.token
+        self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"} if token else {})
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(self, request: Request) -> Answer:
+        """Send until answered or out of patience. Raises the errors of ``RestClient``."""
+        deadline = time.monotonic() + self._patience
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._ask_each(request)
+            except RetryLater:
+                if time.monotonic() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    async def _ask_each(self, request: Request) -> Answer:
+        """Ask the JobManager that answered last, then the others. Raises the first one's RetryLater."""
+        first: RetryLater | None = None
+        for base in dict.fromkeys((self._base, *self._urls)):
+            self._base = base
+            try:
+                return await self._follow_redirects(request)
+            except RetryLater as error:
+                first = first or error
+        self._base = self._endpoint.url
+        assert first is not None, "there is at least one"  # noqa: S101
+        raise first
+
+    async def _follow_redirects(self, request: Request) -> Answer:
+        url = self._base + API_PREFIX + request.path
+        for _ in range(_MAX_REDIRECTS):
+            answer = await self._send(url, request)
+            if answer.status >= 400:
+                _raise(answer, request.method, url)
+            if answer.status not in (307, 308):
+                return answer
+            # aiohttp would drop the token on the way to another host, so redirects are followed here.
+            url = urljoin(url, answer.headers.get("Location", ""))
+            request = replace(request, parameters={})  # they are part of the location
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.netloc:
+                raise Fatal(f"the JobManager at {self._base} redirects to {url!r}, which is no web address")
+            self._base = f"{parts.scheme}://{parts.netloc}{parts.path.partition(API_PREFIX + '/')[0]}"
+        raise RetryLater(f"the JobManagers redirect in a circle (last to {url})", hint="an election may be under way")
+
+    async def _send(self, url: str, request: Request) -> Answer:
+        assert self._session is not None, "open() comes first"  # noqa: S101
+        try:
+            async with self._session.request(
+                request.method,
+                url,
+                params=request.parameters,
+                headers=request.headers,
+                data=request.body() if request.body else None,
+                timeout=request.limits,
+                allow_redirects=False,
+            ) as response:
+                if request.sink is None or response.status != HTTPStatus.OK:
+                    return Answer(response.status, response.headers.copy(), await response.read())
+                await request.sink(response.content.iter_any())
+                return Answer(response.status, response.headers.copy(), b"")
+        except aiohttp.InvalidURL:
+            raise InvalidInput(f"{url} is not a URL", hint="for example http://127.0.0.1:8081") from None
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise _unreachable(self._endpoint, error) from error
+
+
+def decode(answer: Answer, kind: type[T]) -> T:
+    """The body as ``kind``. Raises Fatal when it is something else."""
+    try:
+        return msgspec.json.decode(answer.body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Fatal(
+            f"the answer is not what this client understands: {error}",
+            hint="is that address an Emberkeep JobManager of this version?",
+        ) from None
+
+
+def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
+    elif isinstance(error, TimeoutError):
+        reason = "no answer in time"
+    else:
+        reason = str(error) or type(error).__name__
+    where = f" (from {endpoint.source})" if endpoint.source else ""
+    return Unreachable(
+        f"the JobManager at {endpoint.url}{where} cannot be reached: {reason}",
+        hint="is it running? `emberkeep cluster status` tells for a cluster on this machine",
+    )
+
+
+def _raise(answer: Answer, method: str, url: str) -> NoReturn:
+    """Raise the error that the JobManager described."""
+    message, hint, where = f"{method} {url} was answered with HTTP status {answer.status}", None, None
+    try:
+        problem = msgspec.json.decode(answer.body, type=Problem)
+    except msgspec.MsgspecError:  # not the JobManager itself: a proxy, or a HEAD without a body
+        pass
+    else:
+        message, hint, where = problem.detail, problem.hint, problem.field
+    raise _error(answer.status, message, hint, where)
+
+
+def _error(status: int, message: str, hint: str | None, where: str | None) -> EmberkeepError:
+    if status in (401, 403):
+        return NotAuthorised(message, hint=hint or "name the cluster's token file with -D security.token-file=PATH")
+    if status == 404:
+        return Absent(message, hint=hint)
+    if status in (409, 412):
+        return Conflict(message, hint=hint)
+    if status in (408, 429, 502, 503, 504):
+        return RetryLater(message, hint=hint)
+    if status < 500:
+        return InvalidInput(message, field=where, hint=hint)
+    return Fatal(message, hint=hint)

@@ -1,0 +1,76 @@
+"""Finding and ending processes that a cluster left behind: drivers and executors outlive a killed task manager.
+
+They are known by their environment: a task manager starts each with SPARK_LOCAL_DIRS below its working directory, and
+whatever they start inherits it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive
+
+_MARKER = b"SPARK_LOCAL_DIRS="
+_POLL = 0.05
+
+
+def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
+    """Live processes that task managers working in these directories have started."""
+    prefixes = tuple(_MARKER + os.fsencode(directory) + b"/" for directory in directories)
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environ = (entry / "environ").read_bytes()
+        except OSError:  # another user's, or it has ended meanwhile
+            continue
+        if any(variable.startswith(prefixes) for variable in environ.split(b"\0")):
+            identity = identify(int(entry.name))
+            if identity is not None:
+                found.append(identity)
+    return sorted(found, key=lambda identity: identity.pid)
+
+
+def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
+    """Signal that very process; False when it has ended."""
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return False
+    try:
+        # The descriptor stands for one process: checked after it was opened, the pid cannot pass to another any more.
+        if not is_alive(identity):
+            return False
+        signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[ProcessIdentity]:
+    """Wait until all have ended or ``deadline`` (monotonic seconds) is reached; returns those that live on. Blocks."""
+    left = [identity for identity in identities if is_alive(identity)]
+    while left and time.monotonic() < deadline:
+        time.sleep(_POLL)
+        left = [identity for identity in left if is_alive(identity)]
+    return left
+
+
+def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
+    """SIGKILL what is left below these directories, their new children too; returns what will not go. Blocks."""
+    places = list(directories)
+    deadline = time.monotonic() + seconds
+    while True:
+        left = processes_below(places)
+        if not left or time.monotonic() > deadline:
+            return left
+        for identity in left:
+            send(identity, signal.SIGKILL)
+        wait_gone(left, min(deadline, time.monotonic() + 1.0))

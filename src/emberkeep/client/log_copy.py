@@ -1,0 +1,98 @@
+"""Copying what one attempt's driver writes, from wherever it runs, until it is known that nothing follows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest import LogInfo
+
+LOG_WAIT = 10.0  # seconds that one request waits for more
+_RETRY_PAUSE = 0.2
+_OVER_PATIENCE = 10.0
+
+
+class Patience:
+    """Measures for how long something has been wrong without interruption."""
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._since: float | None = None
+
+    def is_over(self) -> bool:
+        """To be called when it is wrong: whether that has lasted for the limit (seconds)."""
+        now = time.monotonic()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._limit
+
+    def reset(self) -> None:
+        """To be called when it is right."""
+        self._since = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._since is not None
+
+
+class StreamCopy:
+    """One stream ("driver-stdout" or "driver-stderr") of one attempt. ``attempt_is_over``: nothing more is written."""
+
+    def __init__(
+        self, client: RestClient, job_id: JobId, attempt: int, kind: str, attempt_is_over: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._job_id = job_id
+        self._attempt = attempt
+        self._kind = kind
+        self._attempt_is_over = attempt_is_over
+
+    async def run(self, write: Callable[[bytes], None]) -> str | None:
+        """Pass everything to ``write``; returns a notice when a part could not be had. Errors of ``write`` pass."""
+        log = await self._find()
+        if isinstance(log, str):
+            return log
+        return None if log is None else await self._read(log, write)
+
+    async def _find(self) -> LogInfo | str | None:
+        """Wait for the log to appear. None: the attempt is over and left none, so its driver was never started."""
+        patience = Patience(_OVER_PATIENCE)
+        while True:
+            over = self._attempt_is_over()  # before the look, so that a log made meanwhile is not missed
+            try:
+                found = await self._client.job_logs(self._job_id)
+            except RetryLater:
+                complete = False
+            else:
+                complete = not found.unreachable
+                for log in found.logs:
+                    if log.attempt == self._attempt and log.kind == self._kind:
+                        return log
+            if over and complete:
+                return None
+            if over and patience.is_over():
+                return f"{self._kind} of attempt {self._attempt} cannot be read: its task manager is gone"
+            await asyncio.sleep(_RETRY_PAUSE)
+
+    async def _read(self, log: LogInfo, write: Callable[[bytes], None]) -> str | None:
+        offset = 0
+        patience = Patience(_OVER_PATIENCE)
+        while True:
+            over = self._attempt_is_over()
+            try:
+                chunk = await self._client.read_log(self._job_id, log.id, offset, wait=1.0 if over else LOG_WAIT)
+            except (RetryLater, Absent) as error:
+                if over and patience.is_over():
+                    return f"the rest of {self._kind} of attempt {self._attempt} cannot be read: {error.message}"
+                await asyncio.sleep(_RETRY_PAUSE)
+                continue
+            offset = chunk.next_offset
+            if chunk.data:
+                patience.reset()
+                write(chunk.data)
+            if chunk.complete or (over and not chunk.data and patience.is_over()):
+                return None

@@ -1,0 +1,95 @@
+"""What a job will take of the cluster, computed from its Spark configuration as Spark itself does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.jobs.model import JobResources
+
+DEFAULT_HEAP = "1g"
+DEFAULT_EXECUTORS = 2
+_DEFAULT_MINIMUM_OVERHEAD = "384m"
+_DEFAULT_OVERHEAD_FACTOR = "0.10"
+_MEMORY = re.compile(r"(\d+)([kmgtp]?)b?")
+_KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
+
+
+def job_resources(conf: Mapping[str, str]) -> JobResources:
+    """Driver and executor sizes and the number of executors. Raises InvalidInput naming the key."""
+    executor_heap = _memory(conf, "spark.executor.memory", DEFAULT_HEAP)
+    driver_heap = _memory(conf, "spark.driver.memory", DEFAULT_HEAP)
+    cores = _count(conf, "spark.executor.cores", 1)
+    extra = _memory(conf, "spark.executor.pyspark.memory", "0")
+    if conf.get("spark.memory.offHeap.enabled", "").lower() == "true":
+        extra += _bytes_as_mb(conf, "spark.memory.offHeap.size")
+    return JobResources(
+        driver_memory_mb=driver_heap,
+        driver_overhead_mb=_overhead(conf, "driver", driver_heap),
+        executors=_executors(conf, cores),
+        executor_cores=cores,
+        executor_memory_mb=executor_heap,
+        executor_overhead_mb=_overhead(conf, "executor", executor_heap) + extra,
+    )
+
+
+def parse_memory_mb(key: str, text: str, *, unit: str = "m") -> int:
+    """Spark's notation for memory ("512m", "2g"; a bare number is in ``unit``) in MiB, rounded down.
+
+    Raises InvalidInput.
+    """
+    match = _MEMORY.fullmatch(text.strip().lower())
+    if match is None:
+        hint = "whole numbers only: 1.5g is written 1536m" if "." in text else "for example 512m or 2g"
+        raise InvalidInput(f"{key}={text!r} is not an amount of memory", field=key, hint=hint)
+    letter = match.group(2)
+    if not letter and unit == "b":
+        return int(match.group(1)) // 1024**2
+    return int(match.group(1)) * _KIB[letter or unit] // 1024
+
+
+def _memory(conf: Mapping[str, str], key: str, default: str) -> int:
+    amount = parse_memory_mb(key, conf.get(key, default))
+    if key in conf and amount < 1:
+        raise InvalidInput(f"{key}={conf[key]!r} is less than 1 MiB", field=key, hint="for example 512m or 2g")
+    return amount
+
+
+def _bytes_as_mb(conf: Mapping[str, str], key: str) -> int:
+    return parse_memory_mb(key, conf.get(key, "0"), unit="b")
+
+
+def _overhead(conf: Mapping[str, str], role: str, heap_mb: int) -> int:
+    explicit = f"spark.{role}.memoryOverhead"
+    if explicit in conf:
+        return parse_memory_mb(explicit, conf[explicit])
+    factor_key = f"spark.{role}.memoryOverheadFactor"
+    text = conf.get(factor_key, _DEFAULT_OVERHEAD_FACTOR)
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < 1000:
+        raise InvalidInput(
+            f"{factor_key}={text!r} is not a number above zero", field=factor_key, hint="for example 0.1"
+        )
+    minimum_key = f"spark.{role}.minMemoryOverhead"
+    return max(int(heap_mb * factor), parse_memory_mb(minimum_key, conf.get(minimum_key, _DEFAULT_MINIMUM_OVERHEAD)))
+
+
+def _executors(conf: Mapping[str, str], cores: int) -> int:
+    if "spark.executor.instances" in conf:
+        return _count(conf, "spark.executor.instances", DEFAULT_EXECUTORS)
+    if "spark.cores.max" in conf:
+        return max(1, _count(conf, "spark.cores.max", 1) // cores)
+    return DEFAULT_EXECUTORS
+
+
+def _count(conf: Mapping[str, str], key: str, default: int) -> int:
+    text = conf.get(key)
+    if text is None:
+        return default
+    if not text.strip().isascii() or not text.strip().isdigit() or int(text) < 1:
+        raise InvalidInput(f"{key}={text!r} is not a whole number above zero", field=key, hint="for example 2")
+    return int(text)

@@ -1,0 +1,198 @@
+"""The JobManager's REST API as typed calls.
+
+Every call here may be repeated: reads by nature, uploads because content is named by its hash, submissions by their
+idempotency key, cancels because they are level-triggered. So a call that got no answer is tried again until
+``patience`` is over, and then raises Unreachable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TypeVar
+from urllib.parse import quote
+
+import aiohttp
+import msgspec
+
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobContent, BlobKey
+from emberkeep.client.blob_file import BlobFile
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
+from emberkeep.protocol import rest
+
+T = TypeVar("T")
+
+# Time runs per read of the socket: a large file on a slow line is no failure.
+_TRANSFER_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT, sock_read=60.0)
+# The answer comes when all the work is done, however long that takes.
+_PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
+
+
+@dataclass(frozen=True)
+class LogChunk:
+    """Bytes of a log from ``offset`` on; the next read starts at ``next_offset``. ``complete``: nothing will follow."""
+
+    data: bytes
+    offset: int
+    next_offset: int
+    complete: bool
+
+
+def job_log_path(job_id: JobId, log_id: str) -> str:
+    """Resource of a job's log, by its ``id`` in the list."""
+    return f"/jobs/{job_id}/logs/{quote(log_id, safe='')}"
+
+
+def task_manager_log_path(task_manager: str, name: str) -> str:
+    """Resource of a log that a task manager holds, by its ``name`` in the list."""
+    return f"/taskmanagers/{quote(task_manager, safe='')}/logs/{quote(name, safe='')}"
+
+
+def job_manager_log_path(name: str) -> str:
+    """Resource of one of the JobManager's own logs."""
+    return f"/jobmanager/logs/{quote(name, safe='')}"
+
+
+class RestClient:
+    """Calls one JobManager. Use as ``async with RestClient(endpoint) as client``.
+
+    ``patience``: seconds during which a call without an answer is repeated. Calls raise InvalidInput, Absent, Conflict,
+    RetryLater and Fatal as the JobManager said, Unreachable and NotAuthorised.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:
+        self.endpoint = endpoint
+        self._http = HttpCalls(endpoint, patience)
+
+    async def __aenter__(self) -> RestClient:
+        self._http.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.close()
+
+    # --- cluster ---------------------------------------------------------------------------------------------------
+
+    async def overview(self) -> rest.ClusterOverview:
+        return await self._get("/overview", rest.ClusterOverview)
+
+    async def task_managers(self) -> list[rest.TaskManagerSummary]:
+        return (await self._get("/taskmanagers", rest.TaskManagers)).taskmanagers
+
+    async def task_manager(self, task_manager: str) -> rest.TaskManagerDetails:
+        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}", rest.TaskManagerDetails)
+
+    # --- jobs ------------------------------------------------------------------------------------------------------
+
+    async def jobs(self) -> list[rest.JobDetails]:
+        """All jobs, newest submission first."""
+        return (await self._get("/jobs/overview", rest.MultipleJobsDetails)).jobs
+
+    async def job(self, job_id: JobId) -> rest.JobDetailsInfo:
+        return await self._get(f"/jobs/{job_id}", rest.JobDetailsInfo)
+
+    async def exceptions(self, job_id: JobId) -> rest.JobExceptions:
+        return await self._get(f"/jobs/{job_id}/exceptions", rest.JobExceptions)
+
+    async def submit(self, submission: rest.JobSubmission | rest.OffloadedSubmission) -> rest.JobSubmitted:
+        headers = {"Content-Type": "application/json", rest.IDEMPOTENCY_HEADER: submission.idempotency_key}
+        body = msgspec.json.encode(submission)
+        answer = await self._http.call(Request("POST", "/jobs", headers=headers, body=lambda: body))
+        return decode(answer, rest.JobSubmitted)
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        """Ask a job to end; ``grace``: seconds before its driver is killed (None: the cluster's setting)."""
+        parameters = {"mode": "cancel"} if grace is None else {"mode": "cancel", "grace": f"{grace:g}"}
+        await self._http.call(Request("PATCH", f"/jobs/{job_id}", parameters))
+
+    # --- BLOBs -----------------------------------------------------------------------------------------------------
+
+    async def open_blob_group(self, job_id: JobId, contents: Sequence[BlobContent]) -> list[str]:
+        """Announce what will be uploaded for a job that does not exist yet; returns the SHA-256s that are missing."""
+        body = msgspec.json.encode(rest.BlobGroup(blobs=list(contents)))
+        headers = {"Content-Type": "application/json"}
+        answer = await self._http.call(Request("POST", f"/jobs/{job_id}/blobs", headers=headers, body=lambda: body))
+        return decode(answer, rest.BlobGroupOpened).missing
+
+    async def upload_blob(
+        self, job_id: JobId, key: BlobKey, body: Callable[[], bytes | AsyncIterator[bytes]], size: int
+    ) -> None:
+        """Send a content, which ``body`` gives anew for each try; the JobManager refuses it with another hash."""
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        path = f"/jobs/{job_id}/blobs/{key}"
+        await self._http.call(Request("PUT", path, headers=headers, body=body, limits=_TRANSFER_LIMITS))
+
+    async def download_blob(self, job_id: JobId, key: BlobKey, destination: Path) -> int:
+        """Bring a content to ``destination``, which is there only when it is complete and verified; returns its size.
+
+        Raises Fatal when something else arrives, or when it cannot be written.
+        """
+        file = BlobFile(destination, key)
+        try:
+            path = f"/jobs/{job_id}/blobs/{key}"
+            await self._http.call(Request("GET", path, limits=_TRANSFER_LIMITS, sink=file.receive))
+            return await file.finish()
+        finally:
+            file.clean_up()
+
+    async def blobs(self, job_id: JobId | None = None) -> rest.BlobList:
+        """All BLOBs, or one job's."""
+        return await self._get("/blobs" if job_id is None else f"/jobs/{job_id}/blobs", rest.BlobList)
+
+    async def verify_blobs(self, job_id: JobId | None = None) -> rest.BlobCheck:
+        """Have everything read, in both stores; takes as long as that does."""
+        path = "/blobs/verify" if job_id is None else f"/jobs/{job_id}/blobs/verify"
+        return decode(await self._http.call(Request("POST", path, limits=_PATIENT_LIMITS)), rest.BlobCheck)
+
+    async def collect_blobs(self) -> rest.BlobCollection:
+        """Run the staged clean-up once."""
+        return decode(await self._http.call(Request("POST", "/blobs/gc", limits=_PATIENT_LIMITS)), rest.BlobCollection)
+
+    # --- logs ------------------------------------------------------------------------------------------------------
+
+    async def job_logs(self, job_id: JobId) -> rest.LogList:
+        return await self._get(f"/jobs/{job_id}/logs", rest.LogList)
+
+    async def task_manager_logs(self, task_manager: str) -> rest.LogList:
+        """The task manager's own, and those of processes that ran there. Raises Absent."""
+        return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}/logs", rest.LogList)
+
+    async def job_manager_logs(self) -> rest.LogList:
+        return await self._get("/jobmanager/logs", rest.LogList)
+
+    async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogChunk:
+        """Read from ``offset``; with nothing there yet, wait up to ``wait`` seconds for more."""
+        return await self.read_log_at(job_log_path(job_id, log_id), offset, wait=wait)
+
+    async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogChunk:
+        """Like ``read_log``, for the log of any process."""
+        return await self._read_log(path, {"offset": str(offset)}, wait)
+
+    async def read_log_range(self, path: str, byte_range: str, *, wait: float = 0.0) -> LogChunk:
+        """The first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
+        return await self._read_log(path, {"range": byte_range}, wait)
+
+    async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogChunk:
+        answer = await self._http.call(
+            Request(
+                "GET",
+                path,
+                {**parameters, "wait": f"{wait:g}"},
+                limits=aiohttp.ClientTimeout(total=wait + REQUEST_TIMEOUT),
+            )
+        )
+        offset = int(answer.headers[rest.LOG_OFFSET_HEADER])
+        end = offset + len(answer.body)
+        complete = answer.headers.get(rest.LOG_COMPLETE_HEADER, "").lower() == "true"
+        # A long log comes in pieces, so "complete" counts once its end was read.
+        complete = complete and end >= int(answer.headers.get(rest.LOG_SIZE_HEADER, end))
+        return LogChunk(answer.body, offset, end, complete)
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        return decode(await self._http.call(Request("GET", path)), kind)

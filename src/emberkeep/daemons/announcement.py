@@ -1,0 +1,25 @@
+"""One line of JSON on standard output tells whoever started a daemon that it serves, or why it cannot."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.errors import EmberkeepError
+
+
+def announce_ready(url: str, token_file: Path) -> None:
+    """The process serves at ``url``; callers show the token in ``token_file``."""
+    _write({"url": url, "token_file": str(token_file)})
+
+
+def announce_failure(error: EmberkeepError) -> None:
+    """The process ends because it cannot serve."""
+    _write({"error": error.message, "hint": error.hint})
+
+
+def _write(line: dict[str, str | None]) -> None:
+    sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
+    sys.stdout.flush()

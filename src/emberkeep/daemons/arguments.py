@@ -1,0 +1,29 @@
+"""The arguments that all daemons take: where the configuration comes from."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.config_sources import load_configuration
+from emberkeep.base.options import STATE_DIRECTORY
+from emberkeep.base.state_layout import StateLayout, state_layout
+
+
+def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, StateLayout]:
+    """Read ``--state-dir DIR``, ``--config FILE`` and any number of ``-D key=value``.
+
+    Raises InvalidInput (a setting is wrong), SystemExit (the arguments are).
+    """
+    parser = argparse.ArgumentParser(prog=f"emberkeep {daemon}", allow_abbrev=False)
+    parser.add_argument("--state-dir", metavar="DIR", help="keep everything below this directory")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="configuration file (YAML)")
+    parser.add_argument("-D", metavar="KEY=VALUE", dest="definitions", action="append", default=[], help="one setting")
+    given = parser.parse_args(arguments)
+    definitions = list(given.definitions)
+    if given.state_dir:
+        definitions.append(f"{STATE_DIRECTORY.key}={given.state_dir}")
+    configuration = load_configuration(config_file=given.config, environ=os.environ, definitions=definitions)
+    return configuration, state_layout(configuration, os.environ)

@@ -1,0 +1,81 @@
+"""A process's BLOB cache, wired: its directory, the HA store where it can be read here, transfers over HTTP."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource, HttpBlobUploads
+from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blob_storage import open_blob_storage
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.options import BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.base.system import System
+from emberkeep.blobs.ports import BlobStorage
+from emberkeep.daemons.process_main import Services
+from emberkeep.taskmanager.blob_cache import BlobCache
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class BlobLink:
+    """How a process gets BLOBs, and stores transient ones at the BLOB server."""
+
+    cache: BlobCache
+    uploads: HttpBlobUploads
+
+
+@dataclass(frozen=True)
+class BlobPlaces:
+    """``directory``: of this process's cache alone. ``ha``: where the HA store is, "" when it is not to be asked.
+    ``server``: address of the BLOB server at present, None where there is none. ``own_address``: where this process
+    serves its BLOBs to peers, None when it does not."""
+
+    directory: Path
+    ha: str
+    server: Callable[[], str | None]
+    own_address: str | None = None
+
+
+@contextlib.asynccontextmanager
+async def blob_link(
+    system: System,
+    configuration: Configuration,
+    places: BlobPlaces,
+    token: str,
+    services: Services,
+    *,
+    thread_name: str = "emberkeep-blob-transfer",
+) -> AsyncIterator[BlobLink]:
+    """Open a cache; on leaving, delete all that it holds (BLOB-16). Raises Fatal: its directory cannot be used."""
+    async with contextlib.AsyncExitStack() as stack:
+        threads = BlobThreads(token, thread_name=thread_name)
+        stack.callback(threads.close)
+        ha = _open_storage(places.ha)
+        if ha is not None:
+            stack.push_async_callback(ha.close)
+        source = HttpBlobSource(
+            threads, places.server, max_size=configuration[BLOB_MAX_SIZE], own_address=places.own_address
+        )
+        cache = BlobCache(system, BlobFiles(places.directory), ha, [source], retention=configuration[BLOB_RETENTION])
+        await cache.start()
+        stack.push_async_callback(cache.close)
+        services.start("blob cache", cache.run())
+        yield BlobLink(cache, HttpBlobUploads(threads, places.server))
+
+
+def _open_storage(location: str) -> BlobStorage | None:
+    """The HA store, or None when this machine cannot use it: the BLOB server has everything too."""
+    if not location:
+        return None
+    try:
+        return open_blob_storage(location)
+    except EmberkeepError as error:
+        log.warning("the HA store is not used here; BLOBs come from the BLOB server", reason=str(error))
+        return None

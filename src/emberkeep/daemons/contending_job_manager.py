@@ -1,0 +1,164 @@
+"""A JobManager among others: stands by on its port from the start, leads when it is its turn, and stands by again.
+
+Whatever ends a turn (the session to ZooKeeper is lost, another JobManager has taken over), the process goes on, and the
+next turn begins with nothing of the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http_rpc import rpc_routes
+from emberkeep.adapters.http_security import check_bind_address, secure
+from emberkeep.adapters.http_server import bind_port
+from emberkeep.adapters.http_switch import SwitchedPort
+from emberkeep.adapters.leader_locators import ZooKeeperLocator
+from emberkeep.adapters.token_file import load_or_create_token
+from emberkeep.adapters.zookeeper_election import ZooKeeperElection
+from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, zookeeper_layout
+from emberkeep.adapters.zookeeper_session import ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.options import HA_CLUSTER_ID, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.system import System
+from emberkeep.daemons.leading import JobManagerSettings, Leadership, advertised, leadership
+from emberkeep.daemons.process_main import Services
+from emberkeep.jobmanager.contender import Contender
+from emberkeep.protocol.messages import Message
+from emberkeep.rest.standby import build_standby
+
+log = structlog.get_logger(__name__)
+
+_LEAVING_SECONDS = 10.0  # an orderly exit waits this long at most until the leader's place is free
+
+
+@contextlib.asynccontextmanager
+async def contending_job_manager(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
+) -> AsyncIterator[str]:
+    """Serve the port, stand by and lead; yields the URL. On leaving, give up leadership, so that another one follows
+    at once. Raises Fatal (port in use), InvalidInput (settings)."""
+    bind = configuration[REST_BIND_ADDRESS]
+    check_bind_address(bind, bool(configuration[TOKEN_FILE]))
+    nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration)
+    token = load_or_create_token(layout.token_file)
+    async with contextlib.AsyncExitStack() as stack:
+        port = bind_port(bind, configuration[REST_PORT])
+        stack.callback(port.close)
+        settings = JobManagerSettings(system, configuration, layout, token, advertised(configuration, port), stop)
+        session = ZooKeeperSession(zookeeper)
+        session.start()
+        stack.push_async_callback(session.close)
+        locator = ZooKeeperLocator(session, nodes)
+        services.start("leader locator", locator.run())
+        front = _Front(settings, locator, SwitchedPort(port))
+        await front.open()
+        stack.push_async_callback(front.port.close)
+        contender = Contender(
+            ZooKeeperElection(session, nodes, settings.address),
+            lambda: _Turn(settings, front, session, nodes),
+            system.rng,
+        )
+        services.start("contender", contender.run())
+        try:
+            yield f"http://{settings.address}"
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVING_SECONDS):
+                    await contender.leave()
+
+
+class _Front:
+    """What the port shows: the way to the leader, or the leader itself."""
+
+    def __init__(self, settings: JobManagerSettings, locator: ZooKeeperLocator, port: SwitchedPort) -> None:
+        self.port = port
+        self._settings = settings
+        self._locator = locator
+
+    async def open(self) -> None:
+        await self.port.open(self._standby())
+
+    async def stand_by(self) -> None:
+        await self.port.switch(self._standby())
+
+    async def lead(self, app: web.Application) -> None:
+        await self.port.switch(app)
+
+    def other_leader(self) -> str | None:
+        """Another JobManager that leads, as far as is known."""
+        leader = self._locator.leader()
+        return None if leader is None or leader.address == self._settings.address else leader.address
+
+    async def serve(self, request: Message) -> Message:
+        """RpcService of a standby."""
+        leader = self.other_leader()
+        raise RetryLater(
+            f"the JobManager at {self._settings.address} does not lead: {type(request).__name__} is refused",
+            hint=f"{leader} leads" if leader else "an election may be under way",
+        )
+
+    def _standby(self) -> web.Application:
+        policy = self._settings.policy
+        return build_standby(self.other_leader, secure=lambda app: secure(app, policy), routes=rpc_routes(self))
+
+
+class _Turn:
+    """Implements Turn."""
+
+    def __init__(
+        self, settings: JobManagerSettings, front: _Front, session: ZooKeeperSession, nodes: ZooKeeperLayout
+    ) -> None:
+        self._settings = settings
+        self._front = front
+        # Graphs of clusters that share a storage lie apart: each cleans up after itself.
+        graphs = settings.layout.storage / "graphs" / settings.configuration[HA_CLUSTER_ID]
+        self._store = ZooKeeperJobStore(
+            session, nodes, graphs, settings.system.ids, address=settings.address, elected=True
+        )
+        self._leadership: Leadership | None = None
+        self._paused = False
+
+    async def claim(self) -> int:
+        return await self._store.open()
+
+    async def serve(self, epoch: int) -> None:
+        services = Services()
+        try:
+            async with leadership(self._settings, self._store) as present:
+                self._leadership = present
+                if self._paused:
+                    present.service.pause()
+                try:
+                    await present.start(services, epoch)
+                    await self._front.lead(present.app)
+                    log.info("JobManager leads", epoch=epoch, address=self._settings.address)
+                    await services.run_until_done(asyncio.Event().wait())
+                finally:
+                    await services.cancel()
+        finally:
+            self._leadership = None
+            await self._front.stand_by()
+
+    async def confirm(self) -> None:
+        await self._store.confirm()
+
+    def pause(self) -> None:
+        self._paused = True
+        if self._leadership is not None:
+            self._leadership.service.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._leadership is not None:
+            self._leadership.service.resume()
+
+    async def close(self) -> None:
+        await self._store.close()

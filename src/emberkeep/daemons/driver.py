@@ -1,0 +1,188 @@
+"""The driver process of one attempt: ``python -m emberkeep.daemons.driver <spec>``.
+
+The script runs in the main thread as ``python script.py`` would run it; the JobMaster runs beside it on a thread. The
+script starts only after the JobManager has accepted the attempt, so an attempt that was superseded never runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import secrets
+import sys
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.options import SPARK_AUTHENTICATE
+from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
+from emberkeep.jobmaster.ports import Application
+from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.spark import model as spark_model
+from emberkeep.spark.class_archive import default_directory, find_class_archive
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.driver_runtime import DriverRuntime, install
+from emberkeep.spark.java import find_java
+from emberkeep.spark.script import OutcomeKind, ScriptOutcome, raise_on_sigterm, run_module, run_script
+
+log = structlog.get_logger(__name__)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the attempt that the record at ``arguments[0]`` describes; returns the script's exit code."""
+    spec = read_spec(Path(arguments[0]))
+    configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
+    set_up_logging_beside_user_code(
+        "driver", Path(spec.logs), configuration, job=spec.graph.job_id, attempt=spec.attempt
+    )
+    return _Driver(spec, configuration).run()
+
+
+class _Driver:
+    def __init__(self, spec: DriverSpec, configuration: Configuration) -> None:
+        self._spec = spec
+        self._configuration = configuration
+        self._failure: AttemptOutcome | None = None
+        self._bridge = SparkBridge(configuration, self._failed)
+        self._job_master = JobMasterThread(spec, configuration, self._bridge)
+
+    def run(self) -> int:
+        raise_on_sigterm()
+        try:
+            self._job_master.start()
+            runtime = install(self._settings(), self)
+        except EmberkeepError as error:
+            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))
+        self._bridge.runtime = runtime
+        outcome = self._outcome(self._run_entry_point(), runtime)
+        runtime.shutdown()
+        return self._end(outcome)
+
+    def application_started(self, application: spark_model.Application) -> None:
+        self._job_master.application_started(self._with_requirement(application))
+
+    def application_stopped(self, app_id: str) -> None:
+        del app_id
+        self._job_master.application_stopped()
+
+    def _failed(self, outcome: AttemptOutcome) -> None:
+        self._failure = outcome
+        write_outcome(Path(self._spec.directory) / OUTCOME_FILE, outcome)
+
+    def _end(self, outcome: AttemptOutcome) -> int:
+        # Disk first: the task manager finds it there even when nobody answers now.
+        write_outcome(Path(self._spec.directory) / OUTCOME_FILE, outcome)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._job_master.report_and_stop(outcome)
+        return outcome.exit_code
+
+    def _run_entry_point(self) -> ScriptOutcome:
+        graph = self._spec.graph
+        if graph.entry_point.kind is EntryPointKind.MODULE:
+            return run_module(graph.entry_point.name, list(graph.arguments))
+        return run_script(self._script_path(), list(graph.arguments))
+
+    def _script_path(self) -> str:
+        """The client's own file where it is on this node and unchanged (its neighbours can be imported then)."""
+        artefact = next(a for a in self._spec.graph.artefacts if a.role is ArtefactRole.SCRIPT)
+        original = Path(self._spec.graph.entry_point.source_path)
+        try:
+            if hashlib.sha256(original.read_bytes()).hexdigest() == artefact.sha256:
+                return str(original)
+        except OSError as error:
+            log.info("the script's own path is not on this node; using the copy", path=str(original), reason=str(error))
+        return str(next(iter(self._files(ArtefactRole.SCRIPT).values())))
+
+    def _files(self, *roles: ArtefactRole) -> dict[str, Path]:
+        return {file.name: Path(file.path) for file in self._spec.files if file.role in roles}
+
+    def _settings(self) -> spark_model.DriverSettings:
+        graph = self._spec.graph
+        java = find_java(os.environ)
+        return spark_model.DriverSettings(
+            host=self._spec.host,
+            spark_conf=graph.spark_conf,
+            scratch_dir=Path(self._spec.directory) / "scratch",
+            checkpoint_root=self._spec.checkpoint_root,
+            secret=secrets.token_urlsafe(32) if self._configuration[SPARK_AUTHENTICATE] else None,
+            java=java,
+            app_name=graph.name,
+            driver_memory_mb=graph.resources.driver_memory_mb,
+            job_files=spark_model.JobFiles(
+                py_files=self._files(ArtefactRole.PY_FILE),
+                files=self._files(ArtefactRole.FILE, ArtefactRole.ARCHIVE),
+                jars=tuple(self._files(ArtefactRole.JAR).values()),
+            ),
+            class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
+        )
+
+    def _with_requirement(self, application: spark_model.Application) -> Application:
+        profile = ResourceProfile(
+            cores=application.executor_cores,
+            memory_mb=application.executor_heap_mb + application.executor_overhead_mb,
+        )
+        runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
+        wanted = application.executor_instances or self._spec.graph.resources.executors
+        # Modules beside the script and in its directory are importable in local mode; so they are on executors
+        # wherever these folders exist.
+        folders = dict.fromkeys((sys.path[0], str(Path.cwd())))
+        return Application(
+            app_id=application.app_id,
+            driver_url=application.driver_url,
+            requirement=SlotRequirement(count=wanted, profile=profile, runtime=runtime),
+            heap_mb=application.executor_heap_mb,
+            java_options=application.executor_java_options,
+            extra_class_path=application.extra_class_path,
+            environ=dict(application.executor_env),
+            auth_secret=application.auth_secret or "",
+            python_path=tuple(folders),
+            artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),
+            python=application.python,
+            jars_first=application.user_class_path_first,
+        )
+
+    def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:
+        if self._failure is not None:
+            return self._failure
+        jvm = runtime.jvm_died()
+        if jvm is not None and script.exit_code != 0:
+            return AttemptOutcome(
+                exit_code=script.exit_code,
+                kind=FailureKind.LOST,
+                message=f"the driver's JVM was {jvm}",
+                traceback=script.traceback_text or "",
+            )
+        if script.exit_code == 0:
+            return AttemptOutcome(exit_code=0)
+        return AttemptOutcome(
+            exit_code=script.exit_code,
+            # Whoever sent SIGTERM (a cancellation, a task manager that ends, a person), the script did not fail by
+            # itself; where it was a cancellation, the JobManager knows.
+            kind=FailureKind.LOST if script.kind is OutcomeKind.CANCELLED else FailureKind.SCRIPT,
+            message=_cause(script),
+            traceback=script.traceback_text or "",
+        )
+
+
+def _cause(script: ScriptOutcome) -> str:
+    if script.kind is OutcomeKind.CANCELLED:
+        return "the script was told to end (SIGTERM)"
+    if script.kind is OutcomeKind.EXITED:
+        return script.message or f"the script exited with code {script.exit_code}"
+    first_line = (script.message or "").strip().split("\n")[0]
+    return f"{script.exception_type}: {first_line}" if first_line else str(script.exception_type)
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    # The script's exit handlers have run and the outcome is told: nothing that still hangs may keep the process.
+    logging.shutdown()
+    os._exit(code)

@@ -1,0 +1,209 @@
+"""The JobMaster's thread inside a driver process, and the bridge between it and the Spark driver in the main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http_security import AccessPolicy, secure
+from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.adapters.token_file import load_token
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.ids import ExecutorId, TaskManagerId
+from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT, OFFLOAD_MIN_SIZE
+from emberkeep.base.system import System, real_system
+from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
+from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.daemons.leader_following import follow_leader
+from emberkeep.daemons.message_blobs import CacheMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.spark_view import spark_view
+from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.spark.driver_runtime import DriverRuntime
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.script import OWN_THREAD_PREFIX
+
+log = structlog.get_logger(__name__)
+REPORT_SECONDS = 10.0  # the outcome also lies on disk for the task manager, so this wait need not be long
+
+
+class SparkBridge:
+    """SparkDriver port over the runtime in the main thread; JVM calls run in threads of the loop's pool."""
+
+    def __init__(self, configuration: Configuration, on_failure: Callable[[AttemptOutcome], None]) -> None:
+        self._configuration = configuration
+        self._on_failure = on_failure
+        # PySpark gives each calling thread a connection and a JVM thread: one is enough.
+        self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
+        self.runtime: DriverRuntime | None = None
+
+    async def view(self) -> SparkView | None:
+        if self.runtime is None or not self.runtime.application_up():
+            return None
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime)
+        except SparkUnavailable as error:
+            log.debug("Spark does not answer", reason=str(error))
+            return None
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        if self.runtime is None:
+            return
+        try:
+            remove = self.runtime.remove_executor
+            await asyncio.get_running_loop().run_in_executor(self._thread, remove, executor_id, reason)
+        except SparkUnavailable as error:
+            log.info("no SparkContext to remove the executor from", executor=executor_id, reason=str(error))
+
+    async def fail(self, message: str) -> None:
+        """End the script as SIGTERM would; where it does not listen, end the process with the outcome written."""
+        log.error("the attempt cannot go on", reason=message)
+        self._on_failure(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
+        log.error("the script did not end in time; ending the process")
+        end_session()
+
+    async def abandon(self, message: str) -> None:
+        """No goodbye: whatever this process did next could reach a place where its successor already works."""
+        log.error("this attempt has been superseded; ending at once", reason=message)
+        end_session()
+
+
+def end_session() -> None:
+    """Kill every process of this one's group (the JVM, Python workers) and itself."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+class JobMasterThread:
+    """Runs the JobMaster on an event loop of its own. Methods are called from the script's thread."""
+
+    def __init__(self, spec: DriverSpec, configuration: Configuration, bridge: SparkBridge) -> None:
+        self._spec = spec
+        self._configuration = configuration
+        self._bridge = bridge
+        self._loop = asyncio.new_event_loop()
+        # Named as ours, so that the script's end does not wait for its idle threads.
+        self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
+        self._registered = threading.Event()
+        self._stop = asyncio.Event()
+        self._service: JobMasterService | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-jobmaster", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread and wait until the JobManager has accepted this attempt.
+
+        Raises RetryLater when it has not answered within job.driver.start-timeout. A refusal ends the process.
+        """
+        self._thread.start()
+        if not self._registered.wait(self._configuration[DRIVER_START_TIMEOUT]):
+            raise RetryLater(f"the JobManager at {self._job_manager()} did not answer")
+
+    def application_started(self, application: Application) -> None:
+        self._call(lambda service: service.application_started(application))
+
+    def application_stopped(self) -> None:
+        self._call(lambda service: service.application_stopped())
+
+    def _call(self, call: Callable[[JobMasterService], None]) -> None:
+        service = self._service
+        assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
+        self._loop.call_soon_threadsafe(call, service)
+
+    def report_and_stop(self, outcome: AttemptOutcome) -> None:
+        """Tell the JobManager how the attempt ended, within a bound, then end the thread."""
+        service = self._service
+        if service is not None:
+            future = asyncio.run_coroutine_threadsafe(service.report_outcome(outcome), self._loop)
+            try:
+                future.result(REPORT_SECONDS)
+            except (EmberkeepError, TimeoutError) as error:
+                log.warning("outcome not delivered; the task manager will report it", reason=str(error))
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(REPORT_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except Exception as error:
+            # The JobMaster is the only link between this job and its cluster: without it the process must not go on.
+            log.critical("the JobMaster crashed; ending the process", exc_info=error)
+            end_session()
+            raise
+
+    async def _serve(self) -> None:
+        token = load_token(Path(self._spec.token_file))
+        system, services = real_system(), Services()
+        async with contextlib.AsyncExitStack() as stack:
+            offload = await self._offload(system, token, services, stack)
+            rpc = HttpRpcClient(token, offload)
+            stack.push_async_callback(rpc.close)
+            port = bind_port(self._spec.host, 0)
+            service = JobMasterService(
+                system,
+                self._configuration,
+                rpc,
+                self._bridge,
+                self._spec.graph.job_id,
+                self._spec.attempt,
+                port.address,
+                TaskManagerId(self._spec.task_manager),
+                self._spec.job_manager,
+                os.getpid(),
+            )
+            self._service = service
+            app = web.Application()
+            secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
+            app.add_routes(rpc_routes(service, offload))
+            server = await serve_http(app, port)
+            stack.push_async_callback(server.close)
+            services.start("jobmaster", service.run())
+            follow_leader(self._configuration, services, stack, service.follow)
+            registration = asyncio.create_task(self._announce_registration(service))
+            try:
+                await services.run_until(self._stop)
+            finally:
+                registration.cancel()
+                await services.cancel()
+
+    async def _offload(
+        self, system: System, token: str, services: Services, stack: contextlib.AsyncExitStack
+    ) -> Offload:
+        """For large messages. They come from the BLOB server alone, so no HA store is asked for them."""
+        places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
+        link = await stack.enter_async_context(
+            blob_link(
+                system,
+                self._configuration,
+                places,
+                token,
+                services,
+                thread_name=f"{OWN_THREAD_PREFIX}-blob-transfer",
+            )
+        )
+        offload = Offload(
+            CacheMessageBlobs(link.cache, link.uploads), system, minimum=self._configuration[OFFLOAD_MIN_SIZE]
+        )
+        services.start("offloaded messages", offload.run())
+        return offload
+
+    def _job_manager(self) -> str:
+        return self._service.job_manager if self._service is not None else self._spec.job_manager
+
+    async def _announce_registration(self, service: JobMasterService) -> None:
+        await service.registered()
+        self._registered.set()

@@ -1,0 +1,285 @@
+"""Starts drivers and executors as processes of their own session: the task manager's Launcher port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.process_start import StartRequest
+from emberkeep.adapters.processes import Exit, ProcessSupervisor
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.base.log_tail import last_lines
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome, write_spec
+from emberkeep.jobs.interpreter import WORKER_PYTHON
+from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind
+from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.spark.class_archive import default_directory, find_class_archive
+from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.taskmanager.library_cache import BoundFile, LibraryCache
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+
+log = structlog.get_logger(__name__)
+# Not handed on to jobs: what tells this process, not them, what to do.
+_PRIVATE_PREFIX = "EMBERKEEP_"
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where the launcher starts processes, and on whose behalf."""
+
+    task_manager: str
+    host: str
+    directory: WorkingDirectory
+    token_file: Path
+    java: JavaRuntime
+    configuration: Configuration
+
+
+class ProcessLauncher:
+    """Implements ``taskmanager.ports.Launcher``."""
+
+    def __init__(self, node: Node, supervisor: ProcessSupervisor, libraries: LibraryCache) -> None:
+        self._node = node
+        self._supervisor = supervisor
+        self._libraries = libraries
+        self._callback: Callable[[ProcessExit], None] | None = None
+        self._running: dict[str, ProcessKey] = {}
+        self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
+        self._removals: set[asyncio.Future[None]] = set()
+
+    def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
+        self._callback = callback
+
+    def is_live(self, job_id: JobId, attempt: int, executor_id: str) -> bool:
+        """Whether a driver (executor id "") or executor still runs here."""
+        return any(
+            key.job_id == job_id
+            and key.attempt == attempt
+            and (key.executor_id if isinstance(key, ExecutorKey) else "") == executor_id
+            for key in self._running.values()
+        )
+
+    def live_jobs(self) -> frozenset[JobId]:
+        """Jobs with a driver or an executor here."""
+        return frozenset(key.job_id for key in self._running.values())
+
+    async def start_driver(self, request: StartDriver) -> int:
+        key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
+        directory = self._node.directory.attempt(key.job_id, key.attempt) / "driver"
+        async with self._holding(key):
+            python = request.graph.spark_conf.get(WORKER_PYTHON, "")
+            files = await self._bind(key, request.graph.artefacts, directory / "files", python)
+            try:
+                spec_file = self._prepare_driver(request, directory, files)
+            except OSError as error:
+                raise Fatal(f"cannot prepare the driver's directory: {error.strerror} ({error.filename})") from error
+            return await self._start(
+                key,
+                [sys.executable, "-m", "emberkeep.daemons.driver", str(spec_file)],
+                self._driver_environment(directory),
+                self._driver_directory(request, directory),
+                self._node.directory.attempt_logs(key.job_id, key.attempt) / "driver",
+            )
+
+    async def start_executor(self, request: StartExecutor) -> int:
+        key = ExecutorKey(
+            job_id=request.job_id,
+            attempt=request.attempt,
+            allocation_id=request.allocation_id,
+            executor_id=request.executor_id,
+        )
+        directory = self._executor_directory(key)
+        async with self._holding(key):
+            files = await self._bind(key, request.artefacts, directory / "work", request.python)
+            try:
+                launch = self._executor_launch(request, directory, files)
+                argv, environ = executor_command(launch)
+            except OSError as error:
+                raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
+            logs = self._node.directory.attempt_logs(key.job_id, key.attempt)
+            return await self._start(key, argv, environ, launch.work_dir, logs / f"executor-{key.executor_id}")
+
+    def _executor_launch(self, request: StartExecutor, directory: Path, files: tuple[BoundFile, ...]) -> ExecutorLaunch:
+        return ExecutorLaunch(
+            driver_url=request.driver_url,
+            executor_id=request.executor_id,
+            host=self._node.host,
+            cores=request.cores,
+            heap_mb=request.heap_mb,
+            app_id=request.app_id,
+            java=self._node.java.executable,
+            java_options=request.java_options,
+            extra_class_path=request.extra_class_path,
+            python=sys.executable,
+            environ={**_inherited(), **request.environ},
+            work_dir=directory / "work",
+            local_dir=directory / "local",
+            temporary_dir=directory / "tmp",
+            auth_secret=request.auth_secret or None,
+            python_path=request.python_path,
+            jars=tuple(Path(file.path) for file in files if file.role is ArtefactRole.JAR),
+            jars_first=request.jars_first,
+            class_archive=find_class_archive(self._node.java, default_directory(os.environ), os.environ),
+        )
+
+    async def stop(self, key: ProcessKey, grace: float) -> None:
+        binding = self._binding.get(process_name(key))
+        if binding is not None:
+            binding.cancel()
+        await self._supervisor.stop(process_name(key), grace)
+
+    async def kill_all(self) -> None:
+        """SIGKILL for whatever still runs: also for what a task manager started that was refused or has crashed."""
+        await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
+
+    async def forget_job(self, job_id: JobId) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._node.directory.job(job_id), ignore_errors=True)
+
+    async def _bind(
+        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+    ) -> tuple[BoundFile, ...]:
+        """Bring the files of a process; ``stop`` ends this. Raises Fatal, RetryLater."""
+        name = process_name(key)
+        binding = asyncio.create_task(self._libraries.bind(key.job_id, name, artefacts, directory, python=python))
+        self._binding[name] = binding
+        try:
+            await asyncio.wait({binding})
+        except asyncio.CancelledError:
+            # Waited for, as what it releases would else be taken from the next start of this name.
+            binding.cancel()
+            await asyncio.wait({binding})
+            raise
+        finally:
+            del self._binding[name]
+        if binding.cancelled():
+            raise Fatal("it was asked to end before it was started")
+        return binding.result()
+
+    @contextlib.asynccontextmanager
+    async def _holding(self, key: ProcessKey) -> AsyncIterator[None]:
+        """What is bound to a process that is being started is released when it does not come to be."""
+        try:
+            yield
+        except BaseException:
+            self._libraries.release(key.job_id, process_name(key))
+            raise
+
+    def _prepare_driver(self, request: StartDriver, directory: Path, files: tuple[BoundFile, ...]) -> Path:
+        node, graph = self._node, request.graph
+        logs = node.directory.attempt_logs(graph.job_id, request.attempt)
+        for path in (directory / "scratch", logs):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (directory / OUTCOME_FILE).unlink(missing_ok=True)
+        spec = DriverSpec(
+            graph=graph,
+            attempt=request.attempt,
+            host=node.host,
+            task_manager=node.task_manager,
+            job_manager=request.job_manager,
+            token_file=str(node.token_file),
+            checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",
+            directory=str(directory),
+            logs=str(logs),
+            files=files,
+            options=node.configuration.texts(),
+        )
+        write_spec(directory / "spec.record", spec)
+        return directory / "spec.record"
+
+    def _driver_environment(self, directory: Path) -> dict[str, str]:
+        scratch = directory / "scratch"
+        return {
+            **_inherited(),
+            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),  # the driver's and its workers' hashes must agree
+            "PYTHONUNBUFFERED": "1",  # what the script prints is seen at once, not when a buffer is full
+            "JAVA_HOME": str(self._node.java.home) if self._node.java.home else os.environ.get("JAVA_HOME", ""),
+            "SPARK_LOCAL_IP": self._node.host,
+            "SPARK_LOCAL_DIRS": str(scratch / "local"),
+        }
+
+    @staticmethod
+    def _driver_directory(request: StartDriver, directory: Path) -> Path:
+        wanted = Path(request.graph.working_directory)
+        return wanted if request.graph.working_directory and wanted.is_dir() else directory
+
+    def _executor_directory(self, key: ExecutorKey) -> Path:
+        attempt = self._node.directory.attempt(key.job_id, key.attempt)
+        return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
+
+    async def _start(
+        self, key: ProcessKey, argv: list[str], environ: dict[str, str], directory: Path, log_stem: Path
+    ) -> int:
+        name = process_name(key)
+        log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        request = StartRequest(
+            name=name,
+            argv=tuple(argv),
+            environ=environ,
+            directory=directory,
+            stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
+            stderr=log_stem.with_name(f"{log_stem.name}.stderr"),
+        )
+        self._running[name] = key
+        try:
+            return await self._supervisor.start(request, lambda end: self._ended(key, request, end))
+        except BaseException:
+            self._running.pop(name, None)
+            raise
+
+    def _ended(self, key: ProcessKey, request: StartRequest, end: Exit) -> None:
+        self._running.pop(request.name, None)
+        self._libraries.release(key.job_id, request.name)
+        if isinstance(key, ExecutorKey):
+            self._remove_later(self._executor_directory(key))
+        outcome = self._driver_outcome(key, end.exit_code, request.stderr) if isinstance(key, DriverKey) else None
+        assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
+        # What a killed process wrote last has nothing to do with its end.
+        detail = last_lines(request.stderr) if end.exit_code > 0 else ""
+        self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
+
+    def _remove_later(self, directory: Path) -> None:
+        """Shuffle files may be many: they are deleted beside the loop."""
+        task = asyncio.get_running_loop().run_in_executor(None, partial(shutil.rmtree, directory, ignore_errors=True))
+        self._removals.add(task)
+        task.add_done_callback(self._removals.discard)
+
+    def _driver_outcome(self, key: DriverKey, exit_code: int, stderr: Path) -> AttemptOutcome:
+        directory = self._node.directory.attempt(key.job_id, key.attempt) / "driver"
+        try:
+            written = read_outcome(directory / OUTCOME_FILE)
+        except Fatal as error:
+            log.error("a driver's outcome cannot be read", job=key.job_id, attempt=key.attempt, reason=str(error))
+            written = None
+        if written is not None:
+            return written
+        how = f"killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+        return AttemptOutcome(
+            exit_code=128 - exit_code if exit_code < 0 else exit_code or 1,
+            kind=FailureKind.LOST,
+            message=f"the driver process was {how}" if exit_code < 0 else f"the driver process {how} without a result",
+            traceback=last_lines(stderr),
+        )
+
+
+def process_name(key: ProcessKey) -> str:
+    """A name that is unique among a task manager's processes and safe as a file name."""
+    if isinstance(key, ExecutorKey):
+        return f"executor-{key.job_id}-{key.attempt}-{key.executor_id}-{key.allocation_id[:8]}"
+    return f"driver-{key.job_id}-{key.attempt}"
+
+
+def _inherited() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(_PRIVATE_PREFIX)}

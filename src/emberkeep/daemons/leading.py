@@ -1,0 +1,137 @@
+"""What a JobManager consists of while it leads: job store, BLOB server, actors, and the application for its port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blob_storage import open_blob_storage
+from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http_server import BoundPort
+from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.base.config import Configuration
+from emberkeep.base.options import (
+    ALLOWED_HOSTS,
+    BLOB_DIRECTORY,
+    OFFLOAD_MIN_SIZE,
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    RPC_TIMEOUT,
+)
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.system import System
+from emberkeep.daemons.log_catalogue import ProcessLogs
+from emberkeep.daemons.message_blobs import ServerMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.storage_cleanup import keep_storage_clean
+from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobs.ports import JobStore
+from emberkeep.rest.api import Api
+from emberkeep.rest.application import build_application
+from emberkeep.rest.log_reader import LogReader
+from emberkeep.rest.metrics import Metrics
+from emberkeep.rest.ports import LogKind
+from emberkeep.rest.waiting import MAX_WAITING
+from emberkeep.web.pages import web_routes
+
+# Probes of load balancers carry no token and learn nothing but a status; static files hold nothing of a cluster.
+PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
+
+
+def advertised(configuration: Configuration, port: BoundPort) -> str:
+    """What other processes connect to: rest.address with the port that was really bound."""
+    return f"{configuration[REST_ADDRESS]}:{port.port}"
+
+
+@dataclass(frozen=True)
+class JobManagerSettings:
+    """What stays the same however often a process leads. ``address``: what others connect to. ``stop``: set by a
+    client that wants the process to end."""
+
+    system: System
+    configuration: Configuration
+    layout: StateLayout
+    token: str
+    address: str
+    stop: asyncio.Event
+
+    @property
+    def policy(self) -> AccessPolicy:
+        configuration = self.configuration
+        extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
+        hosts = frozenset({configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra)})
+        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """One time of leading. ``start`` its services, then serve ``app``."""
+
+    service: JobManagerService
+    blobs: BlobServer
+    app: web.Application
+    _offload: Offload
+    _layout: StateLayout
+
+    async def start(self, services: Services, epoch: int | None = None) -> None:
+        """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
+
+        Raises what ends the service before that.
+        """
+        services.start("job manager", self.service.run(epoch))
+        await services.run_until_done(self.service.ready())
+        services.start("acknowledgements", self._offload.run())
+        services.start("storage clean-up", keep_storage_clean(self.service, self._layout))
+
+
+@contextlib.asynccontextmanager
+async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIterator[Leadership]:
+    """Nothing of it runs yet. On leaving, its connections to others are closed. Raises Fatal (storage)."""
+    system, configuration, layout = settings.system, settings.configuration, settings.layout
+    async with contextlib.AsyncExitStack() as stack:
+        ha = open_blob_storage(layout.ha_blobs)
+        stack.push_async_callback(ha.close)
+        blobs = BlobServer(
+            configuration, BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs")), ha
+        )
+        offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
+        rpc = HttpRpcClient(settings.token, offload)
+        stack.push_async_callback(rpc.close)
+        # Those who follow logs wait long: they must not take the connections of all else.
+        log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
+        stack.push_async_callback(log_rpc.close)
+        service = JobManagerService(
+            system,
+            configuration,
+            rpc,
+            store,
+            blobs,
+            address=settings.address,
+            checkpoint_root=str(layout.checkpoints),
+        )
+        api = Api(
+            gateway=service,
+            configuration=configuration,
+            system=system,
+            blobs=blobs,
+            own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
+            remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
+            shut_down=settings.stop.set,
+            metrics=Metrics(),
+        )
+        policy = settings.policy
+        app = build_application(
+            api,
+            secure=lambda application: secure(application, policy),
+            routes=[login_route(policy), *rpc_routes(service, offload), *web_routes(service, system.clock)],
+        )
+        yield Leadership(service, blobs, app, offload, layout)

@@ -1,0 +1,81 @@
+"""JobManager and task manager on one event loop: ``python -m emberkeep.daemons.local``.
+
+What ``emberkeep run`` starts when there is no cluster. Ends, with all its jobs and processes, on SIGTERM and when its
+standard input closes (its parent ended, however that happened). Started again over the same directory after a SIGKILL,
+it recovers its jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+import structlog
+
+from emberkeep.adapters.logging_setup import set_up_logging
+from emberkeep.base.config import Configuration
+from emberkeep.base.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.system import real_system
+from emberkeep.daemons.announcement import announce_ready
+from emberkeep.daemons.job_manager_process import job_manager_process
+from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.task_manager_process import task_manager_process
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set or standard input closes."""
+    set_up_logging("local", layout.job_manager / "logs", configuration)
+    _stop_at_end_of_input(stop)
+    services, system = Services(), real_system()
+    try:
+        leader = _own_blobs(configuration, "jobmanager")
+        async with job_manager_process(system, leader, layout, services, stop) as job_manager:
+            own = _own_blobs(configuration, "taskmanager").with_texts(
+                {JOB_MANAGER_ADDRESS.key: job_manager.address}, "embedded"
+            )
+            async with task_manager_process(system, own, layout, services) as task_manager:
+                log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
+                announce_ready(job_manager.url, layout.token_file)
+                await services.run_until(stop)
+                log.info("embedded cluster ends on request")
+    finally:
+        await services.cancel()
+
+
+def _own_blobs(configuration: Configuration, role: str) -> Configuration:
+    """BLOB server and BLOB cache need a directory each, also where one is configured for both."""
+    directory = configuration[BLOB_DIRECTORY]
+    return (
+        configuration.with_texts({BLOB_DIRECTORY.key: f"{directory}/{role}"}, "embedded")
+        if directory
+        else configuration
+    )
+
+
+def _stop_at_end_of_input(stop: asyncio.Event) -> None:
+    """Set ``stop`` when the parent's end of the pipe is closed. Nothing is ever written to it."""
+    loop = asyncio.get_running_loop()
+    descriptor = sys.stdin.fileno()
+
+    def look() -> None:
+        if not os.read(descriptor, 4096):
+            loop.remove_reader(descriptor)
+            stop.set()
+
+    try:
+        loop.add_reader(descriptor, look)
+    except PermissionError:
+        # A regular file or /dev/null cannot be watched: then only signals end this process.
+        log.info("standard input is no pipe; only signals end this process")
+
+
+def main(arguments: list[str]) -> int:
+    return run_daemon("local", arguments, serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

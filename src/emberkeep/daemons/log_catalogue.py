@@ -1,0 +1,110 @@
+"""Which log files a process holds, by id.
+
+A task manager's logs lie at ``logs/jobs/<job>/<attempt>/<name>``; ids are made from what is found there, and an id is
+looked up by listing, never by joining it to a path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.rest.ports import LogEntry, LogKind
+
+_FILES: tuple[tuple[re.Pattern[str], LogKind], ...] = (
+    (re.compile(r"driver\.stdout"), LogKind.DRIVER_STDOUT),
+    (re.compile(r"driver\.stderr"), LogKind.DRIVER_STDERR),
+    (re.compile(r"executor-(?P<executor>\d+)\.stdout"), LogKind.EXECUTOR_STDOUT),
+    (re.compile(r"executor-(?P<executor>\d+)\.stderr"), LogKind.EXECUTOR_STDERR),
+)
+_PROCESS_LOG = re.compile(r"[a-z]+\.(log(\.\d+)?|out|err)")
+
+IsLive = Callable[[JobId, int, str], bool]
+"""(job, attempt, executor id or "" for the driver) → whether the process that writes it still runs."""
+
+
+class ProcessLogs:
+    """The own logs of one daemon: the current file and the rotated ones."""
+
+    def __init__(self, directory: Path, kind: LogKind) -> None:
+        self._directory = directory
+        self._kind = kind
+
+    def entries(self, job_id: JobId | None) -> list[LogEntry]:
+        if job_id is not None or not self._directory.is_dir():
+            return []
+        found = sorted(p for p in self._directory.iterdir() if p.is_file() and _PROCESS_LOG.fullmatch(p.name))
+        return [_entry(path.name, self._kind, path, complete=path.suffix[1:].isdigit()) for path in found]
+
+    def find(self, log_id: str) -> LogEntry:
+        """Raises Absent."""
+        return _find(self.entries(None), log_id)
+
+
+class TaskManagerLogs:
+    """A task manager's own logs and those of the drivers and executors that it started, ended ones included."""
+
+    def __init__(self, working_directory: WorkingDirectory, is_live: IsLive) -> None:
+        self._jobs = working_directory.logs / "jobs"
+        self._own = ProcessLogs(working_directory.logs, LogKind.TASK_MANAGER)
+        self._is_live = is_live
+
+    def entries(self, job_id: JobId | None) -> list[LogEntry]:
+        jobs = sorted(self._jobs.iterdir()) if self._jobs.is_dir() else []
+        found = [entry for job in jobs if job_id in (None, job.name) for entry in self._of_job(JobId(job.name), job)]
+        return self._own.entries(job_id) + found
+
+    def find(self, log_id: str) -> LogEntry:
+        """Raises Absent."""
+        return _find(self.entries(None), log_id)
+
+    def _of_job(self, job_id: JobId, directory: Path) -> Iterator[LogEntry]:
+        for attempt in sorted((p for p in directory.iterdir() if p.name.isdigit()), key=lambda p: int(p.name)):
+            for path in sorted(attempt.iterdir()):
+                for pattern, kind in _FILES:
+                    if match := pattern.fullmatch(path.name):
+                        executor = match.groupdict().get("executor", "")
+                        yield _entry(
+                            f"{job_id}-{attempt.name}-{path.name}",
+                            kind,
+                            path,
+                            complete=not self._is_live(job_id, int(attempt.name), executor),
+                            job_id=job_id,
+                            attempt=int(attempt.name),
+                            executor_id=executor,
+                        )
+
+
+def _entry(
+    log_id: str,
+    kind: LogKind,
+    path: Path,
+    *,
+    complete: bool,
+    job_id: JobId | None = None,
+    attempt: int = 0,
+    executor_id: str = "",
+) -> LogEntry:
+    status = path.stat()
+    return LogEntry(
+        id=log_id,
+        kind=kind,
+        path=path,
+        size=status.st_size,
+        mtime_ms=status.st_mtime_ns // 1_000_000,
+        complete=complete,
+        job_id=job_id,
+        attempt=attempt,
+        executor_id=executor_id,
+    )
+
+
+def _find(entries: list[LogEntry], log_id: str) -> LogEntry:
+    for entry in entries:
+        if entry.id == log_id:
+            return entry
+    raise Absent(f"there is no log {log_id!r} here")

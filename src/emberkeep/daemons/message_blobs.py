@@ -1,0 +1,74 @@
+"""Where a process stores and finds the parts of off-loaded messages: at its own BLOB server, or through its cache."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from emberkeep.adapters.blob_client import HttpBlobUploads
+from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.model import BlobKey, transient
+from emberkeep.blobs.ports import BlobAccess
+from emberkeep.jobmanager.blob_views import BlobServerGateway
+
+
+class ServerMessageBlobs:
+    """Implements MessageBlobs in the process of the BLOB server."""
+
+    def __init__(self, server: BlobServerGateway) -> None:
+        self._server = server
+        self._storing: WeakValueDictionary[tuple[JobId, BlobKey], asyncio.Lock] = WeakValueDictionary()
+
+    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        """Content that is there already, for another receiver, is referenced only."""
+        key = transient((await asyncio.to_thread(hashlib.sha256, data)).hexdigest())
+        lock = self._storing.get((owner, key)) or asyncio.Lock()
+        self._storing[owner, key] = lock
+        async with lock:
+            try:
+                self._server.hold(owner, key, [holder])
+                await self._server.path(owner, key)
+            except (Absent, Damaged):
+                return await self._server.store_bytes(owner, data, [holder])
+        return key
+
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
+        return await read(owner, key, await self._server.path(owner, key))
+
+    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+        self._server.release(owner, key, holder)
+
+
+class CacheMessageBlobs:
+    """Implements MessageBlobs in every other process."""
+
+    def __init__(self, cache: BlobAccess, uploads: HttpBlobUploads) -> None:
+        self._cache = cache
+        self._uploads = uploads
+
+    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        return await self._uploads.put_bytes(owner, data, [holder])
+
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
+        path = await self._cache.acquire(owner, key, holder)
+        try:
+            return await read(owner, key, path)
+        finally:
+            self._cache.release(owner, key, holder)
+
+    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+        await self._uploads.release(owner, key, holder)
+
+
+async def read(owner: JobId, key: BlobKey, path: Path) -> bytes:
+    """The whole file. Raises Absent (deleted meanwhile), Fatal."""
+    try:
+        return await asyncio.to_thread(path.read_bytes)
+    except FileNotFoundError:
+        raise Absent(f"BLOB {key} of job {owner} has just been deleted") from None
+    except OSError as error:
+        raise Fatal(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,38 @@
+"""``emberkeep prepare``: build the class-data archive for this Java and this Spark, or say that it is there."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK
+from emberkeep.spark.class_archive import build_class_archive, default_directory, find_class_archive
+from emberkeep.spark.java import find_java
+
+
+def main() -> int:
+    """Returns the exit code."""
+    directory = default_directory(os.environ)
+    try:
+        java = find_java(os.environ)
+        archive = find_class_archive(java, directory, os.environ)
+        if archive is not None:
+            _say(f"the class archive is there: {archive}")
+            return EXIT_OK
+        _say("building the class archive; this takes about a minute")
+        _say(f"done: {build_class_archive(java, directory, os.environ)}")
+    except EmberkeepError as error:
+        sys.stderr.write(f"emberkeep: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"  hint: {error.hint}\n")
+        return EXIT_FAILED
+    return EXIT_OK
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"emberkeep: {text}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

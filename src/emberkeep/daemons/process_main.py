@@ -1,0 +1,101 @@
+"""How a daemon process runs: supervised services on one loop, a stop on SIGTERM or SIGINT, truthful exit codes.
+
+A service that ends while nobody asked for it, normally or by an error, ends the process: a half-alive daemon is worse
+than a dead one, because the dead one is noticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.daemons.announcement import announce_failure
+from emberkeep.daemons.arguments import parse_arguments
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+EXIT_CRASHED = 70  # a bug: EX_SOFTWARE
+
+log = structlog.get_logger(__name__)
+
+Serve = Callable[[Configuration, StateLayout, asyncio.Event], Coroutine[Any, Any, None]]
+
+
+class ServiceEnded(Exception):
+    """A service that must run for ever has returned."""
+
+
+class Services:
+    """The background tasks of a process, each named; the first to end takes the process with it."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._watched: list[asyncio.Task[Any]] = []
+
+    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        self._tasks.append(asyncio.create_task(work, name=name))
+
+    def watch(self, task: asyncio.Task[Any]) -> None:
+        """Supervise a task that somebody else ends."""
+        self._watched.append(task)
+
+    async def run_until(self, stop: asyncio.Event) -> None:
+        """Return when ``stop`` is set; raise the error of the first service that ends before that."""
+        await self.run_until_done(stop.wait())
+
+    async def run_until_done(self, awaited: Coroutine[Any, Any, Any]) -> None:
+        """Like ``run_until``, for anything that can be awaited."""
+        stopping = asyncio.create_task(awaited, name="awaited")
+        try:
+            done, _ = await asyncio.wait({stopping, *self._tasks, *self._watched}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        for task in done - {stopping}:
+            error = task.exception()
+            if error is not None:
+                raise error
+            raise ServiceEnded(f"service {task.get_name()} has ended")
+
+    async def cancel(self) -> None:
+        """End all services, last started first."""
+        for task in reversed(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
+    """Parse the arguments, run ``serve`` to its end, return the exit code. SIGTERM and SIGINT ask it to end."""
+
+    async def supervised(configuration: Configuration, layout: StateLayout) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop.set)
+        await serve(configuration, layout, stop)
+
+    if not structlog.is_configured():
+        # Until the log file is known: standard output belongs to the announcement.
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    try:
+        asyncio.run(supervised(*parse_arguments(daemon, arguments)))
+    except EmberkeepError as error:
+        log.error("cannot go on", process=daemon, reason=error.message, hint=error.hint)
+        announce_failure(error)
+        sys.stderr.write(f"emberkeep {daemon}: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"  {error.hint}\n")
+        return EXIT_USAGE if isinstance(error, InvalidInput) else EXIT_FAILED
+    except Exception as error:
+        log.critical("crashed", process=daemon, exc_info=error)
+        sys.stderr.write(f"emberkeep {daemon}: internal error: {type(error).__name__}: {error}\n")
+        return EXIT_CRASHED
+    return EXIT_OK

@@ -1,0 +1,41 @@
+"""What the Spark runtime says, in the JobMaster's terms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.jobmaster.ports import SparkView
+from emberkeep.protocol.messages import QueryProgress
+from emberkeep.spark.driver_runtime import DriverRuntime
+
+
+def spark_view(runtime: DriverRuntime) -> SparkView:
+    """One look. Crosses into the JVM. Raises SparkUnavailable."""
+    jobs = runtime.spark_jobs()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    queries = tuple(
+        QueryProgress(
+            id=query.id,
+            run_id=query.run_id,
+            name=query.name or "",
+            batch_id=query.batch_id,
+            timestamp=now,
+            num_input_rows=query.num_input_rows,
+            input_rows_per_second=query.input_rows_per_second,
+            processed_rows_per_second=query.processed_rows_per_second,
+            state_rows=query.state_rows,
+            watermark=query.watermark or "",
+            status=query.status,
+            checkpoint_location=query.checkpoint_location or "",
+        )
+        for query in runtime.streaming_progress()
+    )
+    return SparkView(
+        executors=frozenset(ExecutorId(executor) for executor in runtime.executor_ids()),
+        queries=queries,
+        active_stages=jobs.active_stages,
+        active_tasks=jobs.active_tasks,
+        completed_tasks=jobs.completed_tasks,
+        failed_tasks=jobs.failed_tasks,
+    )

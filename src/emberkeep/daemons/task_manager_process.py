@@ -1,0 +1,249 @@
+"""A task manager, wired: working directory, process supervisor, RPC and log port, actors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http_security import AccessPolicy, check_bind_address, secure
+from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.processes import ProcessSupervisor
+from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.adapters.token_file import load_or_create_token
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from emberkeep.base.ids import InstanceId, TaskManagerId, parse_task_manager_id
+from emberkeep.base.options import (
+    BLOB_DIRECTORY,
+    BLOB_RETENTION,
+    CANCELLATION_TIMEOUT,
+    CORES,
+    DRIVER_PLACES,
+    JOB_MANAGER_ADDRESS,
+    LOG_RETENTION,
+    MEMORY,
+    OFFLOAD_MIN_SIZE,
+    REST_ADDRESS,
+    REST_PORT,
+    SLOTS,
+    TASK_MANAGER_HOST,
+    TASK_MANAGER_ID,
+    TASK_MANAGER_NODE,
+    TASK_MANAGER_PORT,
+    TOKEN_FILE,
+)
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import System
+from emberkeep.blobs.ports import BlobAccess
+from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
+from emberkeep.daemons.launcher import Node, ProcessLauncher
+from emberkeep.daemons.leader_following import follow_leader
+from emberkeep.daemons.log_catalogue import TaskManagerLogs
+from emberkeep.daemons.log_retention import prune_logs
+from emberkeep.daemons.log_uploads import LogUploads
+from emberkeep.daemons.message_blobs import CacheMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.protocol.messages import BlobCacheReport
+from emberkeep.rest import task_manager_blobs
+from emberkeep.rest.log_reader import LogReader
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.java import JavaRuntime, find_java
+from emberkeep.taskmanager.library_cache import LibraryCache
+from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
+from emberkeep.taskmanager.ports import NodeUsage
+from emberkeep.taskmanager.service import TaskManagerService
+
+log = structlog.get_logger(__name__)
+_MEMORY_SHARE = 0.8
+_SHUTDOWN_MARGIN = 30.0  # seconds beyond the grace, for killing and a last message
+_MIB = 1024**2
+
+
+def task_manager_id(configuration: Configuration) -> TaskManagerId:
+    """The configured id, else one made from the host. Raises InvalidInput."""
+    return parse_task_manager_id(configuration[TASK_MANAGER_ID] or f"tm-{configuration[TASK_MANAGER_HOST]}")
+
+
+@dataclass(frozen=True)
+class TaskManagerProcess:
+    """A task manager that serves; ``address`` is where."""
+
+    address: str
+    service: TaskManagerService
+
+
+@contextlib.asynccontextmanager
+async def task_manager_process(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services
+) -> AsyncIterator[TaskManagerProcess]:
+    """Start a task manager; on leaving, end its drivers and executors and everything else that it started.
+
+    Raises Fatal (no Java, port in use, working directory in use or not writable), InvalidInput.
+    """
+    host = configuration[TASK_MANAGER_HOST]
+    check_bind_address(host, bool(configuration[TOKEN_FILE]))
+    java = await asyncio.to_thread(find_java, os.environ)
+    identity = task_manager_id(configuration)
+    directory = WorkingDirectory(layout.working_directory(identity))
+    token = load_or_create_token(layout.token_file)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_locked(directory))
+        supervisor = await _supervisor(directory, services, stack)
+        port = bind_port(host, configuration[TASK_MANAGER_PORT], port_option=TASK_MANAGER_PORT.key)
+        stack.callback(port.close)
+        places = BlobPlaces(
+            Path(configuration[BLOB_DIRECTORY] or directory.blobs),
+            layout.ha_blobs,
+            server=lambda: service.job_manager,
+            own_address=port.address,
+        )
+        blobs = await stack.enter_async_context(blob_link(system, configuration, places, token, services))
+        messages = CacheMessageBlobs(blobs.cache, blobs.uploads)
+        offload = Offload(messages, system, minimum=configuration[OFFLOAD_MIN_SIZE])
+        rpc = HttpRpcClient(token, offload)
+        stack.push_async_callback(rpc.close)
+        node = Node(identity, host, directory, layout.token_file, java, configuration)
+        libraries = await _libraries(blobs.cache, directory, configuration, services, stack)
+        launcher = ProcessLauncher(node, supervisor, libraries)
+        reader = LogReader(TaskManagerLogs(directory, launcher.is_live), system.clock.monotonic)
+        stack.callback(reader.close)
+        info = _info(system, configuration, identity, port.address, java)
+        service = TaskManagerService(
+            system,
+            configuration,
+            info,
+            rpc,
+            launcher,
+            configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
+            usage=lambda: _usage(directory.root, blobs.cache.report()),
+            logs=LogUploads(identity, info.instance, reader, blobs.uploads, system.clock),
+        )
+        app = web.Application()
+        secure(app, AccessPolicy(token, hosts=frozenset({host})))
+        app.add_routes(
+            [
+                *rpc_routes(service, offload),
+                *task_manager_blobs.routes(blobs.cache.serve),
+            ]
+        )
+        server = await serve_http(app, port)
+        stack.push_async_callback(server.close)
+        services.start("task manager", service.run())
+        follow_leader(configuration, services, stack, service.follow)
+        services.start("offloaded messages", offload.run())
+        services.start(
+            "log retention", prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], launcher.live_jobs)
+        )
+        try:
+            yield TaskManagerProcess(port.address, service)
+        finally:
+            grace = configuration[CANCELLATION_TIMEOUT]
+            try:
+                async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
+                    await service.shutdown(grace)
+            except (TimeoutError, EmberkeepError) as error:
+                log.error("the orderly end failed; everything is killed", reason=str(error))
+            await launcher.kill_all()
+
+
+async def _libraries(
+    blobs: BlobAccess,
+    directory: WorkingDirectory,
+    configuration: Configuration,
+    services: Services,
+    stack: contextlib.AsyncExitStack,
+) -> LibraryCache:
+    libraries = LibraryCache(blobs, UnpackedArchives(directory.unpacked), retention=configuration[BLOB_RETENTION])
+    await libraries.start()
+    stack.push_async_callback(libraries.close)
+    services.start("library cache", libraries.run())
+    return libraries
+
+
+async def _supervisor(
+    directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack
+) -> ProcessSupervisor:
+    supervisor = ProcessSupervisor(directory.processes)
+    watching = asyncio.create_task(supervisor.run(), name="process supervisor")
+
+    async def end() -> None:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await supervisor.close()
+
+    stack.push_async_callback(end)
+    services.watch(watching)
+    for leftover in await supervisor.leftovers():
+        log.warning("ending a process that an earlier task manager here left behind", process=leftover.name)
+        await supervisor.end_leftover(leftover, 0.0)
+    # Attempts of an earlier life: their processes are gone, so nothing uses these files; logs lie elsewhere.
+    await asyncio.to_thread(shutil.rmtree, directory.root / "jobs", ignore_errors=True)
+    return supervisor
+
+
+@contextlib.contextmanager
+def _locked(directory: WorkingDirectory) -> Iterator[None]:
+    try:
+        directory.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Fatal(
+            f"cannot use the working directory {directory.root}: {error.strerror}",
+            hint="check it, or set process.taskmanager.working-dir",
+        ) from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"another task manager uses the working directory {directory.root}",
+                hint="give each its own taskmanager.resource-id",
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _info(
+    system: System, configuration: Configuration, identity: TaskManagerId, address: str, java: JavaRuntime
+) -> TaskManagerInfo:
+    memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    cores = configuration[CORES] or os.cpu_count() or 1
+    host = configuration[TASK_MANAGER_HOST]
+    return TaskManagerInfo(
+        id=identity,
+        instance=InstanceId(system.ids.hex32()),
+        address=address,
+        host=host,
+        node_id=configuration[TASK_MANAGER_NODE] or host,
+        pid=os.getpid(),
+        slots=configuration[SLOTS],
+        driver_places=configuration[DRIVER_PLACES],
+        total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
+        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
+        java_major=java.major,
+        started_ms=system.clock.now_ms(),
+    )
+
+
+def _usage(directory: Path, blobs: BlobCacheReport) -> NodeUsage:
+    memory = psutil.virtual_memory()
+    return NodeUsage(
+        disk_free_mb=shutil.disk_usage(directory).free // _MIB,
+        memory_used_mb=(memory.total - memory.available) // _MIB,
+        cpu_percent=psutil.cpu_percent(),
+        blobs=blobs,
+    )

@@ -1,0 +1,41 @@
+"""The task manager daemon: ``python -m emberkeep.daemons.taskmanager``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import structlog
+
+from emberkeep.adapters.logging_setup import set_up_logging
+from emberkeep.base.config import Configuration
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import real_system
+from emberkeep.daemons.announcement import announce_ready
+from emberkeep.daemons.process_main import Services, run_daemon
+from emberkeep.daemons.task_manager_process import task_manager_id, task_manager_process
+
+log = structlog.get_logger(__name__)
+
+
+async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
+    """Serve until ``stop`` is set."""
+    directory = WorkingDirectory(layout.working_directory(task_manager_id(configuration)))
+    set_up_logging("taskmanager", directory.logs, configuration)
+    services = Services()
+    try:
+        async with task_manager_process(real_system(), configuration, layout, services) as process:
+            log.info("task manager serves", address=process.address, directory=str(directory.root))
+            announce_ready(f"http://{process.address}", layout.token_file)
+            await services.run_until(stop)
+            log.info("task manager ends on request")
+    finally:
+        await services.cancel()
+
+
+def main(arguments: list[str]) -> int:
+    return run_daemon("taskmanager", arguments, serve)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,49 @@
+"""A ZooKeeper server: ``python -m emberkeep.daemons.zookeeper``. Becomes the Java process itself, under its own pid."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.daemons.announcement import announce_failure
+from emberkeep.daemons.process_main import EXIT_FAILED
+from emberkeep.spark.zookeeper_server import Peer, ServerPlan, prepare_server
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        command = prepare_server(_plan(arguments), os.environ)
+    except EmberkeepError as error:
+        announce_failure(error)
+        return EXIT_FAILED
+    return _become(command)
+
+
+def _become(command: list[str]) -> NoReturn:
+    os.execv(command[0], command)  # noqa: S606 - no shell is meant
+
+
+def _plan(arguments: list[str]) -> ServerPlan:
+    parser = argparse.ArgumentParser(prog="emberkeep zookeeper", allow_abbrev=False)
+    parser.add_argument("--directory", type=Path, required=True, help="its data and configuration")
+    parser.add_argument("--address", default="127.0.0.1", help="address that it binds")
+    parser.add_argument("--client-port", type=int, required=True)
+    parser.add_argument("--number", type=int, default=1, help="which of the peers it is")
+    parser.add_argument(
+        "--peer", metavar="NUMBER:QUORUM-PORT:ELECTION-PORT", type=_peer, action="append", default=[], dest="peers"
+    )
+    given = parser.parse_args(arguments)
+    return ServerPlan(given.directory, given.address, given.client_port, given.number, tuple(given.peers))
+
+
+def _peer(text: str) -> Peer:
+    number, quorum_port, election_port = map(int, text.split(":"))
+    return Peer(number, quorum_port, election_port)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

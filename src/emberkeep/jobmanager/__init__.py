@@ -1,0 +1,1 @@
+"""The actors of a JobManager: Dispatcher and ResourceManager."""

@@ -1,0 +1,172 @@
+"""What the parts of the BLOB server share: its machine, its two stores, its counters, and the deletions under way."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.blobs.peers import Peers
+from emberkeep.blobs.ports import BlobStorage, LocalStore
+from emberkeep.blobs.server_machine import ServerMachine
+from emberkeep.blobs.server_records import Deletion
+
+SMALL = 64 * 1024  # bytes that are hashed sooner than a thread is asked to
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass
+class Counters:
+    """Since the process started."""
+
+    uploads: int = 0
+    uploaded_bytes: int = 0
+    downloads: int = 0
+    downloaded_bytes: int = 0
+    local_hits: int = 0
+    ha_hits: int = 0
+    misses: int = 0
+    verify_failures: int = 0
+    cleanup_runs: int = 0
+    deleted: int = 0
+    redirected: int = 0
+
+
+class Disk(Protocol):
+    """What the server itself does with files and long byte strings, beside the event loop."""
+
+    async def digest(self, file: Path) -> tuple[str, int]:
+        """SHA-256 and size of a file's bytes. Raises Fatal."""
+
+    async def digest_bytes(self, data: bytes) -> str:
+        """SHA-256."""
+
+    async def discard(self, file: Path) -> None:
+        """Delete a file; one that is not there is fine."""
+
+
+class ThreadedDisk:
+    """The machine's disk, in threads."""
+
+    async def digest(self, file: Path) -> tuple[str, int]:
+        try:
+            return await asyncio.to_thread(_digest, file)
+        except OSError as error:
+            raise Fatal(f"cannot read {file}: {error.strerror}", hint="check that disk") from error
+
+    async def digest_bytes(self, data: bytes) -> str:
+        if len(data) <= SMALL:
+            return hashlib.sha256(data).hexdigest()
+        return await asyncio.to_thread(lambda: hashlib.sha256(data).hexdigest())
+
+    async def discard(self, file: Path) -> None:
+        await asyncio.to_thread(file.unlink, missing_ok=True)
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest(), file.tell()
+
+
+@dataclass
+class BlobCore:
+    """One per server."""
+
+    machine: ServerMachine
+    local: LocalStore
+    ha: BlobStorage
+    peers: Peers
+    disk: Disk
+    counters: Counters = field(default_factory=Counters)
+    closed: bool = False
+
+    def __post_init__(self) -> None:
+        self._waiting: deque[tuple[Deletion, asyncio.Future[int]]] = deque()
+        self._more = asyncio.Event()
+        self._ended: asyncio.Future[None] | None = None
+        self.confirmed = asyncio.Event()  # that this JobManager leads: nothing is deleted while that is in doubt
+        self.confirmed.set()
+
+    def refuse_closed(self) -> None:
+        """Raise RetryLater when the server is ending."""
+        if self.closed:
+            raise RetryLater("this BLOB server is ending", hint="try again in a few seconds")
+
+    def refuse_unlisted(self) -> None:
+        """Raise RetryLater while it is not known what the HA store holds."""
+        if not self.machine.ha_listed:
+            raise RetryLater(
+                f"the HA store {self.ha.location} has not answered since this JobManager started",
+                hint="see its log; permanent BLOBs cannot be stored before",
+            )
+
+    # --- deletions ----------------------------------------------------------------------------------------------------
+
+    def decide(self) -> list[asyncio.Future[int]]:
+        """After each event: queue what the machine wants to be deleted. The results: how many BLOBs were."""
+        results = []
+        for deletion in self.machine.take():
+            for key in (None,) if deletion.whole else deletion.keys:
+                self.peers.forget(deletion.owner, key)
+            result: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._waiting.append((deletion, result))
+            self._more.set()
+            results.append(result)
+        return results
+
+    async def delete_for_ever(self) -> None:
+        """Work off the queue, one deletion at a time; several of these may run side by side."""
+        while True:
+            while not self._waiting:
+                self._more.clear()
+                await self._more.wait()
+            deletion, result = self._waiting.popleft()
+            await self.confirmed.wait()
+            works = await self._delete(deletion)
+            if works:
+                self.counters.deleted += len(deletion.keys)
+                self.machine.deleted(deletion)
+            else:
+                self.machine.not_deleted(deletion)
+            self.decide()
+            if not result.done():
+                result.set_result(len(deletion.keys) if works else 0)
+            if self._ended is not None:
+                self._ended.set_result(None)
+                self._ended = None
+
+    async def _delete(self, deletion: Deletion) -> bool:
+        """In both stores at once; False when one of them did not do it."""
+        results = await asyncio.gather(self._delete_local(deletion), self._delete_ha(deletion), return_exceptions=True)
+        for error in results:
+            if isinstance(error, EmberkeepError):
+                log.warning("BLOBs are not deleted now; trying again later", owner=deletion.owner, reason=str(error))
+            elif isinstance(error, BaseException):
+                raise error
+        return not any(results)
+
+    async def _delete_local(self, deletion: Deletion) -> None:
+        if deletion.whole:
+            await self.local.delete_owner(deletion.owner)
+        else:
+            await self.local.delete(deletion.owner, deletion.keys)
+
+    async def _delete_ha(self, deletion: Deletion) -> None:
+        permanent = [key for key in deletion.keys if key.is_permanent]
+        if deletion.whole:
+            await self.ha.delete_owner(deletion.owner)
+        elif permanent:
+            await self.ha.delete(deletion.owner, permanent)
+
+    async def deletion_ended(self) -> None:
+        """Return when the next deletion has come to its end."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._ended)

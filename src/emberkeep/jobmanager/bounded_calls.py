@@ -1,0 +1,44 @@
+"""Calls to other processes, at most so many at once. Each has a key: a call under way is not started a second time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine, Hashable
+from typing import Any
+
+from emberkeep.base.actors import Actor
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class BoundedCalls:
+    """Runs calls as effects of ``actor``. The queue holds one entry per key, so it is bounded by what there is to call
+    about: drivers and slots."""
+
+    def __init__(self, actor: Actor[Any], limit: int) -> None:
+        self._actor = actor
+        self._limit = limit
+        self._queue: OrderedDict[Hashable, Work] = OrderedDict()
+        self._running: set[Hashable] = set()
+
+    def submit(self, key: Hashable, work: Work) -> None:
+        """Run ``work`` when there is room, unless a call under ``key`` runs; one that still waits is replaced.
+
+        It must bound itself in time.
+        """
+        if key not in self._running:
+            self._queue[key] = work
+            self._start()
+
+    def _start(self) -> None:
+        while self._queue and len(self._running) < self._limit:
+            key, work = self._queue.popitem(last=False)
+            self._running.add(key)
+            self._actor.start_effect(str(key), self._run(key, work), deadline=None)
+
+    async def _run(self, key: Hashable, work: Work) -> None:
+        try:
+            await work()
+        finally:
+            self._running.discard(key)
+        self._start()

@@ -1,0 +1,217 @@
+"""The part of a JobManager that wants to lead: feeds the leadership machine and carries out what it decides.
+
+Each time that it leads is a ``Turn`` of its own, with its own store, actors and epoch; nothing of one turn is left in
+the next. When a turn has ended, for whatever reason, the process stands by again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.beacon import retry_pause
+from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
+from emberkeep.leadership.machine import LeadershipMachine
+from emberkeep.leadership.model import (
+    AbandonClaim,
+    ClaimRefused,
+    Confirmed,
+    ConfirmEpoch,
+    Deposed,
+    Effect,
+    EpochWritten,
+    Event,
+    GiveUpLatch,
+    PauseService,
+    ResumeService,
+    ServiceEnded,
+    Shutdown,
+    Standing,
+    StartService,
+    StopService,
+    TakeLatch,
+    WriteEpoch,
+)
+from emberkeep.leadership.ports import Election
+
+_LONGEST_PAUSE = 2.0  # seconds between two tries to write or confirm the epoch
+
+log = structlog.get_logger(__name__)
+
+
+class Turn(Protocol):
+    """One time of leading, from the claim to its end."""
+
+    async def claim(self) -> int:
+        """Write the epoch. Raises Conflict (somebody else was first), RetryLater, UnknownOutcome, Fatal."""
+
+    async def serve(self, epoch: int) -> None:
+        """Lead until cancelled. Raises Conflict when a newer leader has been found out."""
+
+    async def confirm(self) -> None:
+        """Raises Conflict when the epoch is over, RetryLater, UnknownOutcome."""
+
+    def pause(self) -> None:
+        """Take no decision until ``resume``; what runs goes on."""
+
+    def resume(self) -> None:
+        """Decide again."""
+
+    async def close(self) -> None:
+        """Give up what ``claim`` has taken; idempotent, raises nothing."""
+
+
+class Contender(Actor[Event]):
+    """``turn``: the present one, while this JobManager leads; else None. ``closed``: set once it has left for good."""
+
+    def __init__(self, election: Election, new_turn: Callable[[], Turn], rng: random.Random) -> None:
+        super().__init__("contender")
+        self.turn: Turn | None = None
+        self.closed = asyncio.Event()
+        self._election = election
+        self._new_turn = new_turn
+        self._rng = rng
+        self._machine = LeadershipMachine()
+        self._claimed: Turn | None = None
+        self._claiming: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    @property
+    def standing(self) -> Standing:
+        return self._machine.standing
+
+    @property
+    def epoch(self) -> int:
+        """0 while it does not lead."""
+        return self._machine.epoch
+
+    async def run(self) -> None:
+        """Take part until cancelled. Raises Fatal, and whatever ends a turn by mistake."""
+        self.start_effect("election", self._election.run(self.tell), deadline=None)
+        await super().run()
+
+    async def leave(self) -> None:
+        """Stop leading, if it does, and leave the queue; returns when that is done."""
+        self.tell(Shutdown())
+        await self.closed.wait()
+
+    def handle(self, event: Event) -> None:
+        before = self.standing
+        effects = self._machine.handle(event)
+        if self.standing is not before:
+            log.info(
+                "leadership", was=before.value, now=self.standing.value, because=type(event).__name__, epoch=self.epoch
+            )
+        for effect in effects:
+            self._perform(effect)
+        if self.standing is Standing.CLOSED:
+            self.closed.set()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case TakeLatch(latch):
+                self._election.take(latch)
+            case GiveUpLatch(latch):
+                self._election.give_up(latch)
+            case WriteEpoch(claim):
+                self._claimed = self._new_turn()
+                self._claiming = self.start_effect(f"claim {claim}", self._claim(claim, self._claimed), deadline=None)
+            case AbandonClaim(claim):
+                self.start_effect(f"abandon claim {claim}", _abandon(self._claiming, self._claimed), deadline=None)
+            case StartService(epoch):
+                self._start(epoch)
+            case PauseService():
+                self._present().pause()
+            case ConfirmEpoch(epoch):
+                self.start_effect(f"confirm {epoch}", self._confirm(epoch, self._present()), deadline=None)
+            case ResumeService():
+                self._present().resume()
+            case StopService(epoch):
+                turn, self.turn = self._present(), None
+                turn.pause()
+                self.start_effect(f"stop {epoch}", self._stop(epoch, turn), deadline=None)
+
+    def _present(self) -> Turn:
+        assert self.turn is not None, "there is a turn while the service runs"  # noqa: S101
+        return self.turn
+
+    # --- the claim --------------------------------------------------------------------------------------------------
+
+    async def _claim(self, claim: int, turn: Turn) -> None:
+        failures = 0
+        while True:
+            try:
+                epoch = await turn.claim()
+            except Conflict as error:
+                log.info("leadership is not taken", reason=str(error))
+                self.tell(ClaimRefused(claim))
+                return
+            except (RetryLater, UnknownOutcome) as error:
+                failures += 1
+                log.info("the epoch is not written yet", reason=str(error))
+                await asyncio.sleep(retry_pause(failures, _LONGEST_PAUSE, self._rng))
+            else:
+                self.tell(EpochWritten(claim, epoch))
+                return
+
+    # --- the service ------------------------------------------------------------------------------------------------
+
+    def _start(self, epoch: int) -> None:
+        assert self._claimed is not None, "the claim comes first"  # noqa: S101
+        self.turn = self._claimed
+        self._serving = self.start_effect(f"lead with epoch {epoch}", self._lead(epoch, self.turn), deadline=None)
+        self._watching = self.start_effect(f"watch epoch {epoch}", self._watch(epoch), deadline=None)
+
+    async def _lead(self, epoch: int, turn: Turn) -> None:
+        try:
+            await turn.serve(epoch)
+        except Conflict as error:
+            log.warning("deposed", epoch=epoch, reason=str(error))
+            self.tell(Deposed(epoch))
+
+    async def _watch(self, epoch: int) -> None:
+        leader = await self._election.newer(epoch)
+        log.warning("deposed", epoch=epoch, by=leader.address, newer=leader.epoch)
+        self.tell(Deposed(epoch))
+
+    async def _confirm(self, epoch: int, turn: Turn) -> None:
+        """Until it is known, or the connection breaks again: then it is asked for anew."""
+        failures = 0
+        while self._machine.standing is Standing.CONFIRMING and self.epoch == epoch:
+            try:
+                await turn.confirm()
+            except Conflict:
+                self.tell(Deposed(epoch))
+                return
+            except (RetryLater, UnknownOutcome):
+                failures += 1
+                await asyncio.sleep(retry_pause(failures, _LONGEST_PAUSE, self._rng))
+            else:
+                self.tell(Confirmed(epoch))
+                return
+
+    async def _stop(self, epoch: int, turn: Turn) -> None:
+        for task in (self._watching, self._serving):
+            if task is not None:
+                await _ended(task)
+        await turn.close()
+        self.tell(ServiceEnded(epoch))
+
+
+async def _abandon(task: asyncio.Task[None] | None, turn: Turn | None) -> None:
+    if task is not None:
+        await _ended(task)
+    if turn is not None:
+        await turn.close()
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    """Cancel it and wait; its error has been dealt with where it is supervised."""
+    task.cancel()
+    await asyncio.wait({task})

@@ -1,0 +1,437 @@
+"""The Dispatcher: owns the jobs. Feeds their machines with events and carries out what they decide."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any
+
+from emberkeep.base import options
+from emberkeep.base.actors import INBOX_LIMIT, Actor
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.ids import InstanceId, JobId
+from emberkeep.base.system import System
+from emberkeep.jobmanager.admission import (
+    artefact_contents,
+    artefact_keys,
+    check_graph,
+    driver_need,
+    job_configuration,
+    unreadable_graph,
+)
+from emberkeep.jobmanager.alarms import Alarms
+from emberkeep.jobmanager.blob_views import BlobServerGateway
+from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.job_table import Job, JobTable
+from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views import JobView, Submission
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.machine import JobMachine
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobGraph, JobResult, JobStatus
+from emberkeep.jobs.policy import job_policy
+from emberkeep.jobs.ports import JobStore, StoredJob
+from emberkeep.jobs.restart import restart_strategy
+from emberkeep.protocol.messages import (
+    Ack,
+    DriverReport,
+    JobMasterHeartbeat,
+    JobMasterStatus,
+    ProcessState,
+    RegisterJobMaster,
+    ReportOutcome,
+    StartDriver,
+    StopDriver,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.model import TaskManagerInfo
+
+CALLS_AT_ONCE = 32
+
+logger = logging.getLogger(__name__)
+
+
+class Dispatcher(Actor[Call]):
+    """Every public method puts a call in the inbox; nothing else touches the state."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        store: JobStore,
+        blobs: BlobServerGateway,
+        *,
+        resources: ResourceManager,
+        clock: SteadyClock,
+        epoch: int,
+        address: str,
+        checkpoint_root: str,
+    ) -> None:
+        super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS])
+        self._system = system
+        self._configuration = configuration
+        self._rpc = rpc
+        self._blobs = blobs
+        self._resources = resources
+        self._clock = clock
+        self._epoch = epoch
+        self._address = address
+        self._checkpoint_root = checkpoint_root
+        self._rpc_timeout = configuration[options.RPC_TIMEOUT]
+        self._keep = configuration[options.RESULT_RETENTION]
+        self._table = JobTable(self._keep)
+        self._creating: dict[JobId, JobGraph] = {}
+        self._writes = StoreWrites(store, system.rng)
+        self._calls = BoundedCalls(self, CALLS_AT_ONCE)
+        self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
+        self._expiring = False
+
+    async def run(self) -> None:
+        self.start_effect("alarms", self._alarms.run(), deadline=None)
+        await super().run()
+
+    def handle(self, event: Call) -> Any:
+        return event()
+
+    async def recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
+        """Take over what the store holds; asked once, before anything else."""
+        await self.ask(partial(self._recover, stored, results))
+
+    def _recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
+        self._table.load(results)
+        for entry in stored:
+            graph = entry.graph or unreadable_graph(entry.job_id, self._clock.now_ms())
+            self._add(graph, entry.attempt, readable=entry.graph is not None, problem=entry.problem)
+            if entry.canceled:
+                self._apply(entry.job_id, ev.CancelRequested())
+
+    # --- submission and cancellation ----------------------------------------------------------------------------------
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        """Accept a job durably. Raises InvalidInput (also: an artefact was not uploaded), Conflict (the id is taken),
+        RetryLater, UnknownOutcome, Fatal."""
+        answer: asyncio.Future[Submission] = await self.ask(partial(self._submit, graph))
+        return await answer
+
+    def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
+        check_graph(graph)
+        job_configuration(self._configuration, graph)
+        answer: asyncio.Future[Submission] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_retrieve)
+        if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
+            answer.set_result(self._submitted_before(graph))
+            return answer
+        most = self._configuration[options.MAX_JOBS]
+        if self._table.running() + len(self._creating) >= most:
+            raise RetryLater(f"{most} jobs wait or run already", hint=f"see {options.MAX_JOBS.key}")
+        self._creating[graph.job_id] = graph
+        self.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
+        return answer
+
+    def _submitted_before(self, graph: JobGraph) -> Submission:
+        creating = self._creating.get(graph.job_id)
+        key = creating.idempotency_key if creating else self._table.key_of(graph.job_id)
+        if key != graph.idempotency_key:
+            raise Conflict(f"job id {graph.job_id} is taken by another submission", hint="submit with a new job id")
+        if creating is not None:
+            raise RetryLater(f"job {graph.job_id} is being submitted", hint="ask again in a moment")
+        return Submission(job_id=graph.job_id, created=False)
+
+    async def _create(self, graph: JobGraph, answer: asyncio.Future[Submission]) -> None:
+        def give_up(error: EmberkeepError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        job_id: JobId | None = None
+        try:
+            await self._blobs.claim(graph.job_id, artefact_contents(graph))
+        except EmberkeepError as error:
+            give_up(error)
+        else:
+            job_id = await self._writes.create(graph, give_up)
+            if job_id != graph.job_id:
+                self._blobs.withdraw(graph.job_id)
+        self.tell(partial(self._created, graph, job_id, answer))
+
+    def _created(self, graph: JobGraph, job_id: JobId | None, answer: asyncio.Future[Submission]) -> None:
+        self._creating.pop(graph.job_id, None)
+        if job_id is None:
+            return
+        created = job_id == graph.job_id
+        # Another submission under the same key may have written the job and not know it yet: from now on it is known.
+        written = graph if created else self._creating.pop(job_id, None)
+        if written is not None and self._table.key_of(job_id) is None:
+            logger.info("job %s (%s) accepted", job_id, graph.name)
+            self._add(written, 0)
+        if not answer.done():
+            answer.set_result(Submission(job_id=job_id, created=created))
+
+    def _add(self, graph: JobGraph, attempt: int, *, readable: bool = True, problem: str = "") -> None:
+        try:
+            configuration = job_configuration(self._configuration, graph)
+        except InvalidInput as error:  # accepted by another release
+            configuration, problem = self._configuration, problem or str(error)
+        machine = JobMachine(graph, job_policy(configuration), restart_strategy(configuration), attempt=attempt)
+        job = Job(machine, graph if readable else None, self._table.next_order())
+        self._table.active[graph.job_id] = job
+        if readable:  # of an unreadable one everything is kept until it has ended
+            self._blobs.job_submitted(graph.job_id, artefact_keys(graph))
+        self._resources.add_job(graph.job_id, job.order, attempt)
+        self._apply(graph.job_id, ev.Begin(problem))
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        """Cancel durably: when this returns, the next leader would know. Raises Absent; Conflict when the job has ended
+        otherwise; RetryLater, UnknownOutcome, Fatal."""
+        answer: asyncio.Future[None] = await self.ask(partial(self._cancel, job_id, grace))
+        await answer
+
+    def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_retrieve)
+        status = self._table.view(job_id).status
+        if status.is_globally_terminal:
+            if status is not JobStatus.CANCELED:
+                raise Conflict(f"job {job_id} has ended: it is {status.value}")
+            answer.set_result(None)
+        else:
+            self.start_effect(f"cancel {job_id}", self._record_cancel(job_id, grace, answer), deadline=None)
+        return answer
+
+    async def _record_cancel(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+        try:
+            await self._writes.record_cancel(job_id)
+        except Absent:
+            logger.info("job %s has ended before it could be canceled", job_id)
+        except EmberkeepError as error:
+            if not answer.done():
+                answer.set_exception(error)
+            if isinstance(error, Conflict):  # another leads
+                raise
+            return
+        self.tell(partial(self._canceled, job_id, grace, answer))
+
+    def _canceled(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
+        self._apply(job_id, ev.CancelRequested(grace))
+        if not answer.done():
+            answer.set_result(None)
+
+    # --- views --------------------------------------------------------------------------------------------------------
+
+    async def views(self) -> list[JobView]:
+        reply: list[JobView] = await self.ask(self._table.views)
+        return reply
+
+    async def view(self, job_id: JobId) -> JobView:
+        """Raises Absent."""
+        reply: JobView = await self.ask(partial(self._table.view, job_id))
+        return reply
+
+    # --- JobMasters ---------------------------------------------------------------------------------------------------
+
+    async def register_jobmaster(self, request: RegisterJobMaster) -> bool:
+        """True: the newest word of it. Raises Conflict when it has to end itself."""
+        reply: bool = await self.ask(partial(self._register_jobmaster, request))
+        return reply
+
+    def _register_jobmaster(self, request: RegisterJobMaster) -> bool:
+        job = self._accepted(request.job_id, request.attempt)
+        job.job_master = request.address
+        self._apply(job.job_id, ev.JobMasterRegistered(request.attempt, request.task_manager, request.pid))
+        return self._take_status(job, request.attempt, request.status)
+
+    async def jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
+        """(registered, newest word, its address). Raises Conflict when it has to end itself."""
+        reply: tuple[bool, bool, str] = await self.ask(partial(self._jobmaster_heartbeat, request))
+        return reply
+
+    def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
+        job = self._accepted(request.job_id, request.attempt)
+        if not job.machine.knows_jobmaster():
+            return (False, False, "")
+        return (True, self._take_status(job, request.attempt, request.status), job.job_master)
+
+    def _accepted(self, job_id: JobId, attempt: int) -> Job:
+        """The job, when its JobMaster of this attempt may go on. Either way it was heard of."""
+        job = self._table.active.get(job_id)
+        if job is None:
+            raise Conflict(f"job {job_id} is not running: it has ended or was never accepted here")
+        self._apply(job_id, ev.JobMasterHeard(attempt))
+        refusal = job.machine.refusal(attempt)
+        if refusal:
+            raise Conflict(refusal)
+        return job
+
+    def _take_status(self, job: Job, attempt: int, status: JobMasterStatus) -> bool:
+        if not job.take(status):
+            return False
+        if status.exceptions != job.noted:
+            job.noted = status.exceptions
+            self._apply(job.job_id, ev.ExceptionsNoted(attempt, status.exceptions))
+        return True
+
+    async def report_outcome(self, request: ReportOutcome) -> None:
+        """The first word about an attempt's end counts, repetitions are fine. Raises Conflict for older attempts."""
+        await self.ask(partial(self._report_outcome, request))
+
+    def _report_outcome(self, request: ReportOutcome) -> None:
+        job = self._table.active.get(request.job_id)
+        if job is None:
+            if self._table.has_ended(request.job_id, request.attempt):
+                return
+            raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
+        if request.attempt != job.machine.attempt:
+            raise Conflict(job.machine.refusal(request.attempt))
+        self._apply(job.job_id, ev.OutcomeReported(request.attempt, request.outcome))
+
+    # --- what the ResourceManager tells -------------------------------------------------------------------------------
+
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
+        self.tell(partial(self._apply, job_id, ev.PlaceGranted(_place(info))))
+
+    def place_explained(self, job_id: JobId, text: str) -> None:
+        self.tell(partial(self._apply, job_id, ev.PlaceExplained(text)))
+
+    def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
+        self.tell(partial(self._task_managers_lost, instances))
+
+    def _task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
+        lost = frozenset(instances)
+        for job_id, job in list(self._table.active.items()):
+            instance = job.machine.stands_on()
+            if instance in lost and instance is not None:
+                self._apply(job_id, ev.TaskManagerLost(instance))
+
+    def drivers_changed(
+        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
+    ) -> None:
+        self.tell(partial(self._drivers_changed, info, drivers, vanished))
+
+    def _drivers_changed(
+        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
+    ) -> None:
+        place = _place(info)
+        for driver in drivers:
+            if driver.state is ProcessState.EXITED:
+                outcome = driver.outcome or AttemptOutcome(
+                    exit_code=1, kind=FailureKind.LOST, message="the driver ended without a word"
+                )
+                self._apply(driver.job_id, ev.DriverExited(driver.attempt, place, outcome))
+            else:
+                self._apply(driver.job_id, ev.DriverListed(driver.attempt, place, driver.pid))
+        for driver in vanished:
+            self._apply(driver.job_id, ev.DriverVanished(driver.attempt, info.instance))
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a job's state contradicts itself. For tests and the simulator."""
+        for job in self._table.active.values():
+            job.machine.check_invariants()
+
+    # --- machines -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, job_id: JobId, event: ev.Event) -> None:
+        """Feed a job's machine and carry out its effects. Jobs that are gone take no events."""
+        job = self._table.active.get(job_id)
+        if job is None:
+            return
+        before = job.machine.status
+        moment = ev.Moment(self._clock.now(), self._clock.now_ms(), self._system.rng.random())
+        effects = job.machine.handle(event, moment)
+        if job.machine.status is not before:
+            logger.info("job %s: %s → %s (%s)", job_id, before.value, job.machine.status.value, type(event).__name__)
+            if job.machine.status is JobStatus.RESTARTING:
+                self._blobs.job_restarting(job_id)
+            if job.machine.status.is_globally_terminal:
+                self._ended(job)
+        for effect in effects:
+            self._perform(job, effect)
+        self._alarms.set(job_id, job.machine.deadline() if job_id in self._table.active else None)
+
+    def _perform(self, job: Job, effect: ev.Effect) -> None:
+        job_id, resources = job.job_id, self._resources
+        match effect:
+            case ev.RequestPlace():
+                job.report = None
+                resources.request_place(job_id, driver_need(job.machine.graph), job.machine.attempt + 1)
+            case ev.ExplainPlace():
+                resources.explain_place(job_id)
+            case ev.WithdrawPlace():
+                resources.withdraw_place(job_id)
+            case ev.RecordAttempt(attempt):
+                self.start_effect(f"record attempt of {job_id}", self._record_attempt(job_id, attempt), deadline=None)
+            case ev.StartDriver(attempt, place):
+                self._calls.submit(("start", job_id, attempt), partial(self._start, job, attempt, place))
+            case ev.StopDriver(attempt, place, grace):
+                self._calls.submit(("stop", job_id, attempt), partial(self._stop, job_id, attempt, place, grace))
+            case ev.DropRequirements(attempt):
+                resources.close_requirements(job_id, attempt)
+            case ev.AttemptOver(attempt):
+                resources.end_attempt(job_id, attempt)
+            case ev.RecordResult(result):
+                self.start_effect(f"record result of {job_id}", self._record_result(result), deadline=None)
+            case ev.JobOver():
+                resources.remove_job(job_id)
+                self._table.remove(job_id)
+
+    async def _record_attempt(self, job_id: JobId, attempt: int) -> None:
+        written = await self._writes.record_attempt(job_id, attempt)
+        self.tell(partial(self._attempt_recorded, job_id, attempt, written))
+
+    def _attempt_recorded(self, job_id: JobId, attempt: int, written: bool) -> None:
+        if written:
+            self._resources.begin_attempt(job_id, attempt)
+        self._apply(job_id, ev.AttemptRecorded() if written else ev.AttemptUnknown())
+
+    async def _record_result(self, result: JobResult) -> None:
+        await self._writes.record_result(result)
+        self.tell(partial(self._apply, result.job_id, ev.ResultRecorded()))
+
+    def _ended(self, job: Job) -> None:
+        self._blobs.job_ended(job.job_id)
+        if self._table.ended(job) and not self._expiring:
+            self._expiring = True
+            self.start_effect("expire results", self._expire(), deadline=None)
+
+    async def _expire(self) -> None:
+        await self._writes.expire_results(self._keep)
+        self._expiring = False
+
+    async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+        request = StartDriver(
+            epoch=self._epoch,
+            graph=job.machine.graph,
+            attempt=attempt,
+            memory_mb=driver_need(job.machine.graph).memory_mb,
+            job_manager=self._address,
+            checkpoint_root=self._checkpoint_root,
+        )
+        event: ev.Event
+        try:
+            await self._rpc.call(place.address, request, Ack, timeout=self._rpc_timeout)
+            event = ev.StartAccepted(attempt)
+        except (RetryLater, UnknownOutcome) as error:
+            logger.info("start of job %s on task manager %s: %s", job.job_id, place.task_manager, error)
+            return  # the machine orders it again
+        except EmberkeepError as error:
+            event = ev.StartRefused(attempt, f"task manager {place.task_manager} does not start the driver: {error}")
+        self.tell(partial(self._apply, job.job_id, event))
+
+    async def _stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
+        request = StopDriver(epoch=self._epoch, job_id=job_id, attempt=attempt, grace=grace)
+        try:
+            await self._rpc.call(place.address, request, Ack, timeout=self._rpc_timeout)
+        except EmberkeepError as error:  # the machine orders it again until the driver is gone
+            logger.info("stop of job %s on task manager %s: %s", job_id, place.task_manager, error)
+
+
+def _place(info: TaskManagerInfo) -> ev.DriverPlace:
+    return ev.DriverPlace(info.id, info.instance, info.address)
+
+
+def _retrieve(answer: asyncio.Future[Any]) -> None:
+    """Whoever asked may be gone: an error that nobody fetches is no error."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,379 @@
+"""The ResourceManager: owns the SlotManager, speaks with task managers, tells the Dispatcher what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from emberkeep.base import options
+from emberkeep.base.actors import INBOX_LIMIT, Actor
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.base.system import System
+from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.views import TaskManagerView
+from emberkeep.protocol.messages import (
+    Ack,
+    AllocateSlot,
+    AttemptKey,
+    DriverReport,
+    ProcessState,
+    RegisterTaskManager,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+    TaskManagerRegistered,
+    TaskManagerReport,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.model import ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.slot_manager import Allotted, SlotManager
+
+CALLS_AT_ONCE = 128
+WATCH_INTERVAL = 0.5  # seconds between two looks for what has lapsed
+LOST_KEPT = 256  # lost task managers that a job is told of
+MESSAGES_PER_JOB = 8  # what the Dispatcher may tell about one job between two turns
+
+Call = Callable[[], Any]
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterListener(Protocol):
+    """Who is told about the cluster. Calls return at once."""
+
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
+        """The job has the driver place that it asked for."""
+
+    def place_explained(self, job_id: JobId, text: str) -> None:
+        """Why the job has no driver place yet."""
+
+    def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
+        """These lives of task managers are over or silent for too long."""
+
+    def drivers_changed(
+        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
+    ) -> None:
+        """What a task manager lists now, and what this life of it listed before and lists no more."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a JobMaster is told about its slots."""
+
+    lost: tuple[InstanceId, ...]
+    missing: str
+
+
+@dataclass
+class _Registered:
+    info: TaskManagerInfo
+    report: TaskManagerReport
+    heard_ms: int
+    keys: tuple[tuple[JobId, int], ...] = ()  # attempts that hold something there
+    exited: tuple[tuple[JobId, int], ...] = ()
+
+    def take(self, report: TaskManagerReport, now_ms: int) -> None:
+        held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+        live = [(d.job_id, d.attempt) for d in report.drivers if d.state is not ProcessState.EXITED]
+        self.keys = tuple(dict.fromkeys((*held, *live)))
+        self.exited = tuple((d.job_id, d.attempt) for d in report.drivers if d.state is ProcessState.EXITED)
+        self.report = report
+        self.heard_ms = now_ms
+
+
+@dataclass
+class _Lost:
+    """Lost lives of task managers where a job held slots, oldest first."""
+
+    instances: dict[InstanceId, None] = field(default_factory=dict)
+
+    def add(self, instance: InstanceId) -> None:
+        self.instances[instance] = None
+        while len(self.instances) > LOST_KEPT:
+            del self.instances[next(iter(self.instances))]
+
+
+class ResourceManager(Actor[Call]):
+    """Every public method puts a call in the inbox; nothing else touches the state."""
+
+    def __init__(
+        self, system: System, configuration: Configuration, rpc: RpcClient, *, epoch: int, clock: SteadyClock
+    ) -> None:
+        super().__init__(
+            "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
+        )
+        self._system = system
+        self._rpc = rpc
+        self._epoch = epoch
+        self._clock = clock
+        self._rpc_timeout = configuration[options.RPC_TIMEOUT]
+        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
+        lost_after = configuration[options.HEARTBEAT_TIMEOUT]
+        self._slots = SlotManager(lost_after=lost_after, pending_timeout=self._rpc_timeout + lost_after)
+        self._registered: dict[TaskManagerId, _Registered] = {}
+        self._lost: dict[JobId, _Lost] = {}
+        self._calls = BoundedCalls(self, CALLS_AT_ONCE)
+        self._match_due = False
+        self._listener: ClusterListener | None = None
+
+    def listen(self, listener: ClusterListener) -> None:
+        """Set who is told; before ``run``."""
+        self._listener = listener
+
+    async def run(self) -> None:
+        self.start_effect("watch", self._watch(), deadline=None)
+        await super().run()
+
+    def handle(self, event: Call) -> Any:
+        reply = event()
+        if self._slots.dirty and not self._match_due:
+            self._match_due = True
+            self.tell(self._match)  # behind what waits already, so that a burst is matched once
+        return reply
+
+    @property
+    def _told(self) -> ClusterListener:
+        if self._listener is None:
+            raise AssertionError("the resource manager runs without a listener")
+        return self._listener
+
+    # --- what the Dispatcher tells ------------------------------------------------------------------------------------
+
+    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
+        self.tell(partial(self._slots.add_job, job_id, order, attempt))
+
+    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._begin_attempt, job_id, attempt))
+
+    def end_attempt(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._slots.end_attempt, job_id, attempt))
+
+    def close_requirements(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._slots.close_requirements, job_id, attempt))
+
+    def remove_job(self, job_id: JobId) -> None:
+        self.tell(partial(self._remove_job, job_id))
+
+    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
+        self.tell(lambda: self._slots.request_place(job_id, need, attempt, self._clock.now()))
+
+    def withdraw_place(self, job_id: JobId) -> None:
+        self.tell(partial(self._slots.withdraw_place, job_id))
+
+    def explain_place(self, job_id: JobId) -> None:
+        self.tell(partial(self._explain_place, job_id))
+
+    def _explain_place(self, job_id: JobId) -> None:
+        self._match()  # nobody is told what is missing while a place may be there
+        self._told.place_explained(job_id, self._slots.missing(job_id))
+
+    def _begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        self._lost.pop(job_id, None)
+        self._slots.begin_attempt(job_id, attempt)
+
+    def _remove_job(self, job_id: JobId) -> None:
+        self._lost.pop(job_id, None)
+        self._slots.remove_job(job_id)
+
+    # --- what others ask ----------------------------------------------------------------------------------------------
+
+    async def standing(
+        self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...] | None
+    ) -> Standing:
+        """Take a JobMaster's requirements (None: a late message, nothing new) and return how it stands."""
+        reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, requirements))
+        return reply
+
+    def _standing(
+        self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...] | None
+    ) -> Standing:
+        if requirements is not None:
+            self._slots.require(job_id, attempt, job_master, requirements)
+        lost = self._lost.get(job_id)
+        return Standing(tuple(lost.instances) if lost else (), self._slots.missing(job_id))
+
+    async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
+        """What the cluster cannot give to these jobs at present, in words."""
+        reply: dict[JobId, str] = await self.ask(lambda: {key: self._slots.missing(key) for key in job_ids})
+        return reply
+
+    async def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
+        """Why no registered task manager could ever run such a job; "" when some could or none is registered."""
+        reply: str = await self.ask(partial(self._slots.obstacle, need, executor))
+        return reply
+
+    async def views(self) -> list[TaskManagerView]:
+        reply: list[TaskManagerView] = await self.ask(lambda: [self._view(key) for key in sorted(self._registered)])
+        return reply
+
+    async def view(self, task_manager: TaskManagerId) -> TaskManagerView:
+        """Raises Absent."""
+        reply: TaskManagerView = await self.ask(partial(self._view, task_manager))
+        return reply
+
+    def _view(self, task_manager: TaskManagerId) -> TaskManagerView:
+        registered = self._registered.get(task_manager)
+        member = self._slots.member(task_manager)
+        if registered is None or member is None:
+            raise Absent(f"no task manager {task_manager} is registered", hint="GET /v1/taskmanagers lists them")
+        return TaskManagerView(
+            info=registered.info,
+            report=registered.report,
+            last_heartbeat_ms=registered.heard_ms,
+            free_slots=max(0, member.free_slots),
+            free_driver_places=max(0, member.free_places),
+            free_resources=member.free(),
+        )
+
+    # --- task managers ------------------------------------------------------------------------------------------------
+
+    async def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
+        """Raises Conflict when another process has this id."""
+        reply: TaskManagerRegistered = await self.ask(partial(self._register, request))
+        return reply
+
+    def _register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
+        info, report = request.info, request.report
+        replaced = self._slots.register(
+            info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
+        )
+        if replaced is not None:
+            logger.info("task manager %s was started again on %s", info.id, info.host)
+            self._note_lost([replaced])
+        before = self._registered.get(info.id)
+        if before is None:
+            logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+        for lost in self._lost.values():
+            lost.instances.pop(info.instance, None)
+        if before is None or report.sequence > before.report.sequence:
+            registered = self._registered[info.id] = _Registered(info, report, self._clock.now_ms())
+            registered.take(report, self._clock.now_ms())
+            self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
+        return TaskManagerRegistered(epoch=self._epoch, heartbeat_interval=self._heartbeat_interval)
+
+    async def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+        """Raises Conflict for a process whose id another one has by now."""
+        reply: TaskManagerHeartbeatReply = await self.ask(partial(self._heartbeat, request))
+        return reply
+
+    def _heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+        report, now = request.report, self._clock.now()
+        registered = self._registered.get(request.id)
+        if registered is None:
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=False)
+        before = registered.report
+        late = report.sequence <= before.sequence
+        if late or (report.allocations == before.allocations and report.drivers == before.drivers):
+            self._slots.heard(request.id, request.instance, report.sequence, now)
+            if not late:
+                registered.report = report
+            registered.heard_ms = self._clock.now_ms()
+        else:
+            self._slots.report(
+                request.id, request.instance, report.sequence, report.allocations, _uses(report.drivers), now
+            )
+            registered.take(report, self._clock.now_ms())
+            if report.drivers != before.drivers:
+                self._tell_drivers(registered.info, before.drivers, report.drivers)
+        verdict = self._verdict(registered)
+        if report.leaving and not late and not registered.keys:
+            self._take_leave(registered.info)
+        return verdict
+
+    def _take_leave(self, info: TaskManagerInfo) -> None:
+        """A task manager that shuts down has nothing left: it counts as lost now, not only when it has been silent."""
+        logger.info("task manager %s at %s has shut down", info.id, info.address)
+        self._note_lost([self._slots.leave(info.id)])
+
+    def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
+        slots = self._slots
+        return TaskManagerHeartbeatReply(
+            epoch=self._epoch,
+            known=True,
+            acknowledged=tuple(
+                AttemptKey(job_id=job_id, attempt=attempt)
+                for job_id, attempt in registered.exited
+                if slots.is_settled(job_id, attempt)
+            ),
+            stale=tuple(
+                AttemptKey(job_id=job_id, attempt=attempt)
+                for job_id, attempt in registered.keys
+                if slots.is_void(job_id, attempt)
+            ),
+        )
+
+    def _tell_drivers(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        listed = {(driver.job_id, driver.attempt) for driver in drivers}
+        vanished = tuple(driver for driver in before if (driver.job_id, driver.attempt) not in listed)
+        if drivers or vanished:
+            self._told.drivers_changed(info, drivers, vanished)
+
+    def _note_lost(self, lost: list[tuple[TaskManagerInfo, tuple[JobId, ...]]]) -> None:
+        for info, holders in lost:
+            self._registered.pop(info.id, None)
+            for job_id in filter(self._slots.has_job, holders):
+                self._lost.setdefault(job_id, _Lost()).add(info.instance)
+        self._told.task_managers_lost(tuple(info.instance for info, _ in lost))
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            self.tell(self._expire)
+
+    def _expire(self) -> None:
+        lost = self._slots.expire(self._clock.now()).lost
+        for info, _ in lost:
+            logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
+        if lost:
+            self._note_lost(list(lost))
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""
+        self._slots.check_invariants()
+
+    # --- matching -----------------------------------------------------------------------------------------------------
+
+    def _match(self) -> None:
+        self._match_due = False
+        matches = self._slots.match(self._clock.now(), lambda: AllocationId(self._system.ids.hex32()))
+        for granted in matches.places:
+            self._told.place_granted(granted.job_id, granted.info)
+        for allotted in matches.slots:
+            self._calls.submit(("allocate", allotted.allocation.id), partial(self._allocate, allotted))
+
+    async def _allocate(self, allotted: Allotted) -> None:
+        allocation = allotted.allocation
+        if not self._slots.is_pending(allocation.id):
+            return  # it lapsed while it waited for its turn
+        request = AllocateSlot(
+            epoch=self._epoch,
+            allocation_id=allocation.id,
+            job_id=allocation.job_id,
+            attempt=allocation.attempt,
+            profile=allocation.profile,
+            job_master=allocation.job_master,
+        )
+        try:
+            await self._rpc.call(allotted.info.address, request, Ack, timeout=self._rpc_timeout)
+        except UnknownOutcome as error:
+            # It may be there: its report or the lapse of the pending slot tells.
+            logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
+        except EmberkeepError as error:
+            logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
+            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+
+
+def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:
+    return tuple(
+        DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
+        for driver in drivers
+    )

@@ -1,0 +1,266 @@
+"""The JobManager of one process: opens the stores, recovers, runs Dispatcher, ResourceManager and BLOB server, answers
+both sides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from emberkeep.base import options
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.system import System
+from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
+from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.dispatcher import Dispatcher
+from emberkeep.jobmanager.job_views import with_missing
+from emberkeep.jobmanager.resource_manager import ResourceManager, Standing
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
+from emberkeep.jobs.model import JobGraph
+from emberkeep.jobs.ports import JobStore
+from emberkeep.protocol.messages import (
+    Ack,
+    JobMasterHeartbeat,
+    JobMasterReply,
+    Message,
+    RegisterJobMaster,
+    RegisterTaskManager,
+    ReportOutcome,
+    TaskManagerHeartbeat,
+)
+from emberkeep.protocol.transport import RpcClient
+
+
+class JobManagerService:
+    """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
+    ``checkpoint_root`` where queries without an own checkpoint location keep theirs.
+
+    Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        store: JobStore,
+        blobs: BlobServer,
+        *,
+        address: str,
+        checkpoint_root: str,
+    ) -> None:
+        self._system = system
+        self._configuration = configuration
+        self._rpc = rpc
+        self._store = store
+        self._blobs = blobs
+        self._address = address
+        self._checkpoint_root = checkpoint_root
+        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
+        self._epoch = 0
+        self._started_ms = 0
+        self._paused = False
+        self._actors: tuple[Dispatcher, ResourceManager] | None = None
+        self._ready = asyncio.Event()
+        self._requests: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
+            RegisterTaskManager: self._register_task_manager,
+            TaskManagerHeartbeat: self._task_manager_heartbeat,
+            RegisterJobMaster: self._register_jobmaster,
+            JobMasterHeartbeat: self._jobmaster_heartbeat,
+            ReportOutcome: self._report_outcome,
+        }
+
+    async def run(self, epoch: int | None = None) -> None:
+        """Lead until cancelled. ``epoch``: of the store, where it is open already. Raises Conflict when another
+        JobManager leads or takes over."""
+        reads = StoreWrites(self._store, self._system.rng)
+        if epoch is None:
+            epoch = await reads.read("the job store does not open", self._store.open)
+        self._epoch = epoch
+        try:
+            stored = await reads.read("jobs cannot be recovered", self._store.recover)
+            results = await reads.read("results cannot be read", self._store.results)
+            await self._blobs.open([entry.job_id for entry in stored], [result.job_id for result in results])
+            self._started_ms = self._system.clock.now_ms()
+            clock = SteadyClock(self._system.clock)
+            resources = ResourceManager(self._system, self._configuration, self._rpc, epoch=self._epoch, clock=clock)
+            dispatcher = Dispatcher(
+                self._system,
+                self._configuration,
+                self._rpc,
+                self._store,
+                self._blobs,
+                resources=resources,
+                clock=clock,
+                epoch=self._epoch,
+                address=self._address,
+                checkpoint_root=self._checkpoint_root,
+            )
+            resources.listen(dispatcher)
+            await self._lead(dispatcher, resources, dispatcher.recover(stored, results))
+        finally:
+            await self._store.close()
+
+    async def _lead(
+        self, dispatcher: Dispatcher, resources: ResourceManager, recovery: Coroutine[Any, Any, None]
+    ) -> None:
+        running = [
+            asyncio.create_task(dispatcher.run(), name="dispatcher"),
+            asyncio.create_task(resources.run(), name="resource-manager"),
+            asyncio.create_task(self._blobs.run(), name="blob-server"),
+        ]
+        recovering = asyncio.create_task(recovery, name="recovery")
+        try:
+            # Task managers are heard only when all jobs are known: what belongs to an unknown job counts as over.
+            await asyncio.wait({recovering, *running}, return_when=asyncio.FIRST_COMPLETED)
+            if recovering.done():
+                recovering.result()
+                self._actors = (dispatcher, resources)
+                self._ready.set()
+                await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for task in running:
+                if task.done():
+                    task.result()
+        finally:
+            self._ready.clear()
+            self._actors = None
+            for task in (recovering, *running):
+                task.cancel()
+            await asyncio.gather(recovering, *running, return_exceptions=True)
+
+    async def ready(self) -> None:
+        """Return once the jobs are recovered and calls are answered."""
+        await self._ready.wait()
+
+    @property
+    def _dispatcher(self) -> Dispatcher:
+        return self._live()[0]
+
+    @property
+    def _resources(self) -> ResourceManager:
+        return self._live()[1]
+
+    def _live(self) -> tuple[Dispatcher, ResourceManager]:
+        if self._actors is None:
+            raise RetryLater("this JobManager does not lead", hint="it is starting or stopping: try again in a second")
+        return self._actors
+
+    def pause(self) -> None:
+        """Whether this JobManager still leads cannot be confirmed: what people ask for is refused until ``resume``.
+
+        What it would decide by itself needs the store, which refuses it as long.
+        """
+        self._paused = True
+        self._blobs.pause()
+
+    def resume(self) -> None:
+        """It leads."""
+        self._paused = False
+        self._blobs.resume()
+
+    def _check_confirmed(self) -> None:
+        if self._paused:
+            raise RetryLater(
+                "this JobManager cannot confirm that it leads: ZooKeeper cannot be reached",
+                hint="running jobs go on; try again",
+            )
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when a state contradicts itself. For tests and the simulator; nothing while starting."""
+        for actor in self._actors or ():
+            actor.check_invariants()
+        self._blobs.check_invariants()
+
+    # --- RpcService ---------------------------------------------------------------------------------------------------
+
+    async def serve(self, request: Message) -> Message:
+        """Answer one request of a TaskManager or JobMaster."""
+        handler = self._requests.get(type(request))
+        if handler is None:
+            raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")
+        return await handler(request)
+
+    async def _register_task_manager(self, request: RegisterTaskManager) -> Message:
+        return await self._resources.register(request)
+
+    async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:
+        return await self._resources.heartbeat(request)
+
+    async def _register_jobmaster(self, request: RegisterJobMaster) -> Message:
+        newest = await self._dispatcher.register_jobmaster(request)
+        standing = await self._resources.standing(
+            request.job_id, request.attempt, request.address, request.status.requirements if newest else None
+        )
+        return self._reply(standing, known=True)
+
+    async def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> Message:
+        known, newest, address = await self._dispatcher.jobmaster_heartbeat(request)
+        if not known:
+            return self._reply(Standing((), ""), known=False)
+        standing = await self._resources.standing(
+            request.job_id, request.attempt, address, request.status.requirements if newest else None
+        )
+        return self._reply(standing, known=True)
+
+    def _reply(self, standing: Standing, *, known: bool) -> JobMasterReply:
+        return JobMasterReply(
+            epoch=self._epoch,
+            known=known,
+            heartbeat_interval=self._heartbeat_interval,
+            lost=standing.lost,
+            missing=standing.missing,
+        )
+
+    async def _report_outcome(self, request: ReportOutcome) -> Message:
+        await self._dispatcher.report_outcome(request)
+        return Ack()
+
+    # --- JobManagerGateway --------------------------------------------------------------------------------------------
+
+    def epoch(self) -> int:
+        return self._epoch
+
+    def started_ms(self) -> int:
+        return self._started_ms
+
+    def address(self) -> str:
+        return self._address
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        self._check_confirmed()
+        check_graph(graph)
+        obstacle = await self._resources.obstacle(driver_need(graph), executor_profile(graph))
+        if obstacle:
+            raise InvalidInput(
+                f"job {graph.name!r} can never run here: {obstacle}",
+                field="resources",
+                hint="ask for less, or start a larger task manager first",
+            )
+        return await self._dispatcher.submit(graph)
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        self._check_confirmed()
+        await self._dispatcher.cancel(job_id, grace=grace)
+
+    async def jobs(self) -> list[JobView]:
+        views = await self._dispatcher.views()
+        waiting = [view.job_id for view in views if not view.status.is_globally_terminal]
+        missing = await self._resources.missing(waiting) if waiting else {}
+        return [with_missing(view, missing.get(view.job_id, "")) for view in views]
+
+    async def job(self, job_id: JobId) -> JobView:
+        view = await self._dispatcher.view(job_id)
+        if view.status.is_globally_terminal:
+            return view
+        missing = await self._resources.missing([job_id])
+        return with_missing(view, missing[job_id])
+
+    async def task_managers(self) -> list[TaskManagerView]:
+        return await self._resources.views()
+
+    async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
+        return await self._resources.view(task_manager_id)

@@ -1,0 +1,117 @@
+"""Writes to the job store that go on until they are done: the store may be away for as long as it likes.
+
+Conflict from a running job's write is passed on: another JobManager leads, and this one must end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import JobStore
+
+T = TypeVar("T")
+
+FIRST_PAUSE = 0.1  # seconds; doubles
+LONGEST_PAUSE = 5.0
+SUBMISSION_TRIES = 5
+
+logger = logging.getLogger(__name__)
+
+
+class StoreWrites:
+    """The job store, with patience."""
+
+    def __init__(self, store: JobStore, rng: random.Random) -> None:
+        self._store = store
+        self._rng = rng
+
+    async def read(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Read, however long it takes until the store answers."""
+        tries = 0
+        while True:
+            try:
+                return await operation()
+            except (RetryLater, UnknownOutcome) as error:
+                tries += 1
+                await self._pause(what, tries, error)
+
+    async def create(self, graph: JobGraph, give_up: Callable[[EmberkeepError], None]) -> JobId | None:
+        """Create the job; returns its id, or None after ``give_up`` was told that it certainly does not exist.
+
+        When that is not certain ``give_up`` is told as well, but the work goes on: a job that may be in the store must
+        be known to the JobManager.
+        """
+        tries, uncertain = 0, False
+        while True:
+            try:
+                return await self._store.create(graph)
+            except Conflict as error:  # the id is taken, or another leads: the next write of a running job tells which
+                give_up(error)
+                return None
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                uncertain = uncertain or isinstance(error, UnknownOutcome)
+                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
+                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_SAME_KEY))
+                    if not uncertain:
+                        return None
+                await self._pause(f"job {graph.job_id} is not stored", tries, error)
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> bool:
+        """True: written. False: not known, this number must not be used."""
+        tries = 0
+        while True:
+            try:
+                await self._store.record_attempt(job_id, attempt)
+            except UnknownOutcome as error:
+                await self._pause(f"attempt {attempt} of job {job_id} may not be stored", tries + 1, error)
+                return False
+            except (RetryLater, Fatal) as error:
+                tries += 1
+                await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
+            else:
+                return True
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        """Raises Absent (it has ended meanwhile), RetryLater, UnknownOutcome, Fatal."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.record_cancel(job_id)
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
+                    raise
+                await self._pause(f"the cancellation of job {job_id} is not stored", tries, error)
+
+    async def record_result(self, result: JobResult) -> None:
+        """Write the result; repeating it is harmless."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.record_result(result)
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                await self._pause(f"the result of job {result.job_id} is not stored", tries, error)
+
+    async def expire_results(self, keep: int) -> None:
+        """Forget old results; if that fails now, the next ended job brings it up again."""
+        try:
+            await self._store.expire_results(keep)
+        except (RetryLater, UnknownOutcome, Fatal) as error:
+            logger.warning("old results are not expired: %s", error)
+
+    async def _pause(self, what: str, tries: int, error: EmberkeepError) -> None:
+        logger.warning("%s (try %d): %s", what, tries, error)
+        pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, 20))
+        await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
+
+
+_SAME_KEY = "the job may exist: submit again with the same idempotency key to find out"

@@ -1,0 +1,90 @@
+"""Read-only pictures of a JobManager's state, for REST, web page and metrics."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
+from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
+from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True):
+    """One job, running or ended. ``graph`` and ``status_report`` are None for ended jobs of earlier lives."""
+
+    job_id: JobId
+    name: str
+    status: JobStatus
+    submitted_ms: int
+    ended_ms: int | None
+    status_times_ms: dict[JobStatus, int]  # when each status was entered last
+    attempt: int  # 0: none was started yet
+    driver_task_manager: TaskManagerId | None
+    driver_pid: int
+    exit_code: int | None
+    root_cause: str
+    waiting: str  # what the job waits for, in words; "" when nothing is missing
+    attempts: tuple[AttemptRecord, ...]
+    exceptions: tuple[ExceptionEntry, ...]
+    graph: JobGraph | None
+    status_report: JobMasterStatus | None
+    result: JobResult | None
+
+
+class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
+    """One registered task manager."""
+
+    info: TaskManagerInfo
+    report: TaskManagerReport
+    last_heartbeat_ms: int
+    free_slots: int
+    free_driver_places: int
+    free_resources: ResourceProfile
+
+
+class Submission(msgspec.Struct, frozen=True, kw_only=True):
+    """Answer to a submission. ``created`` False: the idempotency key was known, nothing new was started."""
+
+    job_id: JobId
+    created: bool
+
+
+class JobManagerGateway(Protocol):
+    """What the edges may ask of a JobManager. Implemented by the JobManager's actors, faked in tests."""
+
+    def epoch(self) -> int:
+        """The leader's epoch."""
+
+    def started_ms(self) -> int:
+        """When this JobManager started to lead."""
+
+    def address(self) -> str:
+        """host:port that the other processes use."""
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        """Accept a job durably.
+
+        Raises InvalidInput (unsatisfiable, unknown option), RetryLater (too many jobs), Fatal.
+        """
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        """Ask a job to end; idempotent while it ends.
+
+        ``grace``: seconds until its driver is killed, None for ``task.cancellation.timeout``; a later call may shorten
+        it. Raises Absent; Conflict when the job has ended otherwise.
+        """
+
+    async def jobs(self) -> list[JobView]:
+        """All jobs, newest submission first, ended ones included."""
+
+    async def job(self, job_id: JobId) -> JobView:
+        """One job. Raises Absent."""
+
+    async def task_managers(self) -> list[TaskManagerView]:
+        """All registered task managers, by id."""
+
+    async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
+        """One task manager. Raises Absent."""

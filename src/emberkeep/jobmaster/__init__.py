@@ -1,0 +1,1 @@
+"""The actors inside a driver: slot pool and link to the JobManager."""

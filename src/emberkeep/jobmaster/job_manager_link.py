@@ -1,0 +1,118 @@
+"""A JobMaster's link to the JobManager: registers, then reports how the attempt stands, whatever happens over there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.beacon import Beacon
+from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.base.system import System
+from emberkeep.jobmaster.identity import Identity
+from emberkeep.protocol.messages import (
+    JobMasterHeartbeat,
+    JobMasterReply,
+    JobMasterStatus,
+    Message,
+    RegisterJobMaster,
+)
+from emberkeep.protocol.transport import RpcClient
+
+log = structlog.get_logger(__name__)
+
+
+class LinkOwner(Protocol):
+    """The actor whose state is reported."""
+
+    async def take_status(self) -> JobMasterStatus:
+        """The present state, with the next sequence number."""
+
+    async def take_reply(self, reply: JobMasterReply) -> None:
+        """Act on an answer of the newest JobManager."""
+
+    async def take_refusal(self, message: str) -> None:
+        """The JobManager says that this attempt is over."""
+
+
+class JobManagerLink:
+    """Times in seconds."""
+
+    def __init__(
+        self,
+        system: System,
+        rpc: RpcClient,
+        identity: Identity,
+        owner: LinkOwner,
+        job_manager: str,
+        *,
+        interval: float,
+        rpc_timeout: float,
+    ) -> None:
+        self.registered = asyncio.Event()  # set for good at the first registration
+        self._rpc = rpc
+        self._identity = identity
+        self._owner = owner
+        self.job_manager = job_manager  # its address at present
+        self._rpc_timeout = rpc_timeout
+        self._beacon = Beacon(interval, system.rng)
+        self._known = False  # to the JobManager
+        self._epoch = 0
+
+    def wake(self) -> None:
+        """Something to report has changed."""
+        self._beacon.wake()
+
+    def follow(self, job_manager: str) -> None:
+        """Another JobManager leads now."""
+        if job_manager == self.job_manager:
+            return
+        log.info("following the leader", job_manager=job_manager, before=self.job_manager)
+        self.job_manager = job_manager
+        self._known = False
+        self._beacon.restart()
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        await self._beacon.run(self._send)
+
+    async def _send(self) -> bool:
+        request = self._request(await self._owner.take_status())
+        try:
+            reply = await self._rpc.call(self.job_manager, request, JobMasterReply, timeout=self._rpc_timeout)
+        except Conflict as error:
+            self._known = False
+            await self._owner.take_refusal(error.message)
+            return False
+        except EmberkeepError as error:
+            log.debug("the JobManager does not answer", reason=str(error))
+            return False
+        if reply.epoch < self._epoch:
+            return False  # a JobManager that is not the newest
+        self._epoch = reply.epoch
+        self._note(reply)
+        await self._owner.take_reply(reply)
+        return True
+
+    def _request(self, status: JobMasterStatus) -> Message:
+        own = self._identity
+        if self._known:
+            return JobMasterHeartbeat(job_id=own.job_id, attempt=own.attempt, status=status)
+        return RegisterJobMaster(
+            job_id=own.job_id,
+            attempt=own.attempt,
+            address=own.address,
+            task_manager=own.task_manager,
+            pid=own.pid,
+            status=status,
+        )
+
+    def _note(self, reply: JobMasterReply) -> None:
+        if reply.heartbeat_interval > 0:
+            self._beacon.interval = reply.heartbeat_interval
+        self._known = reply.known
+        if reply.known:
+            self.registered.set()
+        else:
+            self._beacon.wake()

@@ -1,0 +1,386 @@
+"""The actor that owns the slots of one attempt of a job, inside its driver process.
+
+Decisions are the SlotPool's. This carries them out at task managers and at Spark, beats to the task managers that hold
+slots, and tells the JobManager how the attempt stands. Without the JobManager it goes on with what it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.beacon import answer_timeout
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.base.options import (
+    EXECUTOR_BACKOFF_INITIAL,
+    EXECUTOR_BACKOFF_MAX,
+    EXECUTOR_FAILURE_WINDOW,
+    EXECUTOR_FAILURES,
+    EXECUTOR_START_TIMEOUT,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    RPC_TIMEOUT,
+    SLOT_REQUEST_TIMEOUT,
+)
+from emberkeep.base.system import System
+from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.job_manager_link import JobManagerLink
+from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
+from emberkeep.jobmaster.status import job_master_status
+from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls, start_request
+from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.protocol.messages import (
+    Ack,
+    ExecutorChanged,
+    ExecutorReport,
+    JobMasterBeat,
+    JobMasterReply,
+    JobMasterStatus,
+    Message,
+    OfferSlots,
+    OfferSlotsReply,
+    ProcessState,
+    ReleaseSlot,
+    SlotsReply,
+    StartExecutor,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots import pool_events as pool
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.slot_pool import PoolLimits, SlotPool
+
+log = structlog.get_logger(__name__)
+
+EXCEPTIONS = 20  # newest lost executors that are told to the JobManager
+TICKS_PER_HEARTBEAT = 8
+
+
+# --- events of its own ------------------------------------------------------------------------------------------------
+
+
+class StartedApplication(msgspec.Struct, frozen=True):
+    application: Application
+
+
+class SparkViewed(msgspec.Struct, frozen=True):
+    view: SparkView | None
+
+
+class TakeStatus(msgspec.Struct, frozen=True):
+    """Asks for the present JobMasterStatus."""
+
+
+class TakeReply(msgspec.Struct, frozen=True):
+    reply: JobMasterReply
+
+
+class BeatDue(msgspec.Struct, frozen=True):
+    """Time to beat to the task managers."""
+
+
+class BeatReturned(msgspec.Struct, frozen=True):
+    """``reply`` None: no answer."""
+
+    task_manager: TaskManagerId
+    instance: InstanceId
+    asked: tuple[AllocationId, ...]
+    reply: SlotsReply | None
+
+
+class Superseded(msgspec.Struct, frozen=True):
+    """The JobManager has refused this attempt."""
+
+    message: str
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """The script has ended; a refusal of this attempt means nothing any more."""
+
+
+Event = (
+    OfferSlots
+    | ExecutorChanged
+    | StartedApplication
+    | SparkViewed
+    | TakeStatus
+    | TakeReply
+    | BeatDue
+    | BeatReturned
+    | Superseded
+    | Ending
+    | pool.PoolEvent
+)
+
+
+class JobMaster(Actor[Event]):
+    """``ask`` it the messages that task managers send to a JobMaster."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        spark: SparkDriver,
+        identity: Identity,
+        job_manager: str,
+    ) -> None:
+        super().__init__(f"job-master-{identity.job_id[:8]}-{identity.attempt}")
+        self.identity = identity
+        self.all_released = asyncio.Event()  # set while no task manager has to be told that a slot is given back
+        self.all_released.set()
+        self._system = system
+        self._spark = spark
+        self._interval = configuration[HEARTBEAT_INTERVAL]
+        silence_timeout = configuration[HEARTBEAT_TIMEOUT]
+        self._rpc_timeout = configuration[RPC_TIMEOUT]
+        self.pool = SlotPool(
+            PoolLimits(
+                max_failures=configuration[EXECUTOR_FAILURES],
+                failure_window=configuration[EXECUTOR_FAILURE_WINDOW],
+                backoff_initial=configuration[EXECUTOR_BACKOFF_INITIAL],
+                backoff_max=configuration[EXECUTOR_BACKOFF_MAX],
+                request_timeout=configuration[SLOT_REQUEST_TIMEOUT],
+                silence_timeout=silence_timeout,
+                start_timeout=configuration[EXECUTOR_START_TIMEOUT],
+            )
+        )
+        self._calls = TaskManagerCalls(system, rpc, rpc_timeout=self._rpc_timeout, silence_timeout=silence_timeout)
+        self.link = JobManagerLink(
+            system,
+            rpc,
+            identity,
+            self,
+            job_manager,
+            interval=self._interval,
+            rpc_timeout=answer_timeout(self._rpc_timeout, silence_timeout),
+        )
+        self.registered = self.link.registered
+        self._application: Application | None = None
+        self._view: SparkView | None = None
+        self._sequence = 0
+        self._ending = False
+        self._abandoned = False
+        self._beating: set[InstanceId] = set()  # task managers with a beat under way
+        self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
+        self._handlers: dict[type[Any], Callable[[Any], Any]] = {
+            OfferSlots: self._offered,
+            ExecutorChanged: self._executor_changed,
+            StartedApplication: self._application_started,
+            SparkViewed: self._spark_viewed,
+            TakeStatus: self._status,
+            TakeReply: self._reply_taken,
+            BeatDue: self._beat_due,
+            BeatReturned: self._beat_returned,
+            Superseded: self._superseded,
+            Ending: self._end,
+        }
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        self.start_effect("job-manager-link", self.link.run(), deadline=None)
+        self.start_effect("beats", self._every(self._interval, BeatDue()), deadline=None)
+        self.start_effect("ticks", self._every(self._interval / TICKS_PER_HEARTBEAT, pool.Tick()), deadline=None)
+        self.start_effect("spark-views", self._watch_spark(), deadline=None)
+        await super().run()
+
+    def handle(self, event: Event) -> Any:
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            self._decide(event)  # type: ignore[arg-type]
+            return None
+        return handler(event)
+
+    async def take_status(self) -> JobMasterStatus:
+        status: JobMasterStatus = await self.ask(TakeStatus())
+        return status
+
+    async def take_reply(self, reply: JobMasterReply) -> None:
+        await self.ask(TakeReply(reply))
+
+    async def take_refusal(self, message: str) -> None:
+        await self.ask(Superseded(message))
+
+    # --- from task managers -------------------------------------------------------------------------------------------
+
+    def _check_addressee(self, job_id: JobId, attempt: int) -> None:
+        own = self.identity
+        if (job_id, attempt) != (own.job_id, own.attempt) or self._abandoned:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not led by the JobMaster at {own.address}")
+
+    def _offered(self, message: OfferSlots) -> Message:
+        self._check_addressee(message.job_id, message.attempt)
+        accepted = self._decide(pool.SlotsOffered(message.task_manager, message.slots))
+        return OfferSlotsReply(accepted=accepted)
+
+    def _executor_changed(self, message: ExecutorChanged) -> Message:
+        self._check_addressee(message.job_id, message.attempt)
+        self._take_executor(message.executor)
+        return Ack()
+
+    def _take_executor(self, report: ExecutorReport) -> None:
+        match report.state:
+            case ProcessState.RUNNING:
+                self._decide(pool.ExecutorRuns(report.allocation_id, report.executor_id, report.pid))
+            case ProcessState.EXITED:
+                self._decide(
+                    pool.ExecutorExited(report.allocation_id, report.executor_id, report.exit_code, report.detail)
+                )
+            case ProcessState.STARTING:
+                pass
+
+    def _beat_due(self, _: BeatDue) -> None:
+        if self._abandoned:
+            return
+        for instance, info in self.pool.to_beat().items():
+            if instance not in self._beating:
+                self._beating.add(instance)
+                self.start_effect("beat", self._beat(info, self.pool.on_task_manager(instance)), deadline=None)
+
+    def _beat_returned(self, event: BeatReturned) -> None:
+        self._beating.discard(event.instance)
+        if event.reply is None:
+            return
+        self._decide(pool.BeatAnswered(event.task_manager, event.reply.instance, event.asked, event.reply.allocations))
+        for report in event.reply.executors:
+            self._take_executor(report)
+
+    # --- from the driver ----------------------------------------------------------------------------------------------
+
+    def _application_started(self, event: StartedApplication) -> None:
+        self._application = event.application
+        self._decide(pool.ApplicationStarted(event.application.requirement))
+
+    def _spark_viewed(self, event: SparkViewed) -> None:
+        self._view = event.view
+        if event.view is not None:
+            self._decide(pool.SparkSaw(event.view.executors))
+
+    def _end(self, _: Ending) -> None:
+        self._ending = True
+        self._decide(pool.ApplicationStopped())
+
+    # --- from the JobManager ------------------------------------------------------------------------------------------
+
+    def _reply_taken(self, event: TakeReply) -> None:
+        self._decide(pool.ClusterLacks(event.reply.missing))
+        for instance in event.reply.lost:
+            self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
+
+    def _superseded(self, event: Superseded) -> None:
+        if self._ending or self._abandoned:
+            return
+        self._abandoned = True
+        log.error("this attempt has been superseded", job=self.identity.job_id, reason=event.message)
+        self.start_effect("abandon", self._spark.abandon(event.message), deadline=None)
+
+    def _status(self, _: TakeStatus) -> JobMasterStatus:
+        self._sequence += 1
+        now = self._system.clock.monotonic()
+        return job_master_status(self._sequence, self.pool, self._application, self._view, self._exceptions, now)
+
+    # --- carrying out -------------------------------------------------------------------------------------------------
+
+    def _decide(self, event: pool.PoolEvent) -> tuple[AllocationId, ...]:
+        """Returns the allocations accepted, for an offer."""
+        accepted: tuple[AllocationId, ...] = ()
+        for effect in self.pool.handle(event, self._system.clock.monotonic()):
+            match effect:
+                case pool.AcceptOffer():
+                    accepted = effect.allocations
+                case pool.StartExecutorIn():
+                    self._start_executor(effect.allocation_id)
+                case pool.ReleaseSlotAt():
+                    self.start_effect("release", self._release(effect.allocation_id, effect.address), deadline=None)
+                case pool.RemoveExecutor():
+                    if not effect.orderly:
+                        self._note_exception(effect)
+                    self.start_effect("remove-executor", self._remove_executor(effect), deadline=None)
+                case pool.FailAttempt():
+                    log.error("the attempt fails", job=self.identity.job_id, reason=effect.message)
+                    self.start_effect("fail", self._spark.fail(effect.message), deadline=None)
+                case pool.StatusChanged():
+                    self.link.wake()
+        if self.pool.releasing:
+            self.all_released.clear()
+        else:
+            self.all_released.set()
+        return accepted
+
+    async def _remove_executor(self, effect: pool.RemoveExecutor) -> None:
+        """Spark finds out by itself too, from the broken connection or the missing heartbeats, only later."""
+        try:
+            async with asyncio.timeout(self._rpc_timeout):
+                await self._spark.remove_executor(effect.executor_id, effect.reason)
+        except (EmberkeepError, TimeoutError) as error:
+            log.warning("Spark was not told of a lost executor", executor=effect.executor_id, reason=str(error))
+
+    def _note_exception(self, effect: pool.RemoveExecutor) -> None:
+        log.warning("executor lost", job=self.identity.job_id, reason=effect.reason)
+        message, _, more = effect.reason.partition("\n")
+        self._exceptions.append(
+            ExceptionEntry(
+                timestamp_ms=self._system.clock.now_ms(),
+                attempt=self.identity.attempt,
+                kind="ExecutorLost",
+                message=message,
+                traceback=effect.reason if more else "",
+                task_manager=effect.task_manager,
+            )
+        )
+
+    def _start_executor(self, allocation_id: AllocationId) -> None:
+        application = self._application
+        assert application is not None, "slots are accepted only while an application is up"  # noqa: S101
+        slot = self.pool.held[allocation_id]
+        request = start_request(self.identity, application, slot)
+        self.start_effect("start-executor", self._send_start(slot.task_manager.address, request), deadline=None)
+
+    async def _send_start(self, address: str, request: StartExecutor) -> None:
+        def still_wanted() -> bool:
+            slot = self.pool.held.get(request.allocation_id)
+            return slot is not None and slot.executor_id == request.executor_id
+
+        problem = await self._calls.start(address, request, still_wanted)
+        if problem is not None:
+            self.tell(problem)
+
+    async def _release(self, allocation_id: AllocationId, address: str) -> None:
+        own = self.identity
+        request = ReleaseSlot(job_id=own.job_id, attempt=own.attempt, allocation_id=allocation_id)
+        await self._calls.release(address, request)
+        self.tell(pool.ReleaseDone(allocation_id))
+
+    async def _beat(self, info: TaskManagerInfo, allocations: tuple[AllocationId, ...]) -> None:
+        own = self.identity
+        request = JobMasterBeat(job_id=own.job_id, attempt=own.attempt, allocations=allocations)
+        reply: SlotsReply | None = None
+        try:
+            reply = await self._calls.beat(info.address, request)
+        except Conflict as error:
+            # Only the JobManager knows for sure whether this attempt is over: ask it now.
+            log.warning("a task manager refuses this attempt", task_manager=info.id, reason=str(error))
+            self.link.wake()
+        self.tell(BeatReturned(info.id, info.instance, allocations, reply))
+
+    async def _watch_spark(self) -> None:
+        """Look at Spark at each interval; a JVM that does not answer must not hold up anything else."""
+        while True:
+            try:
+                async with asyncio.timeout(self._rpc_timeout):
+                    await self.ask(SparkViewed(await self._spark.view()))
+            except (EmberkeepError, TimeoutError) as error:
+                log.debug("Spark does not answer", reason=str(error))
+            await asyncio.sleep(self._interval)
+
+    async def _every(self, seconds: float, event: Event) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await self.ask(event)

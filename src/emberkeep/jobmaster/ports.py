@@ -1,0 +1,56 @@
+"""What a JobMaster needs from the Spark driver beside it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.jobs.model import Artefact
+from emberkeep.protocol.messages import QueryProgress
+from emberkeep.slots.model import SlotRequirement
+
+
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """A SparkContext that is up: what its executors are started with, and how many are wanted."""
+
+    app_id: str
+    driver_url: str
+    requirement: SlotRequirement
+    heap_mb: int
+    java_options: tuple[str, ...]
+    extra_class_path: str
+    environ: dict[str, str]
+    auth_secret: str
+    python_path: tuple[str, ...]
+    artefacts: tuple[Artefact, ...] = ()
+    python: str = ""  # of the Python workers
+    jars_first: bool = False
+
+
+class SparkView(msgspec.Struct, frozen=True, kw_only=True):
+    """What Spark says at one moment."""
+
+    executors: frozenset[ExecutorId]  # registered
+    queries: tuple[QueryProgress, ...]
+    active_stages: int
+    active_tasks: int
+    completed_tasks: int
+    failed_tasks: int
+
+
+class SparkDriver(Protocol):
+    """The driver's JVM. Calls may take a while (they cross into the JVM) and run in a thread of the adapter."""
+
+    async def view(self) -> SparkView | None:
+        """The present state; None while no SparkContext is up."""
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        """Tell Spark that an executor is lost; unknown ids are ignored."""
+
+    async def fail(self, message: str) -> None:
+        """The attempt cannot go on (slots or executors are not to be had): end the script with this as root cause."""
+
+    async def abandon(self, message: str) -> None:
+        """The attempt has been superseded or the job has ended: end this process at once, without any further write."""

@@ -1,0 +1,118 @@
+"""A JobMaster as its driver process sees it: one RPC service, one thing to run, and what the script's life tells it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.system import System
+from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.job_master import Ending, JobMaster, StartedApplication
+from emberkeep.jobmaster.ports import Application, SparkDriver
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.pool_events import ApplicationStopped
+
+log = structlog.get_logger(__name__)
+
+REPORT_PAUSE = 0.5  # seconds between two tries to report the outcome
+
+
+class JobMasterService:
+    """All methods are called on the loop that ``run`` runs on."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        spark: SparkDriver,
+        job_id: JobId,
+        attempt: int,
+        address: str,
+        task_manager: TaskManagerId,
+        job_manager: str,
+        pid: int,
+    ) -> None:
+        identity = Identity(job_id=job_id, attempt=attempt, address=address, task_manager=task_manager, pid=pid)
+        self.master = JobMaster(system, configuration, rpc, spark, identity, job_manager)
+        self._system = system
+        self._rpc = rpc
+        self._release_wait = configuration[HEARTBEAT_INTERVAL]
+        self._report_timeout = configuration[HEARTBEAT_TIMEOUT]
+        self._rpc_timeout = configuration[RPC_TIMEOUT]
+
+    @property
+    def job_manager(self) -> str:
+        """Address of the JobManager at present."""
+        return self.master.link.job_manager
+
+    def follow(self, job_manager: str) -> None:
+        """Report to another JobManager: it leads now."""
+        self.master.link.follow(job_manager)
+
+    async def run(self) -> None:
+        """Serve, beat and report until cancelled."""
+        await self.master.run()
+
+    async def serve(self, request: Message) -> Message:
+        """See RpcService. Needs ``run``."""
+        if not isinstance(request, OfferSlots | ExecutorChanged):
+            raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
+        reply: Message = await self.master.ask(request)
+        return reply
+
+    async def registered(self) -> None:
+        """Return once the JobManager has accepted this attempt. A refusal calls SparkDriver.abandon instead."""
+        await self.master.registered.wait()
+
+    def application_started(self, application: Application) -> None:
+        """A SparkContext is up: executors are wanted."""
+        self.master.tell(StartedApplication(application))
+
+    def application_stopped(self) -> None:
+        """The SparkContext is about to stop, or has stopped: all slots go back."""
+        self.master.tell(ApplicationStopped())
+
+    async def report_outcome(self, outcome: AttemptOutcome) -> None:
+        """Give all slots back and tell the JobManager how the attempt ended; ``run`` must go on until this returns.
+
+        Takes at most ``heartbeat.timeout`` and one RPC. Raises the last error when the JobManager could not be told;
+        the task manager will tell it then. A refusal counts as told: somebody else has decided already.
+        """
+        await self.master.ask(Ending())
+        try:
+            await self._report(outcome)
+        finally:
+            await self._wait_released()
+
+    async def _report(self, outcome: AttemptOutcome) -> None:
+        identity = self.master.identity
+        request = ReportOutcome(job_id=identity.job_id, attempt=identity.attempt, outcome=outcome)
+        give_up = self._system.clock.monotonic() + self._report_timeout
+        while True:
+            try:
+                await self._rpc.call(self.job_manager, request, Ack, timeout=self._rpc_timeout)
+            except Conflict as error:
+                log.warning("the outcome was refused", reason=str(error))
+                return
+            except EmberkeepError:
+                if self._system.clock.monotonic() >= give_up:
+                    raise
+                await asyncio.sleep(REPORT_PAUSE)
+            else:
+                return
+
+    async def _wait_released(self) -> None:
+        """A moment for task managers to hear that their slots are free; else they would find out later."""
+        try:
+            async with asyncio.timeout(self._release_wait):
+                await self.master.all_released.wait()
+        except TimeoutError:
+            log.info("the process ends before all slots were given back; their task managers will notice")

@@ -1,0 +1,54 @@
+"""How an attempt looks to the JobManager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, ProcessState
+from emberkeep.slots.pool_events import HeldSlot
+from emberkeep.slots.slot_pool import SlotPool
+
+NOTHING_SEEN = SparkView(
+    executors=frozenset(), queries=(), active_stages=0, active_tasks=0, completed_tasks=0, failed_tasks=0
+)
+
+
+def job_master_status(
+    sequence: int,
+    pool: SlotPool,
+    application: Application | None,
+    view: SparkView | None,
+    exceptions: Iterable[ExceptionEntry],
+    now: float,
+) -> JobMasterStatus:
+    """``now`` in seconds of the pool's clock."""
+    seen = view or NOTHING_SEEN
+    return JobMasterStatus(
+        sequence=sequence,
+        requirements=pool.declared(),
+        executors=tuple(_executor_view(slot, application) for slot in pool.held.values()),
+        queries=seen.queries,
+        active_stages=seen.active_stages,
+        active_tasks=seen.active_tasks,
+        completed_tasks=seen.completed_tasks,
+        failed_tasks=seen.failed_tasks,
+        app_id="" if application is None else application.app_id,
+        waiting=pool.waiting(now),
+        exceptions=tuple(exceptions),
+    )
+
+
+def _executor_view(slot: HeldSlot, application: Application | None) -> ExecutorView:
+    return ExecutorView(
+        executor_id=slot.executor_id,
+        allocation_id=slot.allocation.id,
+        task_manager=slot.task_manager.id,
+        host=slot.task_manager.host,
+        state=ProcessState[slot.state.name],
+        registered=slot.registered,
+        cores=slot.allocation.profile.cores,
+        heap_mb=0 if application is None else application.heap_mb,
+        pid=slot.pid,
+    )

@@ -1,0 +1,102 @@
+"""What a JobMaster asks of task managers, repeated until it is answered or does not matter any more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from emberkeep.base.beacon import answer_timeout, retry_pause
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.system import System
+from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.ports import Application
+from emberkeep.protocol.messages import Ack, JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.pool_events import ExecutorExited, HeldSlot, SlotGone
+
+log = structlog.get_logger(__name__)
+
+LONGEST_PAUSE = 2.0  # seconds between two tries
+
+
+def start_request(identity: Identity, application: Application, slot: HeldSlot) -> StartExecutor:
+    """What starts an executor of this application in a slot."""
+    return StartExecutor(
+        job_id=identity.job_id,
+        attempt=identity.attempt,
+        allocation_id=slot.allocation.id,
+        executor_id=slot.executor_id,
+        driver_url=application.driver_url,
+        app_id=application.app_id,
+        cores=slot.allocation.profile.cores,
+        heap_mb=application.heap_mb,
+        java_options=application.java_options,
+        extra_class_path=application.extra_class_path,
+        environ=application.environ,
+        auth_secret=application.auth_secret,
+        python_path=application.python_path,
+        artefacts=application.artefacts,
+        python=application.python,
+        jars_first=application.jars_first,
+    )
+
+
+class TaskManagerCalls:
+    """``rpc_timeout`` and ``silence_timeout`` in seconds."""
+
+    def __init__(self, system: System, rpc: RpcClient, *, rpc_timeout: float, silence_timeout: float) -> None:
+        self._system = system
+        self._rpc = rpc
+        self._rpc_timeout = rpc_timeout
+        self._answer_timeout = answer_timeout(rpc_timeout, silence_timeout)
+        self._silence_timeout = silence_timeout
+
+    async def start(
+        self, address: str, request: StartExecutor, still_wanted: Callable[[], bool]
+    ) -> SlotGone | ExecutorExited | None:
+        """Ask until it is answered or not wanted any more; returns what went wrong."""
+        tries = 0
+        while still_wanted():
+            try:
+                await self._rpc.call(address, request, Ack, timeout=self._rpc_timeout)
+            except (Absent, Conflict, InvalidInput) as error:
+                return SlotGone(request.allocation_id, request.executor_id, error.message)
+            except Fatal as error:
+                return ExecutorExited(request.allocation_id, request.executor_id, None, error.message)
+            except EmberkeepError:
+                tries += 1
+                await self._pause(tries)
+            else:
+                return None
+        return None
+
+    async def release(self, address: str, request: ReleaseSlot) -> None:
+        """Ask until it is answered, or the task manager was silent for so long that it frees the slot by itself."""
+        give_up = self._system.clock.monotonic() + self._silence_timeout
+        tries = 0
+        while self._system.clock.monotonic() < give_up:
+            try:
+                await self._rpc.call(address, request, Ack, timeout=self._rpc_timeout)
+            except (Absent, Conflict, InvalidInput, Fatal) as error:
+                log.debug("a slot had been given back before", reason=str(error))
+                return
+            except EmberkeepError:
+                tries += 1
+                await self._pause(tries)
+            else:
+                return
+
+    async def beat(self, address: str, request: JobMasterBeat) -> SlotsReply | None:
+        """Once; None when it is not answered. Raises Conflict: the task manager knows of a newer attempt."""
+        try:
+            return await self._rpc.call(address, request, SlotsReply, timeout=self._answer_timeout)
+        except Conflict:
+            raise
+        except EmberkeepError as error:
+            log.debug("a task manager does not answer", address=address, reason=str(error))
+            return None
+
+    async def _pause(self, tries: int) -> None:
+        await asyncio.sleep(retry_pause(tries, LONGEST_PAUSE, self._system.rng))

@@ -1,0 +1,253 @@
+"""What happens to a job (events) and what is to be done about it (effects), as plain data.
+
+Events that carry an ``attempt`` are facts from the network: they may be late or repeated, and those of another attempt
+than the present one are dropped. The others come from the JobManager itself, each exactly when it was asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, JobResult
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What the outside says when an event happens: monotonic seconds, Unix milliseconds, a random number in [0, 1)."""
+
+    at: float
+    ms: int
+    chance: float = 0.5
+
+
+@dataclass(frozen=True)
+class DriverPlace:
+    """Where a driver is: one life of a task manager."""
+
+    task_manager: TaskManagerId
+    instance: InstanceId
+    address: str
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Begin:
+    """The machine is in service. ``problem``: why the job can never be started (unreadable graph), "" if it can."""
+
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class PlaceGranted:
+    place: DriverPlace
+
+
+@dataclass(frozen=True)
+class PlaceExplained:
+    """Answer to ExplainPlace: why there is none, in words."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class AttemptRecorded:
+    """The attempt number is durable."""
+
+
+@dataclass(frozen=True)
+class AttemptUnknown:
+    """Whether the attempt number was written is not known: that number is burnt."""
+
+
+@dataclass(frozen=True)
+class ResultRecorded:
+    """The result is durable and the handle removed."""
+
+
+@dataclass(frozen=True)
+class CancelRequested:
+    """``grace``: seconds until the driver is killed, None for the configured ones. A repeat may shorten them."""
+
+    grace: float | None = None
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed; sent when ``deadline()`` is due (early or repeated ticks do no harm)."""
+
+
+@dataclass(frozen=True)
+class TaskManagerLost:
+    instance: InstanceId
+
+
+@dataclass(frozen=True)
+class StartAccepted:
+    """The task manager has taken the order to start the driver."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class StartRefused:
+    """The task manager will not start the driver (it has no room, or was told of a newer attempt)."""
+
+    attempt: int
+    message: str
+
+
+@dataclass(frozen=True)
+class DriverListed:
+    """The report of a task manager lists the driver as starting or running."""
+
+    attempt: int
+    place: DriverPlace
+    pid: int
+
+
+@dataclass(frozen=True)
+class DriverExited:
+    attempt: int
+    place: DriverPlace
+    outcome: AttemptOutcome
+
+
+@dataclass(frozen=True)
+class DriverVanished:
+    """The life of a task manager that listed the driver lists it no more."""
+
+    attempt: int
+    instance: InstanceId
+
+
+@dataclass(frozen=True)
+class JobMasterRegistered:
+    attempt: int
+    task_manager: TaskManagerId
+    pid: int
+
+
+@dataclass(frozen=True)
+class JobMasterHeard:
+    attempt: int
+
+
+@dataclass(frozen=True)
+class ExceptionsNoted:
+    """Failures that the attempt survived (a lost executor)."""
+
+    attempt: int
+    entries: tuple[ExceptionEntry, ...]
+
+
+@dataclass(frozen=True)
+class OutcomeReported:
+    """The JobMaster says that the script has ended and Spark is stopped; its process exits next."""
+
+    attempt: int
+    outcome: AttemptOutcome
+
+
+Event = (
+    Begin
+    | PlaceGranted
+    | PlaceExplained
+    | AttemptRecorded
+    | AttemptUnknown
+    | ResultRecorded
+    | CancelRequested
+    | Tick
+    | TaskManagerLost
+    | StartAccepted
+    | StartRefused
+    | DriverListed
+    | DriverExited
+    | DriverVanished
+    | JobMasterRegistered
+    | JobMasterHeard
+    | ExceptionsNoted
+    | OutcomeReported
+)
+
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RequestPlace:
+    """Ask for a driver place; answered by PlaceGranted, some time."""
+
+
+@dataclass(frozen=True)
+class ExplainPlace:
+    """Ask why there is no place yet; answered by PlaceExplained at once."""
+
+
+@dataclass(frozen=True)
+class WithdrawPlace:
+    """The place is not needed: give up the request or what was granted."""
+
+
+@dataclass(frozen=True)
+class RecordAttempt:
+    """Write the number; answered by AttemptRecorded or AttemptUnknown."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class StartDriver:
+    """Order the driver's start; answered by StartAccepted, StartRefused or not at all."""
+
+    attempt: int
+    place: DriverPlace
+
+
+@dataclass(frozen=True)
+class StopDriver:
+    attempt: int
+    place: DriverPlace
+    grace: float
+
+
+@dataclass(frozen=True)
+class DropRequirements:
+    """The attempt wants no slots any more; those it has are given back by its JobMaster."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class AttemptOver:
+    """Nothing of the attempt may live on: its slots, its place and its driver are void wherever they are reported."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
+class RecordResult:
+    """Write the result; answered by ResultRecorded."""
+
+    result: JobResult
+
+
+@dataclass(frozen=True)
+class JobOver:
+    """The result is durable and the driver is gone or had its time: forget the job's resources."""
+
+
+Effect = (
+    RequestPlace
+    | ExplainPlace
+    | WithdrawPlace
+    | RecordAttempt
+    | StartDriver
+    | StopDriver
+    | DropRequirements
+    | AttemptOver
+    | RecordResult
+    | JobOver
+)

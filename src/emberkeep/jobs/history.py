@@ -1,0 +1,72 @@
+"""What a job remembers of its past for people: attempts, exceptions, when each status was entered. Bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, JobStatus
+
+ATTEMPTS_KEPT = 100
+EXCEPTIONS_KEPT = 32
+TEXT_LIMIT = 16_384  # characters of a traceback; its end tells most
+
+
+class JobHistory:
+    """The newest attempts and exceptions, oldest first."""
+
+    def __init__(self) -> None:
+        self.status_times_ms: dict[JobStatus, int] = {}
+        self._attempts: deque[AttemptRecord] = deque(maxlen=ATTEMPTS_KEPT)
+        self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS_KEPT)
+
+    def attempts(self) -> tuple[AttemptRecord, ...]:
+        return tuple(self._attempts)
+
+    def exceptions(self) -> tuple[ExceptionEntry, ...]:
+        return tuple(self._exceptions)
+
+    def status_entered(self, status: JobStatus, ms: int) -> None:
+        self.status_times_ms[status] = ms
+
+    def attempt_started(self, attempt: int, task_manager: TaskManagerId | None, ms: int) -> None:
+        """``task_manager`` None: recovered, not heard of yet."""
+        record = AttemptRecord(attempt=attempt, task_manager=task_manager or TaskManagerId(""), started_ms=ms)
+        self._attempts.append(record)
+
+    def attempt_placed(self, attempt: int, task_manager: TaskManagerId) -> None:
+        if self._is_newest(attempt) and self._attempts[-1].task_manager != task_manager:
+            self._attempts[-1] = msgspec.structs.replace(self._attempts[-1], task_manager=task_manager)
+
+    def attempt_ended(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
+        """The first end that is noted stays, except that a script's own word replaces a presumption."""
+        if self._is_newest(attempt):
+            self._attempts[-1] = msgspec.structs.replace(self._attempts[-1], ended_ms=ms, outcome=outcome)
+
+    def attempt_failed(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
+        self.attempt_ended(attempt, outcome, ms)
+        self.failed_unstarted(attempt, outcome, ms)
+
+    def failed_unstarted(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
+        where = self._attempts[-1].task_manager if self._is_newest(attempt) else ""
+        entry = ExceptionEntry(
+            timestamp_ms=ms,
+            attempt=attempt,
+            kind=outcome.kind.value if outcome.kind else "",
+            message=outcome.message[-TEXT_LIMIT:],
+            traceback=outcome.traceback[-TEXT_LIMIT:],
+            task_manager=where,
+        )
+        self._exceptions.append(entry)
+
+    def note(self, entries: Iterable[ExceptionEntry]) -> None:
+        """Add those that are not known yet (a JobMaster repeats its newest ones in each heartbeat)."""
+        for entry in entries:
+            if entry not in self._exceptions:
+                self._exceptions.append(entry)
+
+    def _is_newest(self, attempt: int) -> bool:
+        return bool(self._attempts) and self._attempts[-1].attempt == attempt

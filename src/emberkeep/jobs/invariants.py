@@ -1,0 +1,50 @@
+"""What is true of a job machine between any two events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.transitions import Phase
+
+if TYPE_CHECKING:
+    from emberkeep.jobs.machine import JobMachine
+
+STATUSES: dict[Phase, frozenset[JobStatus]] = {
+    Phase.NEW: frozenset({JobStatus.CREATED}),
+    Phase.PLACING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
+    Phase.RECORDING_ATTEMPT: frozenset({JobStatus.CREATED, JobStatus.RESTARTING, JobStatus.CANCELLING}),
+    Phase.STARTING: frozenset({JobStatus.INITIALIZING}),
+    Phase.RUNNING: frozenset({JobStatus.RUNNING}),
+    Phase.ENDING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
+    Phase.BACKING_OFF: frozenset({JobStatus.RESTARTING}),
+    Phase.RECORDING_RESULT: frozenset(status for status in JobStatus if not status.is_globally_terminal),
+    Phase.ENDED: frozenset(status for status in JobStatus if status.is_globally_terminal),
+}
+
+
+def check(job: JobMachine) -> None:
+    """Raise AssertionError naming what does not hold."""
+    _hold(job, job.status in STATUSES[job.phase], "status fits the phase")
+    driver = job.driver
+    with_driver = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING)
+    _hold(job, not with_driver or (driver is not None and not driver.gone), "the phase's driver may be alive")
+    _hold(
+        job,
+        job.phase not in (Phase.PLACING, Phase.RECORDING_ATTEMPT, Phase.BACKING_OFF) or driver is None or driver.gone,
+        "no driver may be alive while the next one is prepared",
+    )
+    _hold(job, driver is None or driver.attempt == job.attempt, "the driver is the newest attempt's")
+    _hold(job, job.phase is not Phase.STARTING or job.attempt > 0, "attempts start at 1")
+    ending = job.phase in (Phase.RECORDING_RESULT, Phase.ENDED)
+    _hold(job, ending == (job.result is not None), "a result exists exactly from its recording on")
+    _hold(job, job.result is None or job.verdict_is(job.result.status), "the result is the verdict")
+    if with_driver or job.phase is Phase.BACKING_OFF:
+        _hold(job, job.deadline() is not None, "a deadline moves it on")
+
+
+def _hold(job: JobMachine, truth: bool, what: str) -> None:
+    if not truth:
+        raise AssertionError(
+            f"job {job.graph.job_id} in {job.phase.value}/{job.status.value}: not so: {what}; {job.steps()}"
+        )

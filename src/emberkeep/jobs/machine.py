@@ -1,0 +1,387 @@
+"""The life of one job, as a pure machine: ``handle(event, moment) -> effects``.
+
+What holds at every step: a driver is started only under an attempt number that is durable and was never used; the next
+number is only written when the driver before it is proven gone; the first word about an attempt's end decides; a job's
+result is handed out once and never changes; and whatever the phase, something that will move it on is under way or a
+deadline is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from emberkeep.base.errors import IllegalTransition
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.events import Effect, Event, Moment
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult, JobStatus
+from emberkeep.jobs.restart import GiveUp
+from emberkeep.jobs.state import JobState, Verdict
+from emberkeep.jobs.transitions import TRANSITIONS, Phase
+
+CANCELED_EXIT_CODE = 130
+
+
+class JobMachine(JobState):
+    """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
+
+    # --- the outside --------------------------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: Moment) -> list[Effect]:
+        """Take one event; return what is to be done. Raises IllegalTransition for what cannot happen."""
+        if self._is_late(event):
+            return []
+        targets = TRANSITIONS[self.phase].get(type(event))
+        if targets is None:
+            raise self._illegal(event)
+        before = self.phase
+        _HANDLERS[type(event)](self, event, now)
+        if not isinstance(event, ev.JobMasterHeard | ev.Tick) or self.phase is not before:
+            self._steps.append(f"{type(event).__name__}: {before.value} → {self.phase.value} ({self.status.value})")
+        if self.phase not in targets:
+            raise self._illegal(event)
+        effects, self._effects = self._effects, []
+        return effects
+
+    # --- beginning and placing ----------------------------------------------------------------------------------------
+
+    def _begin(self, event: ev.Begin, now: Moment) -> None:
+        self._enter(JobStatus.CREATED, now)
+        if event.problem:
+            self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.problem), event.problem, now)
+        elif self.attempt == 0:
+            self._request_place(now)
+        else:
+            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None)
+            self.history.attempt_started(self.attempt, None, now.ms)
+            self.phase = Phase.STARTING
+            self._enter(JobStatus.INITIALIZING, now)
+
+    def _request_place(self, now: Moment) -> None:
+        self.driver = None
+        self.phase = Phase.PLACING
+        self._explain_at = now.at + self._policy.place_timeout if self._policy.place_timeout else None
+        self._effects.append(ev.RequestPlace())
+
+    def _place_granted(self, event: ev.PlaceGranted, now: Moment) -> None:
+        self._place = event.place
+        self._record_next_attempt()
+
+    def _place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
+        message = f"after {self._policy.place_timeout:g} s there is {event.text}"
+        self._effects.append(ev.WithdrawPlace())
+        self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), message, now)
+
+    def _record_next_attempt(self) -> None:
+        self.attempt += 1
+        self.phase = Phase.RECORDING_ATTEMPT
+        self._effects.append(ev.RecordAttempt(self.attempt))
+
+    def _attempt_unknown(self, event: ev.AttemptUnknown, now: Moment) -> None:
+        if self.verdict is None:
+            self._record_next_attempt()
+        else:
+            self._record_result(now)
+
+    def _attempt_recorded(self, event: ev.AttemptRecorded, now: Moment) -> None:
+        place, self._place = self._place, None
+        if self.verdict is not None:
+            self._record_result(now)
+        elif place is None:  # its task manager was lost meanwhile
+            self._request_place(now)
+        else:
+            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place)
+            self.driver.order_again_at = now.at + self._policy.repeat
+            self.history.attempt_started(self.attempt, place.task_manager, now.ms)
+            self.phase = Phase.STARTING
+            self._enter(JobStatus.INITIALIZING, now)
+            self._effects.append(ev.StartDriver(self.attempt, place))
+
+    # --- facts about the driver ---------------------------------------------------------------------------------------
+
+    def _start_accepted(self, event: ev.StartAccepted, now: Moment) -> None:
+        self._live().accepted = True
+
+    def _start_refused(self, event: ev.StartRefused, now: Moment) -> None:
+        self._driver_gone(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message), now)
+
+    def _driver_listed(self, event: ev.DriverListed, now: Moment) -> None:
+        driver = self._live()
+        had = driver.place
+        driver.seen_at(event.place, event.pid)
+        self.history.attempt_placed(driver.attempt, event.place.task_manager)
+        if self.phase is Phase.ENDING and had != event.place:
+            self._order_stop(driver, now)
+
+    def _driver_exited(self, event: ev.DriverExited, now: Moment) -> None:
+        driver = self._live()
+        self.history.attempt_placed(driver.attempt, event.place.task_manager)
+        self._driver_gone(event.outcome, now)
+
+    def _driver_vanished(self, event: ev.DriverVanished, now: Moment) -> None:
+        place = self._live().place
+        where = place.task_manager if place is not None else ""
+        self._driver_gone(_lost(f"task manager {where} lists the driver no more"), now)
+
+    def _jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
+        driver = self._live()
+        driver.registered = True
+        driver.heard_at = now.at
+        driver.pid = event.pid
+        self.history.attempt_placed(driver.attempt, event.task_manager)
+        if self.phase is Phase.STARTING:
+            self.phase = Phase.RUNNING
+            self._enter(JobStatus.RUNNING, now)
+
+    def _jobmaster_heard(self, event: ev.JobMasterHeard, now: Moment) -> None:
+        self._live().heard_at = now.at
+
+    def _exceptions_noted(self, event: ev.ExceptionsNoted, now: Moment) -> None:
+        self.history.note(event.entries)
+
+    def _task_manager_lost(self, event: ev.TaskManagerLost, now: Moment) -> None:
+        if self._place is not None and self._place.instance == event.instance:
+            self._place = None
+        if self.driver is not None and not self.driver.gone:
+            self.driver.task_manager_lost(event.instance, now.at)
+
+    def _outcome_reported(self, event: ev.OutcomeReported, now: Moment) -> None:
+        driver = self._live()
+        driver.heard_at = now.at
+        if self.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING) and not driver.told:
+            driver.told = True
+            self._effects.append(ev.DropRequirements(driver.attempt))
+            self._attempt_ended(event.outcome, now)
+
+    def _driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
+        driver = self._live()
+        driver.gone = True
+        self._effects.append(ev.AttemptOver(driver.attempt))
+        if self.phase is Phase.ENDED:
+            self._forget()
+        elif self.phase is not Phase.RECORDING_RESULT:
+            if driver.told:
+                self._go_on(now)
+            else:
+                self._attempt_ended(outcome, now)
+
+    # --- what follows from an end -------------------------------------------------------------------------------------
+
+    def _attempt_ended(self, outcome: AttemptOutcome, now: Moment) -> None:
+        """The attempt ended with ``outcome``: its own word, its task manager's, or what its silence is taken for.
+
+        In ENDING a decision was taken already; it only gives way to the truth that the script ended by itself.
+        """
+        if self.phase is Phase.ENDING and (self.verdict_is(JobStatus.CANCELED) or self._restarts(outcome)):
+            self.history.attempt_ended(self.attempt, outcome, now.ms)
+        elif outcome.kind is None:
+            self.history.attempt_ended(self.attempt, outcome, now.ms)
+            self._restart_at = None
+            self.verdict = Verdict(JobStatus.FINISHED, outcome.exit_code, "")
+        else:
+            self._attempt_failed(outcome, now)
+        self._go_on(now)
+
+    def _attempt_failed(self, outcome: AttemptOutcome, now: Moment) -> None:
+        self.history.attempt_failed(self.attempt, outcome, now.ms)
+        self._restart_at = None
+        root_cause = outcome.message or f"the driver ended with exit code {outcome.exit_code}"
+        if self._restarts(outcome):
+            decision = self._strategy.failed(now.at, now.chance)
+            if not isinstance(decision, GiveUp):
+                self._restart_at = now.at + decision.delay
+                self._enter(JobStatus.RESTARTING, now)
+                return
+            root_cause = f"{root_cause} (not restarted: {decision.reason})"
+        self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
+        self._enter(JobStatus.FAILING, now)
+
+    def _restarts(self, outcome: AttemptOutcome) -> bool:
+        """Whether the restart strategy is asked after such an end."""
+        if outcome.kind is FailureKind.SCRIPT:
+            return self._policy.restarts_script_failures
+        return outcome.kind in (FailureKind.LOST, FailureKind.SETUP)
+
+    def _go_on(self, now: Moment) -> None:
+        """Take the next step towards the restart or the verdict, or wait for the driver to be gone."""
+        driver = self.driver
+        alive = driver is not None and not driver.gone
+        if (
+            driver is not None
+            and alive
+            and not (driver.told and self.verdict and not self.verdict_is(JobStatus.CANCELED))
+        ):
+            self.phase = Phase.ENDING
+            self._stop(driver, self._policy.grace if driver.told else 0.0, now)
+        elif self.verdict is not None:
+            self._record_result(now)
+        else:
+            self.phase = Phase.BACKING_OFF
+
+    def _cancel(self, event: ev.CancelRequested, now: Moment) -> None:
+        driver = self.driver
+        if self.phase is Phase.RECORDING_RESULT or self.verdict is not None:  # it is ending anyway
+            if driver is not None and event.grace is not None and self.verdict_is(JobStatus.CANCELED):
+                self._hasten(driver, event.grace, now)
+            return
+        self._restart_at = None
+        self.verdict = Verdict(JobStatus.CANCELED, CANCELED_EXIT_CODE, "canceled on request")
+        self._enter(JobStatus.CANCELLING, now)
+        if driver is not None and not driver.gone:
+            self.phase = Phase.ENDING
+            self._stop(driver, self._policy.grace if event.grace is None else event.grace, now)
+        elif self.phase is not Phase.RECORDING_ATTEMPT:
+            self._record_result(now)
+        self._effects.append(ev.WithdrawPlace())
+
+    def _fail(self, outcome: AttemptOutcome, root_cause: str, now: Moment) -> None:
+        """Fail without a driver."""
+        self.history.failed_unstarted(self.attempt, outcome, now.ms)
+        self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
+        self._enter(JobStatus.FAILING, now)
+        self._record_result(now)
+
+    def _stop(self, driver: Driver, grace: float, now: Moment) -> None:
+        if driver.stop_at is None:
+            driver.stop_at = now.at
+            driver.stop_until = now.at + grace
+            self._order_stop(driver, now)
+
+    def _hasten(self, driver: Driver, grace: float, now: Moment) -> None:
+        """Shorten the time that a driver which is being stopped has left."""
+        if not driver.gone and driver.stop_at is not None and now.at + grace < driver.stop_until:
+            driver.stop_until = now.at + grace
+            self._order_stop(driver, now)
+
+    def _order_stop(self, driver: Driver, now: Moment) -> None:
+        driver.order_again_at = now.at + self._policy.repeat
+        if driver.place is not None and driver.reachable:
+            grace = max(0.0, driver.stop_until - now.at)
+            self._effects.append(ev.StopDriver(driver.attempt, driver.place, grace))
+
+    def _record_result(self, now: Moment) -> None:
+        assert self.verdict is not None  # noqa: S101 - an invariant, not input
+        self.phase = Phase.RECORDING_RESULT
+        self.result = JobResult(
+            job_id=self.graph.job_id,
+            name=self.graph.name,
+            status=self.verdict.status,
+            exit_code=self.verdict.exit_code,
+            root_cause=self.verdict.root_cause,
+            submitted_ms=self.graph.submitted_ms,
+            ended_ms=now.ms,
+            attempts=self.history.attempts(),
+            exceptions=self.history.exceptions(),
+            idempotency_key=self.graph.idempotency_key,
+        )
+        self._effects.append(ev.RecordResult(self.result))
+
+    def _result_recorded(self, event: ev.ResultRecorded, now: Moment) -> None:
+        assert self.verdict is not None  # noqa: S101
+        self.phase = Phase.ENDED
+        self._enter(self.verdict.status, now)
+        if self.driver is None or self.driver.gone:
+            self._forget()
+        else:
+            self._forget_at = now.at + self._policy.grace
+
+    def _forget(self) -> None:
+        if not self._forgotten:
+            self._forgotten = True
+            self._forget_at = None
+            self._effects.append(ev.JobOver())
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _tick(self, event: ev.Tick, now: Moment) -> None:
+        due = self.deadline()
+        if due is None or now.at < due:
+            return
+        if self.phase is Phase.PLACING:
+            self._explain_at = None
+            self._effects.append(ev.ExplainPlace())
+        elif self.phase is Phase.BACKING_OFF:
+            self._restart_at = None
+            self._request_place(now)
+        elif self.phase is Phase.ENDED:
+            self._forget()
+        else:
+            self._driver_due(self._live(), now)
+
+    def _driver_due(self, driver: Driver, now: Moment) -> None:
+        gone_at, silent_at = driver.gone_at(self._policy), driver.silent_at(self._policy)
+        order_at = driver.order_due_at()
+        if gone_at is not None and now.at >= gone_at:
+            driver.condemned = True
+            self._driver_gone(_lost(_silence(driver)), now)
+        elif silent_at is not None and now.at >= silent_at:
+            driver.condemned = True
+            self._effects.append(ev.AttemptOver(driver.attempt))
+            self._attempt_ended(_lost(_silence(driver)), now)
+        elif order_at is not None and now.at >= order_at:
+            if driver.stop_at is not None:
+                self._order_stop(driver, now)
+            elif driver.place is not None:
+                driver.order_again_at = now.at + self._policy.repeat
+                self._effects.append(ev.StartDriver(driver.attempt, driver.place))
+
+    # --- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def _live(self) -> Driver:
+        assert self.driver is not None  # noqa: S101 - _is_late has dropped facts about no driver
+        return self.driver
+
+    def _enter(self, status: JobStatus, now: Moment) -> None:
+        self.status = status
+        self.history.status_entered(status, now.ms)
+
+    def steps(self) -> tuple[str, ...]:
+        """The newest steps, for error messages and logs."""
+        return tuple(self._steps)
+
+    def _illegal(self, event: Event) -> IllegalTransition:
+        return IllegalTransition(f"job {self.graph.job_id}", self.phase.value, type(event).__name__, self.steps())
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        from emberkeep.jobs.invariants import check
+
+        check(self)
+
+
+def _lost(message: str) -> AttemptOutcome:
+    return AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message)
+
+
+def _silence(driver: Driver) -> str:
+    if driver.registered:
+        what = "the driver has sent no heartbeat for too long"
+    else:
+        what = "the driver did not register in time"
+    if driver.place is None:
+        return f"{what} and no task manager knows of it"
+    end = "" if driver.lost_at is None else ", which is lost"
+    return f"{what}; it was on task manager {driver.place.task_manager}{end}"
+
+
+_HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
+    ev.Begin: JobMachine._begin,
+    ev.PlaceGranted: JobMachine._place_granted,
+    ev.PlaceExplained: JobMachine._place_explained,
+    ev.AttemptRecorded: JobMachine._attempt_recorded,
+    ev.AttemptUnknown: JobMachine._attempt_unknown,
+    ev.ResultRecorded: JobMachine._result_recorded,
+    ev.CancelRequested: JobMachine._cancel,
+    ev.Tick: JobMachine._tick,
+    ev.TaskManagerLost: JobMachine._task_manager_lost,
+    ev.StartAccepted: JobMachine._start_accepted,
+    ev.StartRefused: JobMachine._start_refused,
+    ev.DriverListed: JobMachine._driver_listed,
+    ev.DriverExited: JobMachine._driver_exited,
+    ev.DriverVanished: JobMachine._driver_vanished,
+    ev.JobMasterRegistered: JobMachine._jobmaster_registered,
+    ev.JobMasterHeard: JobMachine._jobmaster_heard,
+    ev.ExceptionsNoted: JobMachine._exceptions_noted,
+    ev.OutcomeReported: JobMachine._outcome_reported,
+}

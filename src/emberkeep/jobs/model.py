@@ -1,0 +1,146 @@
+"""Job graphs, states, attempts and results as plain data."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from emberkeep.base.ids import JobId, TaskManagerId
+
+
+class JobStatus(enum.Enum):
+    """Flink's job states."""
+
+    CREATED = "CREATED"  # accepted and durable; waits for a driver place
+    INITIALIZING = "INITIALIZING"  # a driver was told to start, or is waited for after a recovery
+    RUNNING = "RUNNING"  # the JobMaster in the driver has registered
+    RESTARTING = "RESTARTING"  # an attempt was lost; the next one waits for its delay or a driver place
+    FAILING = "FAILING"  # failed for good; the driver is being ended and the result written
+    CANCELLING = "CANCELLING"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+    FINISHED = "FINISHED"
+
+    @property
+    def is_globally_terminal(self) -> bool:
+        """True when the job has ended for good, everywhere."""
+        return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+
+class ArtefactRole(enum.Enum):
+    """What an uploaded file is to the job (spark-submit's options)."""
+
+    SCRIPT = "script"
+    PY_FILE = "py-file"
+    FILE = "file"
+    ARCHIVE = "archive"
+    JAR = "jar"
+
+
+class Artefact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file of the job: its content's SHA-256 (64 hex digits), size in bytes and the name that the job sees."""
+
+    role: ArtefactRole
+    name: str  # base name, no separators
+    sha256: str
+    size: int
+    fragment: str = ""  # "#name" of --archives / --files: the name to unpack or link to
+
+
+class EntryPointKind(enum.Enum):
+    SCRIPT = "script"
+    MODULE = "module"  # python -m
+
+
+class EntryPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the driver runs: the SCRIPT artefact, or a module found on its Python path."""
+
+    kind: EntryPointKind
+    name: str  # script: base name; module: dotted name
+    source_path: str = ""  # where the client read the script, absolute; used where that very file exists on the node
+
+
+class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Memory that the driver takes on its task manager (heap and overhead), and what executors ask for at first.
+
+    The executor numbers are those known at submission; static configuration in the script may change them later.
+    """
+
+    driver_memory_mb: int  # heap
+    driver_overhead_mb: int
+    executors: int
+    executor_cores: int
+    executor_memory_mb: int  # heap
+    executor_overhead_mb: int
+
+
+class JobGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that is needed to start the job, at any time, on any node. Persisted (kind "job-graph", version 1)."""
+
+    job_id: JobId
+    name: str
+    entry_point: EntryPoint
+    arguments: tuple[str, ...]
+    artefacts: tuple[Artefact, ...]
+    spark_conf: dict[str, str]
+    options: dict[str, str]  # Emberkeep options set for this job (restart-strategy.*, …)
+    working_directory: str  # the client's; used where it exists on the node
+    resources: JobResources
+    python: str  # the client's Python, "3.11"
+    submitted_ms: int
+    idempotency_key: str
+
+
+class FailureKind(enum.Enum):
+    """Why an attempt ended badly: decides whether the restart strategy is asked."""
+
+    LOST = "lost"  # driver process killed, JVM died, node gone
+    SCRIPT = "script"  # the script raised, or exited with a code other than 0
+    SETUP = "setup"  # the driver could not be started (artefacts, interpreter, Java, disk)
+    RESOURCES = "resources"  # slots were not found in time, or executors kept failing
+
+
+class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show."""
+
+    exit_code: int
+    kind: FailureKind | None = None
+    message: str = ""  # one line: the root cause
+    traceback: str = ""
+
+
+class ExceptionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One line of a job's exception history (also non-fatal ones, such as a lost executor)."""
+
+    timestamp_ms: int
+    attempt: int
+    kind: str
+    message: str
+    traceback: str = ""
+    task_manager: str = ""
+
+
+class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One start of a job's driver, for the history shown to people."""
+
+    attempt: int
+    task_manager: TaskManagerId
+    started_ms: int
+    ended_ms: int | None = None
+    outcome: AttemptOutcome | None = None
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job's end: written once, in one transaction with the removal of its handle. Persisted (version 1)."""
+
+    job_id: JobId
+    name: str
+    status: JobStatus  # globally terminal
+    exit_code: int
+    root_cause: str
+    submitted_ms: int
+    ended_ms: int
+    attempts: tuple[AttemptRecord, ...]
+    exceptions: tuple[ExceptionEntry, ...]
+    idempotency_key: str

@@ -1,0 +1,34 @@
+"""The numbers that govern one job's life: the cluster's configuration, overridden by the job's own options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from emberkeep.base import options
+from emberkeep.base.config import Configuration
+
+REPEAT = 2.0  # seconds after which an order to a task manager that shows no effect yet is given again
+
+
+@dataclass(frozen=True)
+class JobPolicy:
+    """All durations in seconds."""
+
+    heartbeat_timeout: float
+    lease: float
+    start_timeout: float
+    place_timeout: float  # 0: wait for ever
+    grace: float
+    restarts_script_failures: bool
+    repeat: float = REPEAT
+
+
+def job_policy(configuration: Configuration) -> JobPolicy:
+    return JobPolicy(
+        heartbeat_timeout=configuration[options.HEARTBEAT_TIMEOUT],
+        lease=configuration[options.DRIVER_LEASE],
+        start_timeout=configuration[options.DRIVER_START_TIMEOUT],
+        place_timeout=configuration[options.SLOT_REQUEST_TIMEOUT],
+        grace=configuration[options.CANCELLATION_TIMEOUT],
+        restarts_script_failures=configuration[options.RESTART_ON] == "any",
+    )

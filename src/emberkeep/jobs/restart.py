@@ -1,0 +1,130 @@
+"""Restart strategies: whether and after which pause a lost driver is started again. Flink's names, keys and semantics.
+
+A strategy counts failures and says for each what follows. It lives as long as the JobManager: a new leader counts anew,
+as in Flink.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Protocol
+
+from emberkeep.base import options
+from emberkeep.base.config import Configuration
+
+
+@dataclass(frozen=True)
+class Restart:
+    """Start again after ``delay`` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True)
+class GiveUp:
+    """The job fails; ``reason`` completes the sentence "not restarted: …"."""
+
+    reason: str
+
+
+Decision = Restart | GiveUp
+
+
+class RestartStrategy(Protocol):
+    def failed(self, now: float, chance: float) -> Decision:
+        """Count a failure at ``now`` (monotonic seconds) and decide. ``chance`` is a random number in [0, 1)."""
+
+
+class NoRestart:
+    """``none``: the first failure ends the job."""
+
+    def failed(self, now: float, chance: float) -> Decision:
+        return GiveUp("restart-strategy.type is none")
+
+
+class FixedDelay:
+    """``fixed-delay``: at most ``attempts`` restarts, each after ``delay`` seconds."""
+
+    def __init__(self, attempts: int, delay: float) -> None:
+        self._attempts = attempts
+        self._delay = delay
+        self._failures = 0
+
+    def failed(self, now: float, chance: float) -> Decision:
+        self._failures += 1
+        if self._failures > self._attempts:
+            return GiveUp(f"{options.FIXED_ATTEMPTS.key} is {self._attempts}")
+        return Restart(self._delay)
+
+
+class ExponentialDelay:
+    """``exponential-delay``: growing pauses; an attempt that ran for ``reset_after`` seconds starts them anew.
+
+    ``attempts`` limits the restarts in a row without a reset; 0 means no limit.
+    """
+
+    def __init__(
+        self, *, initial: float, longest: float, multiplier: float, reset_after: float, jitter: float, attempts: int
+    ) -> None:
+        self._initial = initial
+        self._longest = max(initial, longest)
+        self._multiplier = multiplier
+        self._reset_after = reset_after
+        self._jitter = jitter
+        self._attempts = attempts
+        self._backoff = initial
+        self._restart_at: float | None = None
+        self._restarts = 0
+
+    def failed(self, now: float, chance: float) -> Decision:
+        if self._restart_at is None or now - self._restart_at >= self._reset_after:
+            self._backoff = self._initial
+            self._restarts = 0
+        else:
+            self._backoff = min(self._backoff * self._multiplier, self._longest)
+        self._restarts += 1
+        if self._attempts and self._restarts > self._attempts:
+            return GiveUp(f"{options.EXPONENTIAL_ATTEMPTS.key} is {self._attempts}")
+        delay = min(self._backoff * (1 + self._jitter * (2 * chance - 1)), self._longest)
+        self._restart_at = now + delay
+        return Restart(delay)
+
+
+class FailureRate:
+    """``failure-rate``: more than ``most`` failures within ``interval`` seconds end the job."""
+
+    def __init__(self, most: int, interval: float, delay: float) -> None:
+        self._interval = interval
+        self._delay = delay
+        self._failures: deque[float] = deque(maxlen=most + 1)
+
+    def failed(self, now: float, chance: float) -> Decision:
+        self._failures.append(now)
+        full = len(self._failures) == self._failures.maxlen
+        if full and now - self._failures[0] <= self._interval:
+            return GiveUp(
+                f"more than {len(self._failures) - 1} failures in {self._interval:g} s ({options.RATE_MAX.key})"
+            )
+        return Restart(self._delay)
+
+
+def restart_strategy(configuration: Configuration) -> RestartStrategy:
+    """The strategy that ``configuration`` (the cluster's, overridden by the job's options) asks for."""
+    kind = configuration[options.RESTART_STRATEGY].replace("-", "")
+    if kind == "fixeddelay":
+        return FixedDelay(configuration[options.FIXED_ATTEMPTS], configuration[options.FIXED_DELAY])
+    if kind == "exponentialdelay":
+        return ExponentialDelay(
+            initial=configuration[options.EXPONENTIAL_INITIAL],
+            longest=configuration[options.EXPONENTIAL_MAX],
+            multiplier=configuration[options.EXPONENTIAL_MULTIPLIER],
+            reset_after=configuration[options.EXPONENTIAL_RESET],
+            jitter=configuration[options.EXPONENTIAL_JITTER],
+            attempts=configuration[options.EXPONENTIAL_ATTEMPTS],
+        )
+    if kind == "failurerate":
+        return FailureRate(
+            configuration[options.RATE_MAX], configuration[options.RATE_INTERVAL], configuration[options.RATE_DELAY]
+        )
+    return NoRestart()

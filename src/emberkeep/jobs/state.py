@@ -1,0 +1,123 @@
+"""What is known of a job, and what can be read off it. The machine that changes it is in ``machine``."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from emberkeep.base.ids import InstanceId
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.events import Effect, Event
+from emberkeep.jobs.history import JobHistory
+from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
+from emberkeep.jobs.policy import JobPolicy
+from emberkeep.jobs.restart import RestartStrategy
+from emberkeep.jobs.transitions import Phase
+
+STEPS_REMEMBERED = 50
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How the job is going to end."""
+
+    status: JobStatus
+    exit_code: int
+    root_cause: str
+
+
+class JobState:
+    """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
+
+    def __init__(self, graph: JobGraph, policy: JobPolicy, strategy: RestartStrategy, *, attempt: int = 0) -> None:
+        self.graph = graph
+        self.attempt = attempt
+        self.status = JobStatus.CREATED
+        self.phase = Phase.NEW
+        self.driver: Driver | None = None
+        self.history = JobHistory()
+        self.verdict: Verdict | None = None
+        self.result: JobResult | None = None
+        self._policy = policy
+        self._strategy = strategy
+        self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
+        self._explain_at: float | None = None
+        self._restart_at: float | None = None
+        self._forget_at: float | None = None
+        self._forgotten = False
+        self._effects: list[Effect] = []
+        self._steps: deque[str] = deque(maxlen=STEPS_REMEMBERED)
+
+    def deadline(self) -> float | None:
+        """When a Tick is due (monotonic seconds); None: only an event moves the job on."""
+        if self.phase is Phase.PLACING:
+            return self._explain_at
+        if self.phase is Phase.BACKING_OFF:
+            return self._restart_at
+        if self.phase is Phase.ENDED:
+            return self._forget_at
+        driver = self.driver
+        if driver is None or driver.gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
+            return None
+        times = (driver.order_due_at(), driver.silent_at(self._policy), driver.gone_at(self._policy))
+        return min((time for time in times if time is not None), default=None)
+
+    def refusal(self, attempt: int) -> str:
+        """Why a JobMaster of ``attempt`` has to end itself; "" when it may go on."""
+        if attempt != self.attempt:
+            return f"attempt {attempt} of job {self.graph.job_id} is not its present attempt, which is {self.attempt}"
+        driver = self.driver
+        if driver is None or driver.gone or self._forgotten:
+            return f"attempt {attempt} of job {self.graph.job_id} is over; the job is {self.status.value}"
+        if driver.condemned:
+            return f"attempt {attempt} of job {self.graph.job_id} was given up; the job is {self.status.value}"
+        if self.status is JobStatus.CANCELLING and not driver.reachable:
+            return f"job {self.graph.job_id} is cancelled and its task manager cannot be reached to end the driver"
+        return ""
+
+    def stands_on(self) -> InstanceId | None:
+        """The life of the task manager that the driver, or the place for it, is on."""
+        if self._place is not None:
+            return self._place.instance
+        driver = self.driver
+        return driver.place.instance if driver is not None and driver.place is not None else None
+
+    def knows_jobmaster(self) -> bool:
+        """False: the JobMaster has to register (again)."""
+        return self.driver is not None and self.driver.registered
+
+    def waiting(self) -> str:
+        """What the job waits for, in words, where it is not a driver place; "" when it goes on by itself."""
+        driver = self.driver
+        if self.phase is Phase.BACKING_OFF:
+            return "the pause before its restart"
+        if self.phase is Phase.RECORDING_ATTEMPT:
+            return "the job store to take the next attempt"
+        if self.phase is Phase.RECORDING_RESULT:
+            return "the job store to take its result"
+        if driver is None or self.phase not in (Phase.STARTING, Phase.ENDING):
+            return ""
+        where = f"on task manager {driver.place.task_manager}" if driver.place else "on a task manager not heard of yet"
+        what = "the end of" if self.phase is Phase.ENDING else "word from"
+        return f"{what} the driver of attempt {driver.attempt} {where}"
+
+    def verdict_is(self, status: JobStatus) -> bool:
+        return self.verdict is not None and self.verdict.status is status
+
+    def _is_late(self, event: Event) -> bool:
+        """Facts about attempts and requests that are over: expected in any network, and without meaning."""
+        if isinstance(event, ev.PlaceGranted):
+            return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn meanwhile
+        if isinstance(event, ev.PlaceExplained):
+            return self.phase is not Phase.PLACING
+        attempt = getattr(event, "attempt", None)
+        if attempt is None:
+            return False
+        driver = self.driver
+        if attempt != self.attempt or driver is None or driver.gone:
+            return True
+        # That one life of a task manager lists it no more means nothing when it is known from another life.
+        return isinstance(event, ev.DriverVanished) and (
+            driver.place is None or driver.place.instance != event.instance
+        )

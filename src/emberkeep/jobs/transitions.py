@@ -1,0 +1,110 @@
+"""The phases of a job's life and which event may lead from which to which. The table is the law: the machine checks
+every step against it, and the diagram in the documentation is drawn from it."""
+
+from __future__ import annotations
+
+import enum
+
+from emberkeep.jobs import events as ev
+
+
+class Phase(enum.Enum):
+    NEW = "NEW"
+    PLACING = "PLACING"  # a driver place is asked for
+    RECORDING_ATTEMPT = "RECORDING_ATTEMPT"  # the next attempt's number is being written
+    STARTING = "STARTING"  # the driver was told to start, or is waited for after a recovery
+    RUNNING = "RUNNING"
+    ENDING = "ENDING"  # the attempt is over; its driver must be proven gone before anything follows
+    BACKING_OFF = "BACKING_OFF"  # the driver is gone; the restart's pause is not over
+    RECORDING_RESULT = "RECORDING_RESULT"
+    ENDED = "ENDED"  # the result is durable
+
+
+Row = dict[type[ev.Event], frozenset[Phase]]
+
+_P = Phase
+_OVER = frozenset({_P.BACKING_OFF, _P.RECORDING_RESULT})
+
+
+def _row(phase: Phase, stays: tuple[type[ev.Event], ...], moves: dict[type[ev.Event], set[Phase]]) -> Row:
+    row: Row = {kind: frozenset({phase}) for kind in (ev.Tick, ev.TaskManagerLost, *stays)}
+    row.update({kind: frozenset(targets) for kind, targets in moves.items()})
+    return row
+
+
+_DRIVER_FACTS: tuple[type[ev.Event], ...] = (
+    ev.StartAccepted,
+    ev.StartRefused,
+    ev.DriverListed,
+    ev.DriverExited,
+    ev.DriverVanished,
+    ev.JobMasterRegistered,
+    ev.JobMasterHeard,
+    ev.ExceptionsNoted,
+    ev.OutcomeReported,
+)
+_DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
+    ev.StartRefused: set(_OVER),
+    ev.DriverExited: set(_OVER),
+    ev.DriverVanished: set(_OVER),
+}
+
+TRANSITIONS: dict[Phase, Row] = {
+    _P.NEW: {ev.Begin: frozenset({_P.PLACING, _P.STARTING, _P.RECORDING_RESULT})},
+    _P.PLACING: _row(
+        _P.PLACING,
+        (),
+        {
+            ev.PlaceGranted: {_P.RECORDING_ATTEMPT},
+            ev.PlaceExplained: {_P.RECORDING_RESULT},
+            ev.CancelRequested: {_P.RECORDING_RESULT},
+        },
+    ),
+    _P.RECORDING_ATTEMPT: _row(
+        _P.RECORDING_ATTEMPT,
+        (ev.CancelRequested,),
+        {
+            ev.AttemptRecorded: {_P.STARTING, _P.PLACING, _P.RECORDING_RESULT},
+            ev.AttemptUnknown: {_P.RECORDING_ATTEMPT, _P.RECORDING_RESULT},
+        },
+    ),
+    _P.STARTING: _row(
+        _P.STARTING,
+        _DRIVER_FACTS,
+        {
+            **_DRIVER_ENDS,
+            ev.JobMasterRegistered: {_P.RUNNING},
+            ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
+            ev.CancelRequested: {_P.ENDING},
+            ev.Tick: {_P.STARTING, _P.ENDING, *_OVER},
+        },
+    ),
+    _P.RUNNING: _row(
+        _P.RUNNING,
+        _DRIVER_FACTS,
+        {
+            **_DRIVER_ENDS,
+            ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
+            ev.CancelRequested: {_P.ENDING},
+            ev.Tick: {_P.RUNNING, _P.ENDING, *_OVER},
+        },
+    ),
+    _P.ENDING: _row(
+        _P.ENDING,
+        (*_DRIVER_FACTS, ev.CancelRequested),
+        {
+            **_DRIVER_ENDS,
+            ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
+            ev.Tick: {_P.ENDING, *_OVER},
+        },
+    ),
+    _P.BACKING_OFF: _row(
+        _P.BACKING_OFF,
+        (),
+        {ev.Tick: {_P.BACKING_OFF, _P.PLACING}, ev.CancelRequested: {_P.RECORDING_RESULT}},
+    ),
+    _P.RECORDING_RESULT: _row(
+        _P.RECORDING_RESULT, (*_DRIVER_FACTS, ev.CancelRequested), {ev.ResultRecorded: {_P.ENDED}}
+    ),
+    _P.ENDED: _row(_P.ENDED, _DRIVER_FACTS, {}),
+}

@@ -1,0 +1,269 @@
+"""Decides what a JobManager does about leadership. Pure: events in, effects out, no clock.
+
+SUSPENDED: take no decision, keep running. LOST: stop leading at once. Deposed: stop, and stand at the end of the queue,
+so that a leader that others could not reach does not take the epoch straight back. Whatever was overtaken by events (an
+old latch, claim or epoch) is ignored, because answers may come late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from emberkeep.base.errors import IllegalTransition
+from emberkeep.leadership.model import (
+    AbandonClaim,
+    ClaimRefused,
+    Confirmed,
+    ConfirmEpoch,
+    Connected,
+    Deposed,
+    Effect,
+    EpochWritten,
+    Event,
+    GiveUpLatch,
+    Granted,
+    Lost,
+    PauseService,
+    ResumeService,
+    Revoked,
+    ServiceEnded,
+    Session,
+    Shutdown,
+    Standing,
+    StartService,
+    StopService,
+    Suspended,
+    TakeLatch,
+    WriteEpoch,
+)
+
+HISTORY = 50  # events kept for the error of an impossible one
+
+_S = Standing
+# The standings that each may go to, beside itself.
+TRANSITIONS: dict[Standing, frozenset[Standing]] = {
+    _S.OUT: frozenset({_S.WAITING, _S.CLOSED}),
+    _S.WAITING: frozenset({_S.OUT, _S.CLAIMING, _S.CLOSED}),
+    _S.CLAIMING: frozenset({_S.OUT, _S.WAITING, _S.LEADING, _S.PAUSED, _S.CLOSED}),
+    _S.LEADING: frozenset({_S.PAUSED, _S.STOPPING}),
+    _S.PAUSED: frozenset({_S.CONFIRMING, _S.STOPPING}),
+    _S.CONFIRMING: frozenset({_S.LEADING, _S.PAUSED, _S.STOPPING}),
+    _S.STOPPING: frozenset({_S.OUT, _S.WAITING, _S.CLOSED}),
+    _S.CLOSED: frozenset(),
+}
+
+
+class LeadershipMachine:
+    """``standing``: where it stands now. ``epoch``: of the service that runs, else 0."""
+
+    def __init__(self) -> None:
+        self.session = Session.AWAY
+        self.standing = Standing.OUT
+        self.epoch = 0
+        self._latch = 0  # the number of the newest one
+        self._has_latch = False
+        self._claim = 0
+        self._closing = False
+        self._history: deque[str] = deque(maxlen=HISTORY)
+        self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
+            Connected: self._connected,
+            Suspended: self._suspended,
+            Lost: self._lost,
+            Granted: self._granted,
+            Revoked: self._revoked,
+            EpochWritten: self._epoch_written,
+            ClaimRefused: self._claim_refused,
+            Confirmed: self._confirmed,
+            Deposed: self._deposed,
+            ServiceEnded: self._service_ended,
+            Shutdown: self._shutdown,
+        }
+
+    @property
+    def may_decide(self) -> bool:
+        """Whether this JobManager may start, end or change anything."""
+        return self.standing is Standing.LEADING
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Take one event. Raises IllegalTransition for a bug."""
+        self._history.append(f"{self.standing.name}/{self.session.name} {event}")
+        return self._handlers[type(event)](event)
+
+    # --- the session ------------------------------------------------------------------------------------------------
+
+    def _connected(self, _: Connected) -> list[Effect]:
+        self.session = Session.CONNECTED
+        match self.standing:
+            case Standing.OUT:
+                return self._stand_in_queue()
+            case Standing.PAUSED:
+                self._go(Standing.CONFIRMING)
+                return [ConfirmEpoch(self.epoch)]
+            case _:
+                return []
+
+    def _suspended(self, _: Suspended) -> list[Effect]:
+        if self.session is Session.AWAY:
+            return []
+        self.session = Session.SUSPENDED
+        match self.standing:
+            case Standing.LEADING:
+                self._go(Standing.PAUSED)
+                return [PauseService(self.epoch)]
+            case Standing.CONFIRMING:
+                self._go(Standing.PAUSED)
+                return []
+            case _:
+                return []
+
+    def _lost(self, _: Lost) -> list[Effect]:
+        self.session = Session.AWAY
+        self._has_latch = False
+        match self.standing:
+            case Standing.WAITING:
+                self._go(Standing.OUT)
+                return []
+            case Standing.CLAIMING:
+                self._go(Standing.OUT)
+                return [AbandonClaim(self._claim)]
+            case Standing.LEADING | Standing.PAUSED | Standing.CONFIRMING:
+                self._go(Standing.STOPPING)
+                return [StopService(self.epoch)]
+            case _:
+                return []
+
+    # --- the latch --------------------------------------------------------------------------------------------------
+
+    def _granted(self, event: Granted) -> list[Effect]:
+        if event.latch != self._latch or not self._has_latch or self.standing is not Standing.WAITING:
+            return []
+        self._claim += 1
+        self._go(Standing.CLAIMING)
+        return [WriteEpoch(self._claim)]
+
+    def _revoked(self, event: Revoked) -> list[Effect]:
+        if event.latch != self._latch or not self._has_latch:
+            return []
+        self._has_latch = False
+        match self.standing:
+            case Standing.WAITING:
+                self._go(Standing.OUT)
+                return self._stand_in_queue()
+            case Standing.CLAIMING:
+                self._go(Standing.OUT)
+                return [AbandonClaim(self._claim), *self._stand_in_queue()]
+            case Standing.LEADING | Standing.PAUSED | Standing.CONFIRMING:
+                self._go(Standing.STOPPING)
+                return [StopService(self.epoch)]
+            case _:
+                return []
+
+    def _stand_in_queue(self) -> list[Effect]:
+        """With no session there is no queue: Connected comes first then."""
+        if self.session is Session.AWAY:
+            return []
+        self._latch += 1
+        self._has_latch = True
+        self._go(Standing.WAITING)
+        return [TakeLatch(self._latch)]
+
+    def _leave_queue(self) -> list[Effect]:
+        if not self._has_latch:
+            return []
+        self._has_latch = False
+        return [GiveUpLatch(self._latch)]
+
+    # --- the epoch --------------------------------------------------------------------------------------------------
+
+    def _epoch_written(self, event: EpochWritten) -> list[Effect]:
+        if event.claim != self._claim or self.standing is not Standing.CLAIMING:
+            return []
+        self.epoch = event.epoch
+        if self.session is Session.CONNECTED:
+            self._go(Standing.LEADING)
+            return [StartService(self.epoch)]
+        self._go(Standing.PAUSED)
+        return [StartService(self.epoch), PauseService(self.epoch)]
+
+    def _claim_refused(self, event: ClaimRefused) -> list[Effect]:
+        if event.claim != self._claim or self.standing is not Standing.CLAIMING:
+            return []
+        left = self._leave_queue()
+        return [*left, *self._stand_in_queue()]
+
+    def _confirmed(self, event: Confirmed) -> list[Effect]:
+        if event.epoch != self.epoch or self.standing is not Standing.CONFIRMING:
+            return []
+        self._go(Standing.LEADING)
+        return [ResumeService(self.epoch)]
+
+    def _deposed(self, event: Deposed) -> list[Effect]:
+        if event.epoch != self.epoch or self.standing is Standing.STOPPING or not self.standing.has_service:
+            return []
+        self._go(Standing.STOPPING)
+        return [*self._leave_queue(), StopService(self.epoch)]
+
+    # --- the service ------------------------------------------------------------------------------------------------
+
+    def _service_ended(self, event: ServiceEnded) -> list[Effect]:
+        if self.standing is not Standing.STOPPING or event.epoch != self.epoch:
+            self._impossible(event)
+        self.epoch = 0
+        if self._closing:
+            self._go(Standing.CLOSED)
+            return self._leave_queue()
+        left = self._leave_queue()
+        self._go(Standing.OUT)
+        return [*left, *self._stand_in_queue()]
+
+    def _shutdown(self, _: Shutdown) -> list[Effect]:
+        if self._closing:
+            return []
+        self._closing = True
+        match self.standing:
+            case Standing.LEADING | Standing.PAUSED | Standing.CONFIRMING:
+                # The latch goes when the service has ended: a successor finds a store that nobody writes to.
+                self._go(Standing.STOPPING)
+                return [StopService(self.epoch)]
+            case Standing.STOPPING:
+                return []
+            case Standing.CLAIMING:
+                self._go(Standing.CLOSED)
+                return [AbandonClaim(self._claim), *self._leave_queue()]
+            case _:
+                self._go(Standing.CLOSED)
+                return self._leave_queue()
+
+    # --- the law ----------------------------------------------------------------------------------------------------
+
+    def _go(self, standing: Standing) -> None:
+        if standing is not self.standing and standing not in TRANSITIONS[self.standing]:
+            self._impossible(standing)
+        self.standing = standing
+
+    def _impossible(self, what: object) -> None:
+        raise IllegalTransition("leadership", self.standing.name, str(what), tuple(self._history))
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself."""
+        away = self.session is Session.AWAY
+        self._hold(self.standing.has_service == (self.epoch > 0), "an epoch belongs to a service")
+        self._hold(
+            self._has_latch or self.standing not in (Standing.WAITING, Standing.CLAIMING),
+            "whoever waits stands in the queue",
+        )
+        self._hold(not (away and self._has_latch), "a latch goes with its session")
+        self._hold(
+            not away or self.standing in (Standing.OUT, Standing.STOPPING, Standing.CLOSED),
+            "LOST stops leading at once",
+        )
+        self._hold(
+            not self.may_decide or self.session is Session.CONNECTED,
+            "whoever cannot confirm that it leads decides nothing",
+        )
+
+    def _hold(self, condition: bool, what: str) -> None:
+        if not condition:
+            raise AssertionError(f"{what}: {self.standing.name}, {' | '.join(self._history)}")

@@ -1,0 +1,1 @@
+"""Versioned messages between processes, REST schemas and their limits."""

@@ -1,0 +1,389 @@
+"""Messages between JobManager, TaskManagers and JobMasters.
+
+The protocol is level-triggered: heartbeats carry the whole state of the sender and are sent at once when something
+changed, so a lost, repeated or late message is repaired by the next one. Each request names who sends it in which life
+(epoch of the JobManager, instance of a TaskManager, attempt of a JobMaster); a receiver that knows a newer life refuses
+with Conflict. Encoded as MessagePack; unknown fields and wrong types are refused.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
+from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
+
+PROTOCOL_VERSION = 1
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Root of all messages."""
+
+
+class Ack(Message, frozen=True, kw_only=True):
+    """Done (or was done before)."""
+
+
+# --- what processes look like ---------------------------------------------------------------------------------------
+
+
+class ProcessState(enum.Enum):
+    STARTING = "STARTING"  # artefacts are fetched, the process is being started
+    RUNNING = "RUNNING"
+    EXITED = "EXITED"
+
+
+class DriverReport(Message, frozen=True, kw_only=True):
+    """A driver as its TaskManager sees it. EXITED ones stay in the report until the JobManager acknowledges them."""
+
+    job_id: JobId
+    attempt: int
+    state: ProcessState
+    pid: int = 0
+    memory_mb: int = 0  # reserved
+    outcome: AttemptOutcome | None = None  # with EXITED
+
+
+class ExecutorReport(Message, frozen=True, kw_only=True):
+    """An executor as its TaskManager sees it, by the allocation that it lives in."""
+
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    state: ProcessState
+    pid: int = 0
+    exit_code: int | None = None  # negative: minus the signal
+    detail: str = ""  # last lines of its log when it failed
+
+
+class BlobCacheReport(Message, frozen=True, kw_only=True):
+    """What a TaskManager's BLOB cache holds now and has done since its process started."""
+
+    blobs: int = 0
+    hits: int = 0  # in the local store
+    shared: int = 0  # another job had the same content
+    ha_hits: int = 0  # copied from the HA store
+    downloads: int = 0  # from the BLOB server or a peer
+    received_bytes: int = 0  # of both
+    failures: int = 0  # retrievals that failed
+    verify_failures: int = 0  # copies, here or received, whose bytes were wrong
+    served: int = 0  # to peers
+    deleted: int = 0  # by clean-up
+    cleanup_runs: int = 0
+
+
+class TaskManagerReport(Message, frozen=True, kw_only=True):
+    """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
+    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone."""
+
+    sequence: int
+    allocations: tuple[Allocation, ...]
+    drivers: tuple[DriverReport, ...]
+    leaving: bool = False
+    disk_free_mb: int = 0
+    memory_used_mb: int = 0
+    cpu_percent: float = 0.0
+    blobs: BlobCacheReport | None = None
+
+
+# --- TaskManager → JobManager ---------------------------------------------------------------------------------------
+
+
+class RegisterTaskManager(Message, frozen=True, kw_only=True):
+    """First message of an instance; answered by TaskManagerRegistered. A second instance under the same id replaces the
+    first only when the first is lost or has the same address; else Conflict (two processes with one id)."""
+
+    info: TaskManagerInfo
+    report: TaskManagerReport
+
+
+class TaskManagerRegistered(Message, frozen=True, kw_only=True):
+    epoch: int
+    heartbeat_interval: float  # seconds
+
+
+class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
+    id: TaskManagerId
+    instance: InstanceId
+    report: TaskManagerReport
+
+
+class AttemptKey(Message, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+
+
+class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
+    """``known`` False: register again. ``acknowledged``: exited drivers that need not be reported again.
+    ``stale``: attempts (and all older ones of the job) that are over: free their slots, end their drivers, clean up."""
+
+    epoch: int
+    known: bool
+    acknowledged: tuple[AttemptKey, ...] = ()
+    stale: tuple[AttemptKey, ...] = ()
+
+
+# --- JobManager → TaskManager ---------------------------------------------------------------------------------------
+
+
+class StartDriver(Message, frozen=True, kw_only=True):
+    """Start the driver of an attempt. Idempotent per (job, attempt); Conflict when a newer attempt is known."""
+
+    epoch: int
+    graph: JobGraph
+    attempt: int
+    memory_mb: int  # reserved on the task manager: heap and overhead
+    job_manager: str  # address to fetch artefacts from and to register at
+    checkpoint_root: str  # where queries without an own checkpoint location keep theirs
+
+
+class StopDriver(Message, frozen=True, kw_only=True):
+    """End the driver of this attempt: SIGTERM, after ``grace`` seconds SIGKILL for its whole session."""
+
+    epoch: int
+    job_id: JobId
+    attempt: int
+    grace: float
+
+
+class AllocateSlot(Message, frozen=True, kw_only=True):
+    """Reserve a slot for a job and offer it to its JobMaster. Conflict when the resources are not free."""
+
+    epoch: int
+    allocation_id: AllocationId
+    job_id: JobId
+    attempt: int
+    profile: ResourceProfile
+    job_master: str
+
+
+class ListLogs(Message, frozen=True, kw_only=True):
+    """Which logs there are: of one job, or with None all, the TaskManager's own among them."""
+
+    job_id: JobId | None
+
+
+class LogView(Message, frozen=True, kw_only=True):
+    """One log as ``protocol.rest.LogInfo`` shows it. ``complete``: nothing will be added any more."""
+
+    name: str  # its id on this TaskManager
+    size: int  # bytes
+    mtime: int  # ms since 1970
+    kind: str
+    complete: bool
+    job_id: str = ""  # "" when it belongs to no job, as what follows
+    attempt: int = 0
+    executor_id: str = ""
+
+
+class LogsListed(Message, frozen=True, kw_only=True):
+    logs: tuple[LogView, ...]
+
+
+class UploadLog(Message, frozen=True, kw_only=True):
+    """Store a piece of a log as a transient BLOB at the BLOB server. Who asks gives its reference back once it has read
+    it; what was not given back ends when the log is asked for again, some time later. Absent: there is no such log, or
+    it belongs to another job than ``job_id``."""
+
+    log_id: str
+    offset: int  # bytes; negative: before the end
+    limit: int  # bytes
+    wait: float  # seconds for which it waits while there is nothing after ``offset``
+    from_start: bool  # where ``offset`` is beyond the end, the log was replaced: its first bytes are meant
+    job_id: JobId | None = None
+
+
+class LogUploaded(Message, frozen=True, kw_only=True):
+    """The piece begins at ``offset``; it is empty, and no BLOB, when ``key`` is "". ``size``: bytes of the log now.
+    ``complete``: the piece reaches the log's end, and nothing will be added."""
+
+    offset: int
+    size: int
+    complete: bool
+    owner: JobId
+    key: str = ""
+    holder: str = ""
+
+
+# --- TaskManager → JobMaster ----------------------------------------------------------------------------------------
+
+
+class OfferSlots(Message, frozen=True, kw_only=True):
+    """Offered until answered, for at most ``taskmanager.slot.timeout``; what is not accepted is freed."""
+
+    job_id: JobId
+    attempt: int
+    task_manager: TaskManagerInfo
+    slots: tuple[Allocation, ...]
+
+
+class OfferSlotsReply(Message, frozen=True, kw_only=True):
+    accepted: tuple[AllocationId, ...]
+
+
+class ExecutorChanged(Message, frozen=True, kw_only=True):
+    """An executor started to run or ended. Repeated in each SlotsReply, so a loss of this one only costs time."""
+
+    job_id: JobId
+    attempt: int
+    task_manager: TaskManagerId
+    executor: ExecutorReport
+
+
+# --- JobMaster → TaskManager ----------------------------------------------------------------------------------------
+
+
+class StartExecutor(Message, frozen=True, kw_only=True):
+    """Start Spark's executor in an accepted slot. Idempotent per (allocation, executor id)."""
+
+    job_id: JobId
+    attempt: int
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    driver_url: str
+    app_id: str
+    cores: int
+    heap_mb: int
+    java_options: tuple[str, ...]
+    extra_class_path: str
+    environ: dict[str, str]
+    auth_secret: str
+    python_path: tuple[str, ...]
+    artefacts: tuple[Artefact, ...] = ()  # bound to the executor by its own node's BLOB cache
+    python: str = ""  # what the application starts Python workers with, such as ./environment/bin/python
+    jars_first: bool = False  # the artefacts' jars win over Spark's own
+
+
+class ReleaseSlot(Message, frozen=True, kw_only=True):
+    """Give a slot back: its executor is ended at once. Unknown allocations are already released: Ack."""
+
+    job_id: JobId
+    attempt: int
+    allocation_id: AllocationId
+
+
+class JobMasterBeat(Message, frozen=True, kw_only=True):
+    """The allocations that the JobMaster holds on this TaskManager: others of this attempt, once offered and answered,
+    are freed. Silence for ``heartbeat.timeout`` (and no driver of the attempt alive here) frees them all."""
+
+    job_id: JobId
+    attempt: int
+    allocations: tuple[AllocationId, ...]
+
+
+class SlotsReply(Message, frozen=True, kw_only=True):
+    """What the TaskManager holds for that attempt; a held allocation that is missing here is lost."""
+
+    instance: InstanceId
+    allocations: tuple[AllocationId, ...]
+    executors: tuple[ExecutorReport, ...]
+
+
+# --- JobMaster → JobManager -----------------------------------------------------------------------------------------
+
+
+class QueryProgress(Message, frozen=True, kw_only=True):
+    """The newest progress of one streaming query."""
+
+    id: str
+    run_id: str
+    name: str
+    batch_id: int
+    timestamp: str  # ISO 8601, as Spark gives it
+    num_input_rows: int
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    state_rows: int
+    watermark: str  # "" when the query has none
+    status: str
+    checkpoint_location: str
+
+
+class ExecutorView(Message, frozen=True, kw_only=True):
+    """One slot of the job as its JobMaster sees it."""
+
+    executor_id: ExecutorId
+    allocation_id: AllocationId
+    task_manager: TaskManagerId
+    host: str
+    state: ProcessState
+    registered: bool  # with Spark
+    cores: int
+    heap_mb: int
+    pid: int = 0
+
+
+class JobMasterStatus(Message, frozen=True, kw_only=True):
+    """Everything a JobMaster tells about its attempt. ``waiting`` says in words what is missing, if anything."""
+
+    sequence: int
+    requirements: tuple[SlotRequirement, ...]
+    executors: tuple[ExecutorView, ...]
+    queries: tuple[QueryProgress, ...] = ()
+    active_stages: int = 0
+    active_tasks: int = 0
+    completed_tasks: int = 0
+    failed_tasks: int = 0
+    app_id: str = ""
+    waiting: str = ""
+    exceptions: tuple[ExceptionEntry, ...] = ()  # the newest ones of this attempt, bounded
+
+
+class RegisterJobMaster(Message, frozen=True, kw_only=True):
+    """A driver's JobMaster is up. Conflict: this attempt has been superseded or the job has ended: end yourself."""
+
+    job_id: JobId
+    attempt: int
+    address: str
+    task_manager: TaskManagerId
+    pid: int
+    status: JobMasterStatus
+
+
+class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+    status: JobMasterStatus
+
+
+class JobMasterReply(Message, frozen=True, kw_only=True):
+    """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
+    ``missing``: what the cluster cannot give at present, in words, "" when all is met."""
+
+    epoch: int
+    known: bool
+    heartbeat_interval: float
+    lost: tuple[InstanceId, ...] = ()
+    missing: str = ""
+
+
+class ReportOutcome(Message, frozen=True, kw_only=True):
+    """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
+
+    job_id: JobId
+    attempt: int
+    outcome: AttemptOutcome
+
+
+REQUESTS: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        RegisterTaskManager,
+        TaskManagerHeartbeat,
+        StartDriver,
+        StopDriver,
+        AllocateSlot,
+        ListLogs,
+        UploadLog,
+        OfferSlots,
+        ExecutorChanged,
+        StartExecutor,
+        ReleaseSlot,
+        JobMasterBeat,
+        RegisterJobMaster,
+        JobMasterHeartbeat,
+        ReportOutcome,
+    )
+}

@@ -1,0 +1,169 @@
+"""How the large parts of a message travel as BLOBs (BLOB-19): how it is taken apart and put together again.
+
+A message is a MessagePack map. Each field whose encoding is larger than the minimum is stored once as a transient BLOB
+of the message's job; if what is left is still larger, it is stored as a whole. What travels then is a MessagePack
+extension with an ``OffloadedMessage``. Each delivery holds its own reference to each BLOB: its receiver fetches,
+decodes and releases it, which is the acknowledgement. Pure: bytes come from and go to ``MessageBlobs``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
+from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
+from emberkeep.protocol.messages import Message
+
+REST: Final = ""  # stands for all fields that are not parts of their own
+
+_EXTENSION: Final = 1
+_EXTENSION_BYTES: Final = frozenset((0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8))  # a map begins with none of these
+_DELIVERY: Final = re.compile(r"[0-9a-f]{32}")
+_MAX_PARTS: Final = 64
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An encoded field, or the rest, as a BLOB."""
+
+    key: str
+    size: int  # bytes
+
+
+class OffloadedMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What travels in place of a large message. ``inline``: the fields that stayed, as an encoded map; empty where the
+    rest is a part. ``delivery`` is unique: it makes the name of the reference that this receiver gives back."""
+
+    owner: JobId
+    delivery: str
+    parts: dict[str, Part]  # by field; REST
+    inline: bytes
+
+    @property
+    def holder(self) -> str:
+        return f"message-{self.delivery}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of the parts together."""
+        return sum(part.size for part in self.parts.values())
+
+    def blob_keys(self) -> frozenset[BlobKey]:
+        """Equal parts are one BLOB."""
+        return frozenset(parse_blob_key(part.key) for part in self.parts.values())
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """A large message taken apart: encodings by field, and the rest that stays."""
+
+    parts: dict[str, bytes]
+    inline: bytes
+
+
+class MessageBlobs(Protocol):
+    """Where the parts of messages are stored, as one process reaches it."""
+
+    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        """Store ``data`` as a transient BLOB, once, with a reference of ``holder``.
+
+        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (the job has ended), Fatal.
+        """
+
+    async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
+        """The verified content; no copy in a cache is held any more. Raises Absent, RetryLater, Fatal."""
+
+    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+        """End the reference; one that is not there (any more) is fine. Raises RetryLater, Fatal."""
+
+
+def owner_of(message: Message) -> JobId | None:
+    """The job that a message is about."""
+    job_id = getattr(message, "job_id", None) or getattr(getattr(message, "graph", None), "job_id", None)
+    if job_id is None:
+        return None
+    try:
+        return parse_job_id(job_id)
+    except InvalidInput:
+        return None
+
+
+def split(message: Message, minimum: int) -> Split:
+    """Take out what is larger than ``minimum`` bytes; nothing in ``parts`` when nothing is.
+
+    Raises InvalidInput: all of it is larger than RPC_MESSAGE_BYTES.
+    """
+    encode = msgspec.msgpack.Encoder().encode
+    fields = {name: encode(getattr(message, name)) for name in message.__struct_fields__}
+    check_size(type(message).__name__, sum(map(len, fields.values())))
+    parts = {name: data for name, data in fields.items() if len(data) > minimum}
+    inline = encode({name: msgspec.Raw(data) for name, data in fields.items() if name not in parts})
+    if len(inline) <= minimum:
+        return Split(parts=parts, inline=inline)
+    return Split(parts={**parts, REST: inline}, inline=b"")
+
+
+def check_size(kind: str, size: int) -> None:
+    """Raises InvalidInput when a message of ``size`` bytes, its parts included, is larger than RPC_MESSAGE_BYTES."""
+    if size > RPC_MESSAGE_BYTES:
+        raise InvalidInput(
+            f"{kind} is too large: {size} bytes, at most {RPC_MESSAGE_BYTES}",
+            hint="pass large data as files of the job",
+        )
+
+
+def encode_offloaded(message: OffloadedMessage) -> bytes:
+    """As it travels."""
+    return msgspec.msgpack.encode(msgspec.msgpack.Ext(_EXTENSION, msgspec.msgpack.encode(message)))
+
+
+def decode_offloaded(data: bytes) -> OffloadedMessage | None:
+    """None: this is a message itself. Raises InvalidInput: it is neither, or refers to what no message may."""
+    if not data or data[0] not in _EXTENSION_BYTES:
+        return None
+    try:
+        extension = msgspec.msgpack.decode(data, type=msgspec.msgpack.Ext)
+        message = msgspec.msgpack.decode(extension.data, type=OffloadedMessage)
+        keys = message.blob_keys()
+        parse_job_id(message.owner)
+    except (msgspec.DecodeError, UnicodeDecodeError, InvalidInput) as error:
+        raise _invalid(str(error)) from None
+    if extension.code != _EXTENSION or not _DELIVERY.fullmatch(message.delivery):
+        raise _invalid("it is of an unknown kind")
+    if not 0 < len(message.parts) <= _MAX_PARTS or any(key.is_permanent for key in keys):
+        raise _invalid("its parts are no off-loaded fields")
+    if any(part.size < 0 for part in message.parts.values()):
+        raise _invalid("a part has a size below zero")
+    check_size("the off-loaded message", message.size + len(message.inline))
+    return message
+
+
+def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
+    """The encoded message that ``contents`` (bytes by BLOB key) complete. Raises InvalidInput."""
+    for name, part in message.parts.items():
+        if len(contents[part.key]) != part.size:
+            raise _invalid(f"{name or 'its rest'} has another size than was said")
+    rest = contents[message.parts[REST].key] if REST in message.parts else message.inline
+    try:
+        fields = msgspec.msgpack.decode(rest, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _invalid(str(error)) from None
+    for name, part in message.parts.items():
+        if name in fields:
+            raise _invalid("a field is there twice")
+        if name != REST:
+            fields[name] = msgspec.Raw(contents[part.key])
+    return msgspec.msgpack.encode(fields)
+
+
+def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
+    """Who owns the parts of ``message``: its job, else that of the message it answers, else NO_JOB."""
+    return owner_of(message) or (owner_of(otherwise) if otherwise is not None else None) or NO_JOB
+
+
+def _invalid(reason: str) -> InvalidInput:
+    return InvalidInput(f"the off-loaded message is not valid: {reason}", hint="use one release everywhere")

@@ -1,0 +1,523 @@
+"""Bodies of the REST API, in the shapes of Flink's wherever Flink has the thing; ours hangs below ``emberkeep``.
+
+Times are Unix milliseconds, durations milliseconds, -1 where Flink says -1 ("has not happened"). Readers ignore fields
+that they do not know, so a newer JobManager can serve an older client; requests with unknown fields are refused.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeAlias
+
+import msgspec
+from msgspec import Meta, field
+
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
+from emberkeep.blobs.model import BlobContent
+from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
+from emberkeep.protocol.messages import ProcessState
+
+API_PREFIX = "/v1"
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+LOG_OFFSET_HEADER = "X-Log-Offset"  # of the first byte of the body; the next read starts at this + length of the body
+LOG_SIZE_HEADER = "X-Log-Size"  # bytes that the log holds now
+LOG_COMPLETE_HEADER = "X-Log-Complete"  # "true": nothing will be added any more
+
+Millis: TypeAlias = Annotated[int, Meta(description="Unix time in milliseconds, -1 when it has not happened")]
+Duration: TypeAlias = Annotated[int, Meta(description="milliseconds")]
+
+
+class Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
+    """Replies with hyphenated names (Flink's older ones, and ours)."""
+
+
+class Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Replies with camel-case names (Flink's newer ones)."""
+
+
+class Empty(msgspec.Struct, frozen=True):
+    """``{}``: done, or accepted."""
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An error (RFC 9457), with Flink's ``errors`` list. ``field`` names the part of the request that was wrong:
+    a path such as ``artefacts[0].sha256``, a query parameter or a header."""
+
+    title: str
+    status: int
+    detail: str
+    errors: list[str]
+    type: str = "about:blank"
+    field: str | None = None
+    hint: str | None = None
+
+
+# --- cluster ----------------------------------------------------------------------------------------------------------
+
+
+class ClusterExtension(Kebab, frozen=True, kw_only=True):
+    version: str
+    epoch: int
+    job_manager: str  # host:port
+    started: Millis
+    jobs_by_status: dict[JobStatus, int]
+    driver_places_total: int
+    driver_places_available: int
+
+
+class ClusterOverview(Kebab, frozen=True, kw_only=True):
+    """Counts of the whole cluster; ``flink-version`` is what Flink's tools show as version."""
+
+    taskmanagers: int
+    slots_total: int
+    slots_available: int
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    flink_version: str
+    flink_commit: str
+    emberkeep: ClusterExtension
+
+
+class Features(Kebab, frozen=True, kw_only=True):
+    web_submit: bool
+    web_cancel: bool
+
+
+class DashboardConfiguration(Kebab, frozen=True, kw_only=True):
+    refresh_interval: Duration
+    timezone_name: str
+    timezone_offset: int  # milliseconds
+    flink_version: str
+    flink_revision: str
+    features: Features
+
+
+class ConfigurationEntry(Kebab, frozen=True, kw_only=True):
+    """One option; secret values are shown as ``******``. ``origin``: default, a file, environment …, -D."""
+
+    key: str
+    value: str
+    origin: str
+
+
+class Probe(Kebab, frozen=True, kw_only=True):
+    """Answer to load balancers: 200 when true, 503 with a problem when not."""
+
+    status: str
+    epoch: int
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+class JobIdWithStatus(Kebab, frozen=True, kw_only=True):
+    id: JobId
+    status: JobStatus
+
+
+class JobIdsWithStatus(Kebab, frozen=True, kw_only=True):
+    jobs: list[JobIdWithStatus]
+
+
+class TaskCounts(Kebab, frozen=True, kw_only=True):
+    """Spark tasks of the present attempt by Flink's task states; the states that Spark does not have stay 0."""
+
+    total: int = 0
+    created: int = 0
+    scheduled: int = 0
+    deploying: int = 0
+    running: int = 0
+    finished: int = 0
+    canceling: int = 0
+    canceled: int = 0
+    failed: int = 0
+    reconciling: int = 0
+    initializing: int = 0
+
+
+class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
+    attempt: int
+    executors: int  # that Spark can use now
+    executors_wanted: int
+    waiting: str
+    exit_code: int | None
+
+
+class JobDetails(Kebab, frozen=True, kw_only=True):
+    """One job in the overview of all jobs."""
+
+    jid: JobId
+    name: str
+    state: JobStatus
+    start_time: Millis
+    end_time: Millis
+    duration: Duration
+    last_modification: Millis
+    tasks: TaskCounts
+    emberkeep: JobSummaryExtension
+
+
+class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
+    """Newest submission first."""
+
+    jobs: list[JobDetails]
+
+
+class DriverInfo(Kebab, frozen=True, kw_only=True):
+    taskmanager_id: TaskManagerId
+    pid: int  # 0 while it is not known
+
+
+class ExecutorInfo(Kebab, frozen=True, kw_only=True):
+    id: ExecutorId
+    taskmanager_id: TaskManagerId
+    host: str
+    state: ProcessState
+    registered: bool  # with Spark, so tasks can run in it
+    pid: int
+    cores: int
+    heap_mb: int
+
+
+class StreamingQuery(Kebab, frozen=True, kw_only=True):
+    """Newest progress of one streaming query, as Spark reports it."""
+
+    id: str
+    run_id: str
+    name: str
+    batch_id: int
+    timestamp: str  # ISO 8601
+    num_input_rows: int
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    state_rows: int
+    watermark: str  # "" without one
+    status: str
+    checkpoint_location: str
+
+
+class AttemptInfo(Kebab, frozen=True, kw_only=True):
+    """One start of the driver. ``failure-kind`` and ``root-cause`` are empty for a success and while it runs."""
+
+    attempt: int
+    taskmanager_id: TaskManagerId
+    start_time: Millis
+    end_time: Millis
+    exit_code: int | None
+    failure_kind: FailureKind | None
+    root_cause: str
+
+
+class JobExtension(Kebab, frozen=True, kw_only=True):
+    attempt: int  # 0: none was started yet
+    driver: DriverInfo | None
+    waiting: str  # what the job waits for, in words; "" when nothing is missing
+    executors: list[ExecutorInfo]
+    executors_wanted: int
+    queries: list[StreamingQuery]
+    attempts: list[AttemptInfo]  # oldest first
+    exit_code: int | None
+    root_cause: str
+    app_id: str
+    active_stages: int
+
+
+class JobPlan(Kebab, frozen=True, kw_only=True):
+    """Spark plans at run time, so ``nodes`` is empty; Flink's tools expect the object."""
+
+    jid: JobId
+    name: str
+    nodes: list[Any]
+
+
+class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
+    """One job. ``timestamps``: when each status was entered last, 0 for those never entered (as in Flink)."""
+
+    jid: JobId
+    name: str
+    is_stoppable: bool = field(name="isStoppable")
+    state: JobStatus
+    start_time: Millis
+    end_time: Millis
+    duration: Duration
+    max_parallelism: int = field(name="maxParallelism")
+    now: Millis
+    timestamps: dict[JobStatus, Millis]
+    vertices: list[Any]
+    status_counts: dict[str, int]
+    plan: JobPlan
+    emberkeep: JobExtension
+
+
+class ExceptionInfo(Camel, frozen=True, kw_only=True):
+    """One entry of a job's history; ``failureLabels`` holds the attempt. ``message`` is its one-line form."""
+
+    exception_name: str
+    stacktrace: str
+    message: str
+    timestamp: Millis
+    task_name: str
+    endpoint: str
+    task_manager_id: str
+    failure_labels: dict[str, str]
+    concurrent_exceptions: list[Any]
+
+
+class ExceptionHistory(Camel, frozen=True, kw_only=True):
+    """Newest first."""
+
+    entries: list[ExceptionInfo]
+    truncated: bool
+
+
+class JobExceptions(Kebab, frozen=True, kw_only=True):
+    root_exception: str | None
+    timestamp: Millis | None
+    all_exceptions: list[Any]  # deprecated in Flink, always empty
+    truncated: bool
+    exception_history: ExceptionHistory = field(name="exceptionHistory")
+
+
+class ExecutionConfig(Kebab, frozen=True, kw_only=True):
+    execution_mode: str
+    restart_strategy: str
+    job_parallelism: int
+    object_reuse_mode: bool
+    user_config: dict[str, str]  # Spark configuration and Emberkeep options; secret values are ``******``
+
+
+class JobConfigExtension(Kebab, frozen=True, kw_only=True):
+    entry_point: EntryPoint
+    arguments: list[str]
+    artefacts: list[Artefact]
+    spark_conf: dict[str, str]
+    options: dict[str, str]
+    resources: JobResources
+    working_directory: str
+    python: str
+
+
+class JobConfigInfo(Kebab, frozen=True, kw_only=True):
+    """``emberkeep`` is null for jobs that ended before this JobManager started: only their results are kept."""
+
+    jid: JobId
+    name: str
+    execution_config: ExecutionConfig
+    emberkeep: JobConfigExtension | None
+
+
+# --- submission -------------------------------------------------------------------------------------------------------
+
+
+class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job graph without what the JobManager adds (job id, time). Names are the job graph's, with underscores.
+
+    ``idempotency_key`` may stand in the Idempotency-Key header instead; repeats with one key start one job. ``jobid``
+    is the client's choice, as its files are uploaded below it before; "" when the job has none: the JobManager chooses.
+    """
+
+    name: str
+    entry_point: EntryPoint
+    arguments: list[str]
+    artefacts: list[Artefact]
+    spark_conf: dict[str, str]
+    options: dict[str, str]
+    working_directory: str
+    resources: JobResources
+    python: str  # the client's, "3.11"
+    idempotency_key: str = ""
+    jobid: str = ""
+
+
+class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Instead of a large JobSubmission: the transient BLOB of the same job that holds it as JSON."""
+
+    jobid: str
+    blob: BlobContent
+    idempotency_key: str
+
+
+class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True):
+    """``created`` false: the key was known; this is the job that it started."""
+
+    jobid: JobId
+    job_url: str = field(name="jobUrl")
+    created: bool
+
+
+# --- BLOBs ------------------------------------------------------------------------------------------------------------
+
+
+class BlobGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contents that belong together, to be uploaded before their job is submitted."""
+
+    blobs: list[BlobContent]
+
+
+class BlobGroupOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """``missing``: SHA-256 of each content that has to be uploaded; the others are there already."""
+
+    missing: list[str]
+
+
+class BlobStored(Kebab, frozen=True, kw_only=True):
+    """Answer to an upload: every store that the BLOB belongs in holds it now."""
+
+    jobid: JobId
+    key: str
+    size: int  # bytes
+
+
+class BlobInfo(Kebab, frozen=True, kw_only=True):
+    """One BLOB. ``state``: referenced, uploading, unreferenced, staged or deleting."""
+
+    jobid: JobId
+    key: str
+    size: int  # bytes
+    local: bool
+    ha: bool
+    references: list[str]
+    state: str
+
+
+class BlobList(Kebab, frozen=True, kw_only=True):
+    blobs: list[BlobInfo]
+    bytes: int
+
+
+class BlobProblem(Kebab, frozen=True, kw_only=True):
+    """What is wrong with one BLOB in one store."""
+
+    jobid: JobId
+    key: str
+    store: str
+    problem: str
+    healed: bool
+
+
+class BlobCheck(Kebab, frozen=True, kw_only=True):
+    """``checked`` and ``bytes`` count each store's copy."""
+
+    checked: int
+    bytes: int
+    problems: list[BlobProblem]
+
+
+class BlobCollection(Kebab, frozen=True, kw_only=True):
+    deleted: int
+
+
+BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # of a download: where the requester's own cache serves what it has fetched
+
+
+# --- task managers ----------------------------------------------------------------------------------------------------
+
+
+class Resources(Camel, frozen=True, kw_only=True):
+    """Memory in MiB, heap and overheads of drivers and executors together, under Flink's ``taskHeapMemory``."""
+
+    cpu_cores: float
+    task_heap_memory: int
+    task_off_heap_memory: int = 0
+    managed_memory: int = 0
+    network_memory: int = 0
+    extended_resources: dict[str, float] = {}
+
+
+class Hardware(Camel, frozen=True, kw_only=True):
+    """Memory in bytes, of what the task manager may give away."""
+
+    cpu_cores: int
+    physical_memory: int
+    free_memory: int
+    managed_memory: int = 0
+
+
+class DriverOnTaskManager(Kebab, frozen=True, kw_only=True):
+    jid: JobId
+    attempt: int
+    state: ProcessState
+    pid: int
+    memory_mb: int
+
+
+class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
+    instance: str
+    host: str
+    node_id: str
+    pid: int
+    started: Millis
+    python: str
+    spark: str
+    java: int
+    driver_places_total: int
+    driver_places_available: int
+    drivers: list[DriverOnTaskManager]
+    disk_free_mb: int
+    memory_used_mb: int
+    cpu_percent: float
+
+
+class TaskManagerSummary(Camel, frozen=True, kw_only=True):
+    """``timeSinceLastHeartbeat`` is the time of the last heartbeat, as in Flink in spite of its name."""
+
+    id: TaskManagerId
+    path: str  # address of its RPC
+    data_port: int
+    jmx_port: int
+    time_since_last_heartbeat: Millis
+    slots_number: int
+    free_slots: int
+    total_resource: Resources
+    free_resource: Resources
+    hardware: Hardware
+    emberkeep: TaskManagerExtension
+
+
+class TaskManagers(Camel, frozen=True, kw_only=True):
+    taskmanagers: list[TaskManagerSummary]
+
+
+class SlotInfo(Camel, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+    index: int
+    resource: Resources
+
+
+class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
+    allocated_slots: list[SlotInfo]
+
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+
+
+class LogInfo(Kebab, frozen=True, kw_only=True):
+    """One log. ``name`` is its id on the process that holds it; ``id`` is what ``/jobs/{jid}/logs/{log_id}`` takes.
+
+    ``kind``: jobmanager, taskmanager, driver-stdout, driver-stderr, executor-stdout, executor-stderr. ``complete``:
+    nothing will be added any more. The fields after it are empty for logs that belong to no job.
+    """
+
+    name: str
+    size: int  # bytes
+    mtime: Millis
+    kind: str
+    complete: bool
+    id: str = ""
+    taskmanager_id: str = ""
+    job_id: str = ""
+    attempt: int = 0
+    executor_id: str = ""
+
+
+class LogList(Kebab, frozen=True, kw_only=True):
+    """``unreachable``: task managers that did not answer or are gone, so their logs are missing here."""
+
+    logs: list[LogInfo]
+    unreachable: list[str] = []

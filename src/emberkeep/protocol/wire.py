@@ -1,0 +1,111 @@
+"""How messages and errors look as bytes, for every transport.
+
+A message travels as MessagePack under the name of its kind; an error as an ``ErrorReply``, so that the caller raises
+the same class with the same message and hint. Errors that are no EmberkeepError never travel.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from emberkeep.base.errors import (
+    Absent,
+    Conflict,
+    EmberkeepError,
+    Fatal,
+    IllegalTransition,
+    InvalidInput,
+    RetryLater,
+    UnknownOutcome,
+)
+from emberkeep.protocol.limits import ERROR_TEXT_CHARACTERS
+from emberkeep.protocol.messages import REQUESTS, Message
+from emberkeep.protocol.offload import check_size
+from emberkeep.protocol.transport import ReplyT
+
+_TRAVELLING: dict[str, type[EmberkeepError]] = {
+    kind.__name__: kind for kind in (InvalidInput, RetryLater, Conflict, Absent, Fatal, UnknownOutcome)
+}
+
+
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*|\[[0-9a-fA-F:.]+\]):([0-9]{1,5})")
+_LAST_PORT = 65535
+
+
+class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An error on its way to the caller."""
+
+    error: str  # name of the class in base.errors
+    message: str
+    hint: str | None = None
+    field: str | None = None
+
+
+def check_address(address: str) -> None:
+    """Raises InvalidInput unless ``address`` is "host:port" or "[v6 address]:port"."""
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match.group(1)) <= _LAST_PORT:
+        raise InvalidInput(f"{address[:200]!r} is not an address", hint="expected host:port")
+
+
+def encode_message(message: Message) -> bytes:
+    """Raises InvalidInput when the message is larger than RPC_MESSAGE_BYTES."""
+    data = msgspec.msgpack.encode(message)
+    check_size(type(message).__name__, len(data))
+    return data
+
+
+def decode_request(kind: str, data: bytes) -> Message:
+    """Raises InvalidInput (no such kind; not a message of that kind, naming the field)."""
+    request = REQUESTS.get(kind)
+    if request is None:
+        raise InvalidInput(f"{kind[:64]!r} is not a request of this protocol", hint="use one release everywhere")
+    try:
+        return msgspec.msgpack.decode(data, type=request)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"the request is not a valid {kind}: {error}", hint="use one release everywhere") from None
+
+
+def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
+    """Raises Fatal naming the sender when the bytes are no such reply."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Fatal(
+            f"{sender} did not answer with a valid {kind.__name__}: {error}", hint="use one release everywhere"
+        ) from None
+
+
+def encode_error(error: EmberkeepError) -> bytes:
+    """An illegal transition is the receiver's own bug: what it did until then is unknown to the caller."""
+    if isinstance(error, IllegalTransition):
+        error = internal_error()
+    return msgspec.msgpack.encode(
+        ErrorReply(
+            error=type(error).__name__,
+            message=error.message[:ERROR_TEXT_CHARACTERS],
+            hint=None if error.hint is None else error.hint[:ERROR_TEXT_CHARACTERS],
+            field=error.field[:ERROR_TEXT_CHARACTERS] if isinstance(error, InvalidInput) and error.field else None,
+        )
+    )
+
+
+def internal_error() -> EmberkeepError:
+    """What a caller is told when the receiver failed by a bug; the details are in the receiver's own log only."""
+    return UnknownOutcome("the receiver failed with an internal error", hint="see the log of that process")
+
+
+def decode_error(data: bytes, *, sender: str) -> EmberkeepError:
+    """The error to raise. One that cannot be read is an unknown outcome: something happened over there."""
+    try:
+        reply = msgspec.msgpack.decode(data, type=ErrorReply)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return UnknownOutcome(f"{sender} answered with an error that cannot be read")
+    kind = _TRAVELLING.get(reply.error)
+    if kind is None:
+        return UnknownOutcome(f"{sender} answered with the unknown error {reply.error[:64]!r}: {reply.message}")
+    if kind is InvalidInput:
+        return InvalidInput(reply.message, field=reply.field, hint=reply.hint)
+    return kind(reply.message, hint=reply.hint)

@@ -1,0 +1,112 @@
+"""Reads logs of this process's catalogue in pieces, and waits for more where a reader follows a log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import NO_JOB
+from emberkeep.protocol.rest import LogInfo
+from emberkeep.rest.ports import LogCatalogue, LogChunk, LogEntry, LogQuery
+
+POLL_INTERVAL = 0.2  # seconds
+
+
+class LogReader:
+    """Lists and reads the logs of a catalogue. ``close`` ends all waits; ``monotonic`` counts seconds."""
+
+    def __init__(
+        self, catalogue: LogCatalogue, monotonic: Callable[[], float], *, poll_interval: float = POLL_INTERVAL
+    ) -> None:
+        self._catalogue = catalogue
+        self._monotonic = monotonic
+        self._poll_interval = poll_interval
+        self._closing = asyncio.Event()
+
+    def close(self) -> None:
+        """End all waits: the process is about to stop."""
+        self._closing.set()
+
+    async def entries(self, job_id: JobId | None) -> list[LogInfo]:
+        """Logs of one job, or all."""
+        return [_info(entry) for entry in await asyncio.to_thread(self._catalogue.entries, job_id)]
+
+    async def read(self, log_id: str, query: LogQuery) -> LogChunk:
+        """Bytes of a log from ``query.offset`` on; a negative offset counts from the end.
+
+        While there are none and the log may still grow, wait for up to ``query.wait`` seconds. With
+        ``query.from_start`` an offset beyond the end means that the file was replaced (rotated) since: reading starts
+        over at 0. Raises Absent, also for a log of another job than ``query.job_id``.
+        """
+        deadline = self._monotonic() + query.wait
+        while True:
+            entry = await asyncio.to_thread(self._find, log_id, query.job_id)
+            start = _start(query, entry.size)
+            if start < entry.size or entry.complete or self._monotonic() >= deadline or self._closing.is_set():
+                return await asyncio.to_thread(_read, entry, start, query.limit)
+            await self._pause(min(self._poll_interval, deadline - self._monotonic()))
+
+    def _find(self, log_id: str, job_id: JobId | None) -> LogEntry:
+        entry = self._catalogue.find(log_id)
+        if job_id is not None and entry.job_id != job_id:
+            raise Absent(f"job {job_id} has no log {log_id}")
+        return entry
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            return
+
+
+def _start(query: LogQuery, size: int) -> int:
+    if query.offset < 0:
+        return max(0, size + query.offset)
+    return 0 if query.from_start and query.offset > size else query.offset
+
+
+def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
+    descriptor = _open(entry.path, entry.id)
+    try:
+        data = os.pread(descriptor, limit, start)
+    finally:
+        os.close(descriptor)
+    end = start + len(data)
+    return LogChunk(
+        data=data,
+        offset=start,
+        size=max(entry.size, end) if data else entry.size,
+        complete=entry.complete and end >= entry.size,
+        owner=NO_JOB if entry.complete or entry.job_id is None else entry.job_id,
+    )
+
+
+def _open(path: Path, log_id: str) -> int:
+    """Open a regular file. Jobs own their log directories, so a link or a pipe may stand where their log was."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise Absent(f"log {log_id} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Absent(f"log {log_id} cannot be read: it is not a regular file")
+    return descriptor
+
+
+def _info(entry: LogEntry) -> LogInfo:
+    return LogInfo(
+        name=entry.id,
+        size=entry.size,
+        mtime=entry.mtime_ms,
+        kind=entry.kind.value,
+        complete=entry.complete,
+        job_id=entry.job_id or "",
+        attempt=entry.attempt,
+        executor_id=entry.executor_id,
+    )

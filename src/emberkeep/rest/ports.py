@@ -1,0 +1,82 @@
+"""What the REST API needs from outside, beside the JobManager's gateway."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import NO_JOB
+from emberkeep.protocol.rest import LogInfo
+
+
+class LogKind(enum.Enum):
+    JOB_MANAGER = "jobmanager"
+    TASK_MANAGER = "taskmanager"
+    DRIVER_STDOUT = "driver-stdout"
+    DRIVER_STDERR = "driver-stderr"
+    EXECUTOR_STDOUT = "executor-stdout"
+    EXECUTOR_STDERR = "executor-stderr"
+
+
+class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One log file of this process or of a process that it started.
+
+    ``id`` matches ``[A-Za-z0-9][A-Za-z0-9._-]{0,199}`` and is not derived from ``path`` by joining: clients send ids
+    only. ``complete``: its writer has ended, nothing will be added.
+    """
+
+    id: str
+    kind: LogKind
+    path: Path
+    size: int  # bytes
+    mtime_ms: int
+    complete: bool
+    job_id: JobId | None = None
+    attempt: int = 0
+    executor_id: str = ""
+
+
+class LogCatalogue(Protocol):
+    """The logs of one process. Called in a worker thread, as it looks at files."""
+
+    def entries(self, job_id: JobId | None) -> list[LogEntry]:
+        """Logs of one job, or with None all logs; a stable order."""
+
+    def find(self, log_id: str) -> LogEntry:
+        """One log as it is now. Raises Absent."""
+
+
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which bytes of a log; ``job_id`` None: of whichever job. ``from_start``: an offset beyond the end means that the
+    log was replaced, so that its first bytes are wanted; else there is nothing."""
+
+    offset: int
+    limit: int  # bytes
+    wait: float  # seconds to wait for bytes after offset
+    job_id: JobId | None = None
+    from_start: bool = True
+
+
+class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of a log from ``offset`` on; ``size`` is what the log holds now. ``owner``: the job while it may still
+    write the log, else NO_JOB: whom a copy belongs to."""
+
+    data: bytes
+    offset: int
+    size: int
+    complete: bool
+    owner: JobId = NO_JOB
+
+
+class RemoteLogs(Protocol):
+    """Logs held by task managers, which upload them piece by piece. Only ever given addresses of registered ones."""
+
+    async def entries(self, address: str, job_id: JobId | None) -> list[LogInfo]:
+        """What ``LogCatalogue.entries`` says there. Raises RetryLater (it does not answer)."""
+
+    async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
+        """Raises Absent, InvalidInput, RetryLater."""

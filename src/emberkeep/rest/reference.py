@@ -1,0 +1,143 @@
+"""Writes docs/rest.md from the route table, so that the page cannot differ from what is served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http import HTTPStatus
+from itertools import groupby
+
+import msgspec
+
+from emberkeep.rest.openapi import Json, document, parameters
+from emberkeep.rest.routing import Route
+from emberkeep.rest.table import ROUTES
+
+_HEAD = """\
+# REST API
+
+This page is written by `emberkeep.rest.reference` from the route table; do not edit it.
+
+The JobManager serves everything below `/v1` on `rest.port`. Shapes are those of Flink's REST API wherever Flink has the
+thing, so Flink's tools can list and cancel jobs; what is Emberkeep's own hangs below the field `emberkeep`. The same
+description for machines is the OpenAPI 3.1 document at `/v1/openapi.json`. Prometheus reads `/metrics`.
+
+- **Access**: every request carries `Authorization: Bearer <token>`; the token lies in the file that
+  `security.token-file` names (by default `token` below the state directory).
+- **Times** are Unix milliseconds, durations milliseconds; -1 means "has not happened".
+- **Errors** are `application/problem+json` (RFC 9457): `status`, `title`, `detail` (what was wrong), `field` (which
+  part of the request), `hint` (what to do), and Flink's list `errors`. Any request may get 400 (bad input), 401 (no
+  valid token), 403 (a foreign Host or Origin), 404 (no such resource), 405 (with `Allow`) and 500.
+- **503** means "later": nothing has changed, try again. **504** means that it is not known whether the change happened:
+  read the resource before you repeat it. Submissions, uploads and cancellations may be repeated in any case.
+- **Unknown** query parameters and unknown fields of bodies are refused. Replies may gain fields: ignore what you do not
+  know.
+
+```console
+$ curl -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" http://127.0.0.1:8081/v1/jobs/overview
+```
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    described = document(ROUTES)
+    by_tag = sorted(ROUTES, key=lambda route: [r.tag for r in ROUTES].index(route.tag))
+    lines = [_HEAD]
+    for tag, routes in groupby(by_tag, key=lambda route: route.tag):
+        lines.append(f"## {tag}\n")
+        for route in routes:
+            lines.extend(_section(route))
+    lines.append("## Bodies\n")
+    for name, schema in sorted(described["components"]["schemas"].items()):
+        lines.extend(_body(name, schema))
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _section(route: Route) -> Iterator[str]:
+    yield f"### {route.method} {route.full_path}\n"
+    yield f"{route.summary}.{' ' + route.doc if route.doc else ''}\n"
+    described = parameters(route)
+    if described:
+        yield "| parameter | in | type | meaning |"
+        yield "|---|---|---|---|"
+        for item in described:
+            yield f"| `{item['name']}` | {item['in']} | {_parameter(item['schema'])} | {item['description']} |"
+        yield ""
+    if route.body is not None:
+        instead = "" if route.reference is None else f"; where that is large, {_link(route.reference.__name__)}"
+        yield f"Body: {_link(route.body.__name__)}{instead}.\n"
+    elif route.raw_body:
+        yield f"Body: bytes. {route.raw_body}\n"
+    yield f"Answer: {route.status} {HTTPStatus(route.status).phrase}, {_reply(route)}.{_problems(route)}\n"
+    for header in route.reply_headers:
+        yield f"- `{header.name}`: {header.doc}"
+    if route.reply_headers:
+        yield ""
+
+
+def _parameter(schema: Json) -> str:
+    """A parameter's type with its bounds and default.
+
+    >>> _parameter({"type": "integer", "minimum": 0, "maximum": 9, "default": 2})
+    'integer, 0 to 9, 2 if not given'
+    """
+    words = [_type(schema)]
+    if "minimum" in schema:
+        words.append(f"{schema['minimum']} to {schema['maximum']}")
+    if schema.get("default") not in (None, ""):
+        words.append(f"{schema['default']} if not given")
+    return ", ".join(words)
+
+
+def _reply(route: Route) -> str:
+    if route.reply is None:
+        empty = route.method == "HEAD" or route.status == HTTPStatus.NO_CONTENT
+        return "no body" if empty else f"`{route.media}`"
+    schemas, _ = msgspec.json.schema_components([route.reply], ref_template="{name}")
+    return _type(schemas[0])
+
+
+def _problems(route: Route) -> str:
+    others = [f"{status} {HTTPStatus(status).phrase}" for status in (*route.also, *route.problems)]
+    return f" Also {', '.join(others)}." if others else ""
+
+
+def _body(name: str, schema: Json) -> Iterator[str]:
+    yield f"### {name}\n"
+    if "description" in schema:
+        yield " ".join(schema["description"].split()) + "\n"
+    if "enum" in schema:
+        yield "One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".\n"
+    properties = schema.get("properties", {})
+    if properties:
+        yield "| field | type |"
+        yield "|---|---|"
+        for field, described in properties.items():
+            optional = "" if field in schema.get("required", ()) else ", optional"
+            yield f"| `{field}` | {_type(described)}{optional} |"
+        yield ""
+
+
+def _type(schema: Json) -> str:
+    """A JSON schema as a few words.
+
+    >>> _type({"type": "array", "items": {"type": "string"}})
+    'list of string'
+    """
+    if "$ref" in schema:
+        return _link(schema["$ref"].rpartition("/")[2])
+    if "anyOf" in schema:
+        return " or ".join(_type(part) for part in schema["anyOf"])
+    if "enum" in schema:
+        return ", ".join(f"`{json.dumps(value)}`" for value in schema["enum"])
+    kind = schema.get("type", "any")
+    if kind == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"map to {_type(schema['additionalProperties'])}"
+    return str(kind)
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.lower()})"

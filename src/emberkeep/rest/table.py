@@ -1,0 +1,26 @@
+"""The route table: the one source of what is served, of the OpenAPI document and of the reference page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from emberkeep.rest import blobs, cluster, jobs, logs, submission, task_managers
+from emberkeep.rest.openapi import document
+from emberkeep.rest.routing import Call, Route
+
+
+async def openapi(call: Call) -> web.StreamResponse:
+    return web.json_response(document(ROUTES))
+
+
+ROUTES: tuple[Route, ...] = (
+    *cluster.ROUTES,
+    *jobs.ROUTES,
+    *submission.ROUTES,
+    *blobs.ROUTES,
+    *task_managers.ROUTES,
+    *logs.ROUTES,
+    Route("GET", "/openapi.json", openapi, "This API as an OpenAPI 3.1 document", "Cluster", reply=dict[str, Any]),
+)

@@ -1,0 +1,98 @@
+"""Bounds what transfers may take up: how many there are at once, and for how long a reader may hold a file.
+
+A download that nobody reads holds a file and a connection, so it goes on only while bytes move.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from io import FileIO
+
+import structlog
+from aiohttp import web
+
+from emberkeep.base.errors import RetryLater
+
+_FIRST_PIECE = 1024**2  # bytes that a reader has to take within a minute …
+_LARGEST_PIECE = 16 * 1024**2  # … and once it proved to be quick; larger ones cost less
+_PIECE_SECONDS = 60.0
+_QUICK = 1.0  # seconds
+
+_log = structlog.get_logger(__name__)
+
+
+class Places:
+    """A number of places, and a line of those who wait for one. All of it is bounded."""
+
+    def __init__(self, places: int, *, line: int = 4096, patience: float = 15.0) -> None:
+        """``line``: how many may wait; ``patience``: for how many seconds."""
+        self._free = asyncio.Semaphore(places)
+        self._line = line
+        self._patience = patience
+        self.waiting = 0
+        self.taken = 0
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold a place. Raises RetryLater when none gets free soon."""
+        if self._free.locked():
+            await self._wait()
+        else:
+            await self._free.acquire()
+        self.taken += 1
+        try:
+            yield
+        finally:
+            self.taken -= 1
+            self._free.release()
+
+    async def _wait(self) -> None:
+        if self.waiting >= self._line:
+            raise _busy()
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._free.acquire()
+        except TimeoutError:
+            raise _busy() from None
+        finally:
+            self.waiting -= 1
+
+
+def _busy() -> RetryLater:
+    return RetryLater("as many transfers are under way as there may be", hint="try again in a second")
+
+
+async def send_file(response: web.StreamResponse, request: web.Request, source: FileIO, offset: int, count: int) -> int:
+    """Send a part of a file after the head of ``response``, without copying it through this process; returns how many
+    bytes the client has surely been sent.
+
+    A client that does not take it fast enough loses its connection, as does one to which it cannot be sent whole.
+    """
+    await response.prepare(request)
+    loop, piece, done = asyncio.get_running_loop(), _FIRST_PIECE, 0
+    while done < count:
+        transport = request.transport
+        if transport is None or transport.is_closing():
+            return done
+        size = min(piece, count - done)
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(_PIECE_SECONDS):
+                sent = await loop.sendfile(transport, source, offset + done, size)
+        except OSError as error:  # TimeoutError is one
+            if not isinstance(error, ConnectionError):
+                _log.warning("download_cut_off", reason=str(error) or "the client does not read", path=request.path)
+            transport.abort()
+            return done
+        if sent < size:  # somebody has cut the file short: the client must not take this for all of it
+            transport.abort()
+            return done
+        done += size
+        if time.monotonic() - began < _QUICK:
+            piece = min(2 * piece, _LARGEST_PIECE)
+    await response.write_eof()
+    return done

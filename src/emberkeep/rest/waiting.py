@@ -1,0 +1,34 @@
+"""Bounds how many requests may wait at once (event streams, followed logs): they must not take all connections."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from emberkeep.base.errors import RetryLater
+
+MAX_WAITING = 256
+
+
+class WaitingRoom:
+    """A number of places."""
+
+    def __init__(self, places: int = MAX_WAITING) -> None:
+        self._places = places
+        self._taken = 0
+
+    @property
+    def taken(self) -> int:
+        """How many requests wait now."""
+        return self._taken
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """Hold a place. Raises RetryLater when all are taken."""
+        if self._taken >= self._places:
+            raise RetryLater(f"{self._taken} requests wait already", hint="close live views, or ask without waiting")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1

@@ -1,0 +1,73 @@
+"""What a task manager has seen of newer lives: the highest epoch, and per job the highest attempt and what is over.
+
+Whoever speaks for an older epoch or attempt is refused. An attempt that is over is refused even while no newer one is
+known, so a late repetition of its start cannot bring it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from emberkeep.base.errors import Conflict
+from emberkeep.base.ids import JobId
+
+REMEMBERED_JOBS = 10_000  # beyond that, jobs that hold nothing here are forgotten, least recently seen first
+
+
+@dataclass
+class _Fence:
+    highest: int = 0
+    over: int = 0  # this attempt and all older ones have ended
+
+
+class Fences:
+    """Owned by a SlotTable."""
+
+    def __init__(self, remembered: int = REMEMBERED_JOBS) -> None:
+        self.epoch = 0
+        self._jobs: dict[JobId, _Fence] = {}  # least recently seen first
+        self._remembered = remembered
+
+    def admit_epoch(self, epoch: int) -> None:
+        """Raises Conflict for a JobManager that is not the newest one."""
+        if epoch < self.epoch:
+            raise Conflict(f"epoch {epoch} is over: a JobManager with epoch {self.epoch} leads")
+        self.epoch = epoch
+
+    def check(self, job_id: JobId, attempt: int) -> None:
+        """Raises Conflict for an attempt that is over or has been superseded."""
+        fence = self._jobs.get(job_id)
+        if fence is None:
+            return
+        if attempt < fence.highest:
+            raise Conflict(f"attempt {attempt} of job {job_id} has been superseded by attempt {fence.highest}")
+        if attempt <= fence.over:
+            raise Conflict(f"attempt {attempt} of job {job_id} is over")
+
+    def see(self, job_id: JobId, attempt: int) -> None:
+        """A leader has spoken of this attempt: older ones are refused from now on."""
+        fence = self._touch(job_id)
+        fence.highest = max(fence.highest, attempt)
+
+    def end(self, job_id: JobId, attempt: int) -> None:
+        """This attempt and all older ones are over."""
+        fence = self._touch(job_id)
+        fence.over = max(fence.over, attempt)
+        fence.highest = max(fence.highest, attempt)
+
+    def is_refused(self, job_id: JobId, attempt: int) -> bool:
+        fence = self._jobs.get(job_id)
+        return fence is not None and (attempt < fence.highest or attempt <= fence.over)
+
+    def forget_idle(self, holding: Container[JobId]) -> None:
+        """Keep memory bounded; ``holding`` are jobs that must be remembered."""
+        surplus = len(self._jobs) - self._remembered
+        if surplus > 0:
+            for job_id in [known for known in self._jobs if known not in holding][:surplus]:
+                del self._jobs[job_id]
+
+    def _touch(self, job_id: JobId) -> _Fence:
+        fence = self._jobs.pop(job_id, None) or _Fence()
+        self._jobs[job_id] = fence
+        return fence

@@ -1,0 +1,58 @@
+"""What is true of the slot manager's accounts between any two events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
+from emberkeep.slots.ledger import JobAccount, Member
+
+
+def check(
+    members: Mapping[TaskManagerId, Member],
+    jobs: Mapping[JobId, JobAccount],
+    pending: Mapping[AllocationId, tuple[Member, float]],
+) -> None:
+    """Raise AssertionError naming what does not hold."""
+    in_members = {allocation_id for member in members.values() for allocation_id in member.pending}
+    _hold(in_members == set(pending), "each pending slot is kept once, on its task manager")
+    for member in members.values():
+        _check_member(member, jobs)
+    for job in jobs.values():
+        _check_job(job, members)
+
+
+def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
+    where = member.info.id
+    _hold(not set(member.pending) & set(member.allocations), f"{where}: nothing is both pending and reported")
+    for job_id in member.reservations:
+        job = jobs.get(job_id)
+        _hold(job is not None and job.reserved_on is member, f"{where}: reserved for {job_id}, which knows of it")
+    for driver in member.drivers:
+        reservation = member.reservations.get(driver.job_id)
+        shown = reservation is not None and driver.attempt >= reservation.attempt
+        _hold(not shown, f"{where}: the driver of {driver.job_id} has shown up, nothing is reserved for it any more")
+    for allocation in member.pending.values():
+        job = jobs.get(allocation.job_id)
+        known = job is not None and job.attempt == allocation.attempt and allocation.id in job.held
+        _hold(known, f"{where}: pending {allocation.id} belongs to a present attempt")
+    free = (member.free_slots, member.free_cores, member.free_memory, member.free_places)
+    member.recount()
+    again = (member.free_slots, member.free_cores, member.free_memory, member.free_places)
+    _hold(free == again, f"{where}: what is free was counted: {free}, is {again}")
+    _hold(member.level == member.usable_level(), f"{where}: stands on the right level")
+
+
+def _check_job(job: JobAccount, members: Mapping[TaskManagerId, Member]) -> None:
+    for allocation_id, member in job.held.items():
+        _hold(members.get(member.info.id) is member, f"{job.job_id}: holds slots of registered task managers only")
+        there = allocation_id in member.allocations or allocation_id in member.pending
+        _hold(there, f"{job.job_id}: {allocation_id} is on its task manager")
+    _hold(sum(job.held_by_profile.values()) == len(job.held), f"{job.job_id}: counts by size")
+    _hold(sum(job.spread.values()) == len(job.held), f"{job.job_id}: counts by task manager")
+    _hold(not (job.over and job.held), f"{job.job_id}: an attempt that is over holds nothing")
+
+
+def _hold(truth: bool, what: str) -> None:
+    if not truth:
+        raise AssertionError(f"slot manager: not so: {what}")

@@ -1,0 +1,164 @@
+"""What the slot manager knows of one task manager, and of one job: plain accounts, kept up to date change by change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
+
+
+@dataclass(frozen=True)
+class DriverUse:
+    """A driver in a task manager's report. ``live`` False: it has exited and uses nothing."""
+
+    job_id: JobId
+    attempt: int
+    memory_mb: int
+    live: bool
+
+
+@dataclass(frozen=True)
+class DriverNeed:
+    """What a driver needs of a task manager. ``python`` "": any."""
+
+    memory_mb: int
+    python: str
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A driver place granted to a job, until its driver (of this attempt or a newer one) shows up in a report."""
+
+    attempt: int
+    memory_mb: int
+
+
+@dataclass(eq=False)
+class Member:
+    """One registered task manager. ``ordinal`` grows with registrations and breaks ties."""
+
+    info: TaskManagerInfo
+    ordinal: int
+    sequence: int = -1
+    allocations: dict[AllocationId, Allocation] = field(default_factory=dict)  # as reported
+    pending: dict[AllocationId, Allocation] = field(default_factory=dict)  # ordered, not reported yet
+    drivers: tuple[DriverUse, ...] = ()
+    reservations: dict[JobId, Reservation] = field(default_factory=dict)
+    avoided: bool = False  # it refused or was out of reach a moment ago
+    claimed_by: JobId | None = None  # kept free for a driver that has waited for long
+    claimed_memory: int = 0  # what that driver needs: not for slots
+    free_slots: int = 0
+    free_cores: int = 0
+    free_memory: int = 0
+    free_places: int = 0
+    level: int = 0  # slots of one core that it could give; 0 also while nothing may be placed on it
+
+    def recount(self) -> bool:
+        """Compute what is free; True when there is more of anything than before."""
+        before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)
+        cores = memory = places = 0
+        for allocations in (self.allocations, self.pending):
+            for allocation in allocations.values():
+                cores += allocation.profile.cores
+                memory += allocation.profile.memory_mb
+        for driver in self.drivers:
+            if driver.live:
+                places += 1
+                memory += driver.memory_mb
+        for reservation in self.reservations.values():
+            places += 1
+            memory += reservation.memory_mb
+        info = self.info
+        self.free_slots = info.slots - len(self.allocations) - len(self.pending)
+        self.free_cores = info.total.cores - cores
+        self.free_memory = info.total.memory_mb - memory
+        self.free_places = info.driver_places - places
+        return (
+            self.free_slots > before[0]
+            or self.free_cores > before[1]
+            or self.free_memory > before[2]
+            or self.free_places > before[3]
+        )
+
+    def promise(self, allocation: Allocation) -> None:
+        """Count a slot that was decided; the same as a recount after it, in constant time."""
+        self.pending[allocation.id] = allocation
+        self.free_slots -= 1
+        self.free_cores -= allocation.profile.cores
+        self.free_memory -= allocation.profile.memory_mb
+
+    def usable_level(self) -> int:
+        if self.avoided or self.free_memory - self.claimed_memory <= 0:
+            return 0
+        return max(0, min(self.free_slots, self.free_cores))
+
+    def fits(self, profile: ResourceProfile) -> bool:
+        memory = self.free_memory - self.claimed_memory
+        return self.free_slots > 0 and profile.cores <= self.free_cores and profile.memory_mb <= memory
+
+    def free(self) -> ResourceProfile:
+        return ResourceProfile(cores=max(0, self.free_cores), memory_mb=max(0, self.free_memory))
+
+
+@dataclass
+class Want:
+    """``missing`` slots (at least one) of those that ``requirement`` asks for."""
+
+    requirement: SlotRequirement
+    missing: int
+
+
+@dataclass(eq=False)
+class JobAccount:
+    """One job's wants and holdings. ``order`` grows with submissions."""
+
+    job_id: JobId
+    order: int
+    attempt: int
+    over: bool = False  # everything reported of ``attempt`` is void
+    closed: int = 0  # attempts up to this one want no more slots
+    need: DriverNeed | None = None  # a driver place is asked for
+    need_attempt: int = 0
+    need_since: float = 0.0
+    reserved_on: Member | None = None
+    job_master: str = ""
+    requirements: tuple[SlotRequirement, ...] = ()
+    wants: list[Want] = field(default_factory=list)  # what of them is missing
+    held: dict[AllocationId, Member] = field(default_factory=dict)  # of the present attempt, reported or pending
+    held_by_profile: dict[ResourceProfile, int] = field(default_factory=dict)
+    spread: dict[Member, int] = field(default_factory=dict)  # slots held per task manager
+
+    def add(self, allocation: Allocation, member: Member) -> None:
+        if allocation.id in self.held:
+            return
+        self.held[allocation.id] = member
+        self.held_by_profile[allocation.profile] = self.held_by_profile.get(allocation.profile, 0) + 1
+        self.spread[member] = self.spread.get(member, 0) + 1
+
+    def drop(self, allocation: Allocation) -> None:
+        member = self.held.pop(allocation.id, None)
+        if member is None:
+            return
+        self.held_by_profile[allocation.profile] -= 1
+        if self.held_by_profile[allocation.profile] == 0:
+            del self.held_by_profile[allocation.profile]
+        self.spread[member] -= 1
+        if self.spread[member] == 0:
+            del self.spread[member]
+
+    def drop_all(self) -> None:
+        self.held.clear()
+        self.held_by_profile.clear()
+        self.spread.clear()
+
+    def review(self) -> None:
+        """Compute what is missing."""
+        self.wants = []
+        have = dict(self.held_by_profile)
+        for requirement in self.requirements:
+            held = have.get(requirement.profile, 0)
+            used = min(requirement.count, held)
+            have[requirement.profile] = held - used
+            if used < requirement.count:
+                self.wants.append(Want(requirement, requirement.count - used))

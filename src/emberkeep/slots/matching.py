@@ -1,0 +1,180 @@
+"""One round of matching: free slots to jobs, free driver places to waiting drivers.
+
+Slots are given max-min fairly: the next one always goes to the job that holds the fewest, ties to the earlier
+submission, so each job gets a first slot before any gets another. A job's slots spread: a task manager on which it
+holds the fewest, then the one with the most free. Within a round nothing becomes free, so what did not fit once is not
+looked at again; this makes a round cost about a constant per slot given, however many task managers there are.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
+from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.shelves import Shelf, Shelves
+
+
+class _ShelfWalk:
+    """A shelf's levels as lists that only grow while the round goes down."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.top = len(shelf.levels) - 1
+        self.lists: dict[int, list[Member]] = {}
+        self.heads: dict[int, int] = {}  # all before it have left the level
+        self.exhausted: set[ResourceProfile] = set()
+
+    def at(self, level: int) -> list[Member]:
+        members = self.lists.get(level)
+        if members is None:
+            members = self.lists[level] = list(self.shelf.levels[level])
+            self.heads[level] = 0
+        return members
+
+    def moved(self, member: Member) -> None:
+        members = self.lists.get(member.level)
+        if members is not None:
+            members.append(member)
+
+
+@dataclass(eq=False)
+class _Wish:
+    """One requirement of one job in this round, and how far the search for it has come."""
+
+    job: JobAccount
+    want: Want
+    walk: _ShelfWalk
+    level: int
+    position: int = 0
+    touched: list[tuple[int, int, int, Member]] | None = None  # heap of those where the job holds slots
+
+    def find(self) -> Member | None:
+        profile = self.want.requirement.profile
+        if profile in self.walk.exhausted:
+            return None
+        member = self._untouched(profile) or self._least_touched(profile)
+        if member is None:
+            self.walk.exhausted.add(profile)
+        return member
+
+    def _untouched(self, profile: ResourceProfile) -> Member | None:
+        """The freest task manager that fits and on which the job holds nothing."""
+        walk, spread = self.walk, self.job.spread
+        level, position = self.level, self.position
+        while level > 0:
+            members, head = walk.at(level), walk.heads[level]
+            while head < len(members) and members[head].level != level:
+                head += 1
+            walk.heads[level] = head
+            for index in range(max(position, head), len(members)):
+                member = members[index]
+                if member.level == level and member not in spread and member.fits(profile):
+                    self.level, self.position = level, index
+                    return member
+            level, position = level - 1, 0
+        self.level = 0
+        return None
+
+    def _least_touched(self, profile: ResourceProfile) -> Member | None:
+        """The one that fits where the job holds the fewest slots, of these the freest."""
+        job = self.job
+        if self.touched is None:
+            members = self.walk.shelf.members
+            self.touched = [
+                (count, -member.level, member.ordinal, member)
+                for member, count in job.spread.items()
+                if member.level > 0 and member in members
+            ]
+            heapq.heapify(self.touched)
+        heap = self.touched
+        while heap:
+            count, free, ordinal, member = heap[0]
+            if member.level == 0 or not member.fits(profile):
+                heapq.heappop(heap)
+                continue
+            if count == job.spread[member] and -free == member.level:
+                return member
+            heapq.heapreplace(heap, (job.spread[member], -member.level, ordinal, member))
+        return None
+
+
+class SlotRound:
+    """Chooses task managers for slots until nothing more fits. ``give(job, member, profile)`` takes each decision and
+    must update the member's and the job's accounts and the shelf before it returns; ``wants`` are counted down here."""
+
+    def __init__(self, shelves: Shelves, give: Callable[[JobAccount, Member, ResourceProfile], None]) -> None:
+        self._walks = {runtime: _ShelfWalk(shelf) for runtime, shelf in shelves.by_runtime.items()}
+        self._give = give
+
+    def run(self, jobs: Iterable[JobAccount]) -> None:
+        queue = [(len(job.held), job.order, self._wishes(job)) for job in jobs]
+        queue = [entry for entry in queue if entry[2]]
+        heapq.heapify(queue)
+        while queue:
+            held, order, wishes = queue[0]
+            if self._serve(wishes):
+                heapq.heapreplace(queue, (held + 1, order, wishes))
+            else:
+                heapq.heappop(queue)
+
+    def _wishes(self, job: JobAccount) -> list[_Wish]:
+        """In reverse: the one to be met first is the last."""
+        wishes = []
+        for want in reversed(job.wants):
+            walk = self._walks.get(want.requirement.runtime)
+            if walk is not None:
+                wishes.append(_Wish(job, want, walk, walk.top))
+        return wishes
+
+    def _serve(self, wishes: list[_Wish]) -> bool:
+        """Give one slot; False: this job has all it wants or can have no more."""
+        while wishes:
+            wish = wishes[-1]
+            member = wish.find() if wish.want.missing else None
+            if member is None:
+                wishes.pop()
+                continue
+            level = member.level
+            self._give(wish.job, member, wish.want.requirement.profile)
+            wish.want.missing -= 1
+            if member.level != level:
+                wish.walk.moved(member)
+            return True
+        return False
+
+
+class PlaceRound:
+    """Chooses the task manager with the most free memory for each driver."""
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
+        for member in members:
+            if member.free_places > 0 and not member.avoided and member.claimed_by is None:
+                self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
+        for heap in self._heaps.values():
+            heapq.heapify(heap)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nobody has a place to give."""
+        return not any(self._heaps.values())
+
+    def choose(self, need: DriverNeed) -> Member | None:
+        """The best fit, or None. After the place was taken the member goes back with ``put_back``."""
+        best: list[tuple[int, int, Member]] | None = None
+        for python, heap in self._heaps.items():
+            wanted = need.python in ("", python) and heap and -heap[0][0] >= need.memory_mb
+            if wanted and (best is None or heap[0] < best[0]):
+                best = heap
+        return heapq.heappop(best)[2] if best else None
+
+    def put_back(self, member: Member) -> None:
+        if member.free_places > 0:
+            heapq.heappush(self._heaps[member.info.runtime.python], _room(member))
+
+
+def _room(member: Member) -> tuple[int, int, Member]:
+    return (-member.free_memory, member.ordinal, member)

@@ -1,0 +1,74 @@
+"""Resources, slots and requirements as plain data.
+
+A *slot* is a share of a task manager in which exactly one Spark executor lives. Slots are cut to size: an allocation
+takes one slot index and the resources that its profile asks for; a task manager has a number of slots and total
+resources, and neither may be exceeded. A *driver place* is the same for a job's driver (it uses memory, no cores).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+
+
+class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An amount of resources; ``memory_mb`` in MiB counts heap and overhead together."""
+
+    cores: int
+    memory_mb: int
+
+    def fits_in(self, other: ResourceProfile) -> bool:
+        return self.cores <= other.cores and self.memory_mb <= other.memory_mb
+
+    def plus(self, other: ResourceProfile) -> ResourceProfile:
+        return ResourceProfile(cores=self.cores + other.cores, memory_mb=self.memory_mb + other.memory_mb)
+
+    def minus(self, other: ResourceProfile) -> ResourceProfile:
+        return ResourceProfile(cores=self.cores - other.cores, memory_mb=self.memory_mb - other.memory_mb)
+
+    def __str__(self) -> str:
+        return f"{self.cores} core{'' if self.cores == 1 else 's'} and {self.memory_mb} MiB"
+
+
+class RuntimeVersions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What must be equal on a driver and its executors: Python as "3.11", Spark as "4.3.0"."""
+
+    python: str
+    spark: str
+
+
+class TaskManagerInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a task manager says of itself when it registers."""
+
+    id: TaskManagerId
+    instance: InstanceId  # new at each start of the process
+    address: str  # host:port of its RPC endpoint
+    host: str  # the address that its drivers and executors bind to
+    node_id: str  # the machine it stands on
+    pid: int
+    slots: int
+    driver_places: int
+    total: ResourceProfile
+    runtime: RuntimeVersions
+    java_major: int
+    started_ms: int
+
+
+class Allocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One slot given to one attempt of one job."""
+
+    id: AllocationId
+    slot_index: int
+    job_id: JobId
+    attempt: int
+    profile: ResourceProfile
+    job_master: str  # address of the JobMaster that the slot is offered to
+
+
+class SlotRequirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``count`` slots of one size, wanted by one attempt of a job (the total, not the difference)."""
+
+    count: int
+    profile: ResourceProfile
+    runtime: RuntimeVersions

@@ -1,0 +1,188 @@
+"""What happens to the slots of one attempt of a job, and what its JobMaster has to do about it (see ``slot_pool``)."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
+from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
+
+
+class ExecutorState(enum.Enum):
+    STARTING = "STARTING"  # asked for; no word yet that its process runs
+    RUNNING = "RUNNING"
+
+
+@dataclass
+class HeldSlot:
+    """A slot that was accepted, and its executor."""
+
+    allocation: Allocation
+    task_manager: TaskManagerInfo
+    executor_id: ExecutorId
+    state: ExecutorState
+    unseen_since: float  # since when Spark has not listed it; while it does: when it was last asked
+    registered: bool = False  # Spark has listed it before
+    pid: int = 0
+
+
+@dataclass
+class TaskManagerView:
+    """A task manager that holds slots of this attempt."""
+
+    info: TaskManagerInfo
+    heard_at: float
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ApplicationStarted:
+    """A SparkContext is up and wants this. One that was up before is over."""
+
+    requirement: SlotRequirement
+
+
+@dataclass(frozen=True)
+class ApplicationStopped:
+    """No SparkContext is up: no slot is needed."""
+
+
+@dataclass(frozen=True)
+class SlotsOffered:
+    """Answered by an AcceptOffer effect."""
+
+    task_manager: TaskManagerInfo
+    slots: tuple[Allocation, ...]
+
+
+@dataclass(frozen=True)
+class ExecutorRuns:
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    pid: int
+
+
+@dataclass(frozen=True)
+class ExecutorExited:
+    """Its process has ended by itself, or could not be started (``exit_code`` None)."""
+
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    exit_code: int | None
+    detail: str
+
+
+@dataclass(frozen=True)
+class SlotGone:
+    """The task manager does not hold this slot (any more)."""
+
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    reason: str
+
+
+@dataclass(frozen=True)
+class BeatAnswered:
+    """What a task manager holds, as an answer to a beat that named ``asked``."""
+
+    task_manager: TaskManagerId
+    instance: InstanceId
+    asked: tuple[AllocationId, ...]
+    allocations: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True)
+class TaskManagerLost:
+    instance: InstanceId
+    reason: str
+
+
+@dataclass(frozen=True)
+class SparkSaw:
+    """The executors that are registered with Spark."""
+
+    executors: frozenset[ExecutorId]
+
+
+@dataclass(frozen=True)
+class ReleaseDone:
+    """The task manager has taken a slot back, or has been given up on."""
+
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True)
+class ClusterLacks:
+    """What the cluster cannot give at present, in words."""
+
+    missing: str
+
+
+@dataclass(frozen=True)
+class Tick:
+    """Time has passed."""
+
+
+PoolEvent = (
+    ApplicationStarted
+    | ApplicationStopped
+    | SlotsOffered
+    | ExecutorRuns
+    | ExecutorExited
+    | SlotGone
+    | BeatAnswered
+    | TaskManagerLost
+    | SparkSaw
+    | ReleaseDone
+    | ClusterLacks
+    | Tick
+)
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class AcceptOffer:
+    allocations: tuple[AllocationId, ...]
+
+
+@dataclass(frozen=True)
+class StartExecutorIn:
+    """Start this executor in a slot that is held."""
+
+    allocation_id: AllocationId
+
+
+@dataclass(frozen=True)
+class ReleaseSlotAt:
+    """Tell the task manager at ``address``, until it answers, that the slot is given back."""
+
+    allocation_id: AllocationId
+    address: str
+
+
+@dataclass(frozen=True)
+class RemoveExecutor:
+    """Spark must stop counting on this executor. ``orderly``: it ended with code 0, as Spark lets executors go that it
+    has no use for, at the end of a session above all; nobody needs to be told of a loss then."""
+
+    executor_id: ExecutorId
+    task_manager: TaskManagerId
+    reason: str
+    orderly: bool = False
+
+
+@dataclass(frozen=True)
+class FailAttempt:
+    message: str
+
+
+@dataclass(frozen=True)
+class StatusChanged:
+    """What the JobManager is told has changed."""
+
+
+PoolEffect = AcceptOffer | StartExecutorIn | ReleaseSlotAt | RemoveExecutor | FailAttempt | StatusChanged

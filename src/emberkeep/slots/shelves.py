@@ -1,0 +1,79 @@
+"""Task managers ordered by how much they have free, apart by runtime, so that matching need not look at all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from emberkeep.slots.ledger import Member
+from emberkeep.slots.model import Allocation, RuntimeVersions
+
+
+@dataclass
+class Shelf:
+    """The task managers of one runtime. ``levels[n]``: those that could give n slots of one core, in stable order."""
+
+    levels: list[dict[Member, None]] = field(default_factory=list)
+    members: dict[Member, None] = field(default_factory=dict)
+    slots: int = 0
+    free_slots: int = 0
+    places: int = 0  # for drivers
+    free_places: int = 0
+
+    def put(self, member: Member, level: int) -> None:
+        while len(self.levels) <= level:
+            self.levels.append({})
+        self.levels[level][member] = None
+        member.level = level
+
+    def move(self, member: Member) -> None:
+        level = member.usable_level()
+        if level != member.level:
+            del self.levels[member.level][member]
+            self.put(member, level)
+
+
+class Shelves:
+    """All registered task managers by runtime."""
+
+    def __init__(self) -> None:
+        self.by_runtime: dict[RuntimeVersions, Shelf] = {}
+        self._shelf_of: dict[Member, Shelf] = {}
+
+    def add(self, member: Member) -> None:
+        shelf = self.by_runtime.setdefault(member.info.runtime, Shelf())
+        self._shelf_of[member] = shelf
+        shelf.members[member] = None
+        shelf.slots += member.info.slots
+        member.recount()
+        shelf.free_slots += max(0, member.free_slots)
+        shelf.places += member.info.driver_places
+        shelf.free_places += max(0, member.free_places)
+        shelf.put(member, member.usable_level())
+
+    def remove(self, member: Member) -> None:
+        shelf = self._shelf_of.pop(member)
+        del shelf.members[member]
+        del shelf.levels[member.level][member]
+        shelf.slots -= member.info.slots
+        shelf.free_slots -= max(0, member.free_slots)
+        shelf.places -= member.info.driver_places
+        shelf.free_places -= max(0, member.free_places)
+        if not shelf.members:
+            del self.by_runtime[member.info.runtime]
+
+    def update(self, member: Member) -> bool:
+        """Count a changed member again; True when more is free than before."""
+        shelf = self._shelf_of[member]
+        slots, places = max(0, member.free_slots), max(0, member.free_places)
+        gained = member.recount()
+        shelf.free_slots += max(0, member.free_slots) - slots
+        shelf.free_places += max(0, member.free_places) - places
+        shelf.move(member)
+        return gained
+
+    def promise(self, member: Member, allocation: Allocation) -> None:
+        """Count a slot that was just decided, in constant time."""
+        shelf = self._shelf_of[member]
+        member.promise(allocation)
+        shelf.free_slots -= 1
+        shelf.move(member)

@@ -1,0 +1,112 @@
+"""Why something cannot be given, in words that say what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from emberkeep.slots.ledger import DriverNeed
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.shelves import Shelf, Shelves
+
+NOBODY = "no task manager is registered"
+
+
+def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
+    """Whether the driver would fit if nothing else were there."""
+    return (
+        info.driver_places > 0 and need.python in ("", info.runtime.python) and need.memory_mb <= info.total.memory_mb
+    )
+
+
+def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) -> str:
+    """ "2 of 4 slots (1 core and 1408 MiB each) are missing: all 6 slots are taken"."""
+    verb = "is" if missing == 1 else "are"
+    slots = "slot" if requirement.count == 1 else "slots"
+    size = f"{requirement.profile}" + (" each" if requirement.count > 1 else "")
+    why = _slots_reason(requirement, shelves)
+    return f"{missing} of {requirement.count} {slots} ({size}) {verb} missing: {why}"
+
+
+def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
+    if not shelves.by_runtime:
+        return NOBODY
+    shelf = shelves.by_runtime.get(requirement.runtime)
+    if shelf is None:
+        return _no_runtime(requirement.runtime, shelves)
+    if shelf.slots == 0:
+        return "no task manager has any slots"
+    if not any(_large_enough(member.info, requirement.profile) for member in shelf.members):
+        return f"no task manager is large enough: the largest has {_largest(m.info for m in shelf.members)}"
+    if shelf.free_slots == 0:
+        return "the only slot is taken" if shelf.slots == 1 else f"all {shelf.slots} slots are taken"
+    return (
+        f"{shelf.free_slots} of {shelf.slots} slots are free, but none of their task managers has {requirement.profile}"
+    )
+
+
+def _no_runtime(runtime: RuntimeVersions, shelves: Shelves) -> str:
+    if not any(other.python == runtime.python for other in shelves.by_runtime):
+        return f"no task manager has Python {runtime.python}"
+    return f"no task manager with Python {runtime.python} has Spark {runtime.spark}"
+
+
+def missing_place(need: DriverNeed, shelves: Shelves) -> str:
+    """ "no place for the driver (1408 MiB): all 4 driver places are taken"."""
+    return f"no place for the driver ({need.memory_mb} MiB): {_place_reason(need, shelves)}"
+
+
+def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
+    able: list[Shelf] = [shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python)]
+    if not shelves.by_runtime:
+        return NOBODY
+    if not able:
+        return f"no task manager has Python {need.python}"
+    if not any(could_host(member.info, need) for shelf in able for member in shelf.members):
+        largest = _largest(member.info for shelf in able for member in shelf.members)
+        return f"no task manager is large enough: the largest has {largest}"
+    places = sum(shelf.places for shelf in able)
+    free = sum(shelf.free_places for shelf in able)
+    if free == 0:
+        return f"all {places} driver places are taken" if places > 1 else "the only driver place is taken"
+    return f"{free} of {places} driver places are free, but no task manager with one has that much memory free"
+
+
+def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:
+    """Why no set of task managers among ``infos`` could ever run such a job; "" when some could, or none is known."""
+    if not infos or any(_hosts_both(info, need, executor) for info in infos):
+        return ""  # the first one decides, as a rule: what follows looks at all of them
+    fit = [info for info in infos if need.python in ("", info.runtime.python)]
+    if not fit:
+        known = ", ".join(sorted({info.runtime.python for info in infos}))
+        return f"no task manager has Python {need.python} (there is {known})"
+    drivers = [info for info in fit if could_host(info, need)]
+    if not drivers:
+        return f"no task manager is large enough for the driver ({need.memory_mb} MiB): the largest has {_largest(fit)}"
+    if executor is None:
+        return ""
+    executors = [info for info in fit if _large_enough(info, executor)]
+    if not executors:
+        return f"no task manager is large enough for an executor ({executor}): the largest has {_largest(fit)}"
+    if {info.id for info in drivers} == {info.id for info in executors} and len(drivers) == 1:
+        both = need.memory_mb + executor.memory_mb
+        if both > drivers[0].total.memory_mb:
+            return (
+                f"driver and one executor together need {both} MiB, and the only task manager that is large enough "
+                f"for either has {drivers[0].total.memory_mb} MiB"
+            )
+    return ""
+
+
+def _hosts_both(info: TaskManagerInfo, need: DriverNeed, executor: ResourceProfile | None) -> bool:
+    if executor is None:
+        return could_host(info, need)
+    enough = need.memory_mb + executor.memory_mb <= info.total.memory_mb
+    return enough and could_host(info, need) and _large_enough(info, executor)
+
+
+def _large_enough(info: TaskManagerInfo, profile: ResourceProfile) -> bool:
+    return info.slots > 0 and profile.fits_in(info.total)
+
+
+def _largest(infos: Iterable[TaskManagerInfo]) -> ResourceProfile:
+    return max((info.total for info in infos), key=lambda total: (total.memory_mb, total.cores))

@@ -1,0 +1,513 @@
+"""Which task manager gives what to which job: the pure heart of the resource manager.
+
+Task managers report what they hold; that is the truth about them. What was decided and is not reported yet is kept as
+*pending* (slots) and *reserved* (driver places) and counts as taken, so nothing is given twice; both lapse on their own
+when they never show up. Jobs say in total what they want; ``match`` decides.
+
+Driver places are given in the order of submission. One that fits nowhere does not hold up smaller ones behind it, until
+it has waited for ``patience`` seconds: then one task manager that is large enough takes no other drivers, and no slots
+that would use the memory it needs, so it cannot starve. Running work is never displaced. What runs there may itself
+need a slot before it can end, so such a claim lasts for as long again at most, and no other follows for as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from emberkeep.base.errors import Conflict
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.slots import shortage
+from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member, Reservation
+from emberkeep.slots.matching import PlaceRound, SlotRound
+from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.shelves import Shelves
+
+AVOIDED_FOR = 2.0  # seconds that a task manager which refused or was out of reach gets no new work
+UNASSIGNED = -1  # slot index of an allocation that the task manager has not placed yet
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A driver place. ``info`` is the task manager's."""
+
+    job_id: JobId
+    info: TaskManagerInfo
+
+
+@dataclass(frozen=True)
+class Allotted:
+    """A slot to be allocated on a task manager."""
+
+    allocation: Allocation
+    info: TaskManagerInfo
+
+
+@dataclass(frozen=True)
+class Matches:
+    places: tuple[Granted, ...]
+    slots: tuple[Allotted, ...]
+
+
+@dataclass(frozen=True)
+class Lapsed:
+    """What ``expire`` ended: task managers without heartbeat, with the jobs that held slots there."""
+
+    lost: tuple[tuple[TaskManagerInfo, tuple[JobId, ...]], ...]
+
+
+class SlotManager:
+    """All times are monotonic seconds, passed in.
+
+    ``lost_after``: silence after which a task manager is lost. ``pending_timeout``: how long a decided slot may take to
+    show up in a report.
+    """
+
+    def __init__(self, *, lost_after: float, pending_timeout: float, patience: float = 30.0) -> None:
+        self._lost_after = lost_after
+        self._pending_timeout = pending_timeout
+        self._patience = patience
+        self._members: dict[TaskManagerId, Member] = {}
+        self._heard: dict[Member, float] = {}  # oldest first
+        self._pending: dict[AllocationId, tuple[Member, float]] = {}  # oldest first
+        self._avoided: dict[Member, float] = {}  # oldest first
+        self._jobs: dict[JobId, JobAccount] = {}
+        self._wanting: dict[JobAccount, None] = {}  # miss slots
+        self._waiting: dict[JobAccount, None] = {}  # wait for a driver place
+        self._claim: tuple[JobAccount, Member] | None = None
+        self._claim_ends = 0.0
+        self._no_claim_before = float("-inf")
+        self._shelves = Shelves()
+        self._ordinals = 0
+        self._slots_dirty = False
+        self._places_dirty = False
+
+    # --- task managers ------------------------------------------------------------------------------------------------
+
+    def register(
+        self,
+        info: TaskManagerInfo,
+        sequence: int,
+        allocations: tuple[Allocation, ...],
+        drivers: tuple[DriverUse, ...],
+        now: float,
+    ) -> tuple[TaskManagerInfo, tuple[JobId, ...]] | None:
+        """Take in a task manager with its first report.
+
+        Returns the life of it that is replaced, if any, with the jobs that held slots there. Raises Conflict for a
+        second process under the same id: on another host while the first is alive, or started earlier.
+        """
+        replaced = None
+        member = self._members.get(info.id)
+        if member is not None and member.info.instance != info.instance:
+            self._check_successor(member.info, info)
+            replaced = (member.info, self._remove(member))
+            member = None
+        if member is None:
+            self._ordinals += 1
+            member = Member(info=info, ordinal=self._ordinals)
+            self._members[info.id] = member
+            self._shelves.add(member)
+            self._slots_dirty = self._places_dirty = True
+        self._take_report(member, sequence, allocations, drivers, now)
+        return replaced
+
+    def _check_successor(self, old: TaskManagerInfo, new: TaskManagerInfo) -> None:
+        if old.host != new.host:
+            raise Conflict(
+                f"task manager {old.id} is registered from {old.host} and alive; {new.host} claims the same id",
+                hint="give each task manager its own taskmanager.resource-id",
+            )
+        if new.started_ms < old.started_ms:
+            raise Conflict(
+                f"task manager {old.id} was started again on {old.host} since; this process is the older one"
+            )
+
+    def report(
+        self,
+        task_manager: TaskManagerId,
+        instance: InstanceId,
+        sequence: int,
+        allocations: tuple[Allocation, ...],
+        drivers: tuple[DriverUse, ...],
+        now: float,
+    ) -> bool:
+        """Take a changed report; False: unknown, it has to register. Late ones change nothing."""
+        member = self._member(task_manager, instance)
+        if member is None:
+            return False
+        self._take_report(member, sequence, allocations, drivers, now)
+        return True
+
+    def heard(self, task_manager: TaskManagerId, instance: InstanceId, sequence: int, now: float) -> bool:
+        """Take a heartbeat whose report equals the newest one; False: unknown, it has to register. Constant time."""
+        member = self._member(task_manager, instance)
+        if member is None:
+            return False
+        member.sequence = max(member.sequence, sequence)
+        self._heard.pop(member, None)
+        self._heard[member] = now
+        return True
+
+    def _member(self, task_manager: TaskManagerId, instance: InstanceId) -> Member | None:
+        member = self._members.get(task_manager)
+        if member is not None and member.info.instance != instance:
+            raise Conflict(f"task manager {task_manager} was started again since; this process is the older one")
+        return member
+
+    def _take_report(
+        self,
+        member: Member,
+        sequence: int,
+        allocations: tuple[Allocation, ...],
+        drivers: tuple[DriverUse, ...],
+        now: float,
+    ) -> None:
+        self._heard.pop(member, None)
+        self._heard[member] = now
+        if sequence <= member.sequence:
+            return
+        member.sequence = sequence
+        old, member.allocations = member.allocations, {allocation.id: allocation for allocation in allocations}
+        for allocation in old.values():
+            if allocation.id not in member.allocations:
+                self._unaccount(allocation)
+        for allocation in allocations:
+            if allocation.id not in old and not self._is_now_reported(member, allocation.id):
+                self._account(allocation, member)
+        member.drivers = drivers
+        for driver in drivers:
+            reservation = member.reservations.get(driver.job_id)
+            if reservation is not None and driver.attempt >= reservation.attempt:
+                self._unreserve(driver.job_id)
+        self._changed(member)
+
+    def _account(self, allocation: Allocation, member: Member) -> None:
+        job = self._jobs.get(allocation.job_id)
+        if job is not None and allocation.attempt == job.attempt and not job.over:
+            job.add(allocation, member)
+            self._review(job)
+
+    def _unaccount(self, allocation: Allocation) -> None:
+        job = self._jobs.get(allocation.job_id)
+        if job is not None:
+            job.drop(allocation)
+            self._review(job)
+
+    def _changed(self, member: Member) -> None:
+        if self._shelves.update(member):
+            self._slots_dirty = self._places_dirty = True
+
+    def leave(self, task_manager: TaskManagerId) -> tuple[TaskManagerInfo, tuple[JobId, ...]]:
+        """A task manager has said that it goes; returns it with the jobs that hold or were about to get slots there."""
+        member = self._members[task_manager]
+        return member.info, self._remove(member)
+
+    def _remove(self, member: Member) -> tuple[JobId, ...]:
+        """Forget a task manager; returns the jobs that held slots there, in the order of their slots."""
+        holders: dict[JobId, None] = {}
+        for allocation in (*member.allocations.values(), *member.pending.values()):
+            holders[allocation.job_id] = None
+            self._unaccount(allocation)
+        for allocation_id in member.pending:
+            self._pending.pop(allocation_id, None)
+        for job_id in list(member.reservations):
+            self._unreserve(job_id)
+        if self._claim is not None and self._claim[1] is member:
+            self._claim = None
+        self._heard.pop(member, None)
+        self._avoided.pop(member, None)
+        self._shelves.remove(member)
+        del self._members[member.info.id]
+        return tuple(holders)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
+        """A job that may have drivers and slots from now on. ``attempt``: the newest one recorded, 0 for none."""
+        self._jobs[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt)
+
+    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        """A newer attempt is recorded: what older ones hold is void."""
+        job = self._jobs[job_id]
+        if attempt > job.attempt:
+            self._void(job)
+            job.attempt = attempt
+            job.over = False
+
+    def end_attempt(self, job_id: JobId, attempt: int) -> None:
+        """Everything of this attempt is void, wherever it is reported. Frees what was reserved for it."""
+        job = self._jobs.get(job_id)
+        if job is not None and attempt == job.attempt:
+            self._void(job)
+            job.over = True
+            self.withdraw_place(job_id)
+
+    def remove_job(self, job_id: JobId) -> None:
+        """The job has ended: everything of it is void."""
+        job = self._jobs.get(job_id)
+        if job is not None:
+            self.withdraw_place(job_id)
+            self._void(job)
+            del self._jobs[job_id]
+
+    def _void(self, job: JobAccount) -> None:
+        job.requirements, job.wants = (), []
+        self._wanting.pop(job, None)
+        for allocation_id in list(job.held):
+            member = job.held[allocation_id]
+            if allocation_id in member.pending:
+                self._free_pending(allocation_id)
+        job.drop_all()
+
+    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int, now: float) -> None:
+        """Ask for a driver place for ``attempt`` (or a newer one)."""
+        job = self._jobs[job_id]
+        self.withdraw_place(job_id)
+        job.need, job.need_attempt, job.need_since = need, attempt, now
+        self._waiting[job] = None
+        self._places_dirty = True
+
+    def withdraw_place(self, job_id: JobId) -> None:
+        """Give up the request, or the place if its driver has not shown up."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return
+        job.need = None
+        self._waiting.pop(job, None)
+        if self._claim is not None and self._claim[0] is job:
+            self._drop_claim()
+        member = job.reserved_on
+        if member is not None:
+            self._unreserve(job_id)
+            self._changed(member)
+
+    def _unreserve(self, job_id: JobId) -> None:
+        job = self._jobs[job_id]
+        if job.reserved_on is not None:
+            job.reserved_on.reservations.pop(job_id, None)
+            job.reserved_on = None
+
+    def require(self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...]) -> None:
+        """What the attempt wants in total. Ignored for attempts that are not the present one or want no more."""
+        job = self._jobs.get(job_id)
+        if job is None or attempt != job.attempt or job.over or attempt <= job.closed:
+            return
+        if job.job_master == job_master and job.requirements == requirements:
+            return
+        job.job_master, job.requirements = job_master, requirements
+        self._review(job)
+
+    def close_requirements(self, job_id: JobId, attempt: int) -> None:
+        """The attempt wants no slots any more, whatever late messages say."""
+        job = self._jobs.get(job_id)
+        if job is not None and attempt == job.attempt:
+            job.closed = attempt
+            job.requirements, job.wants = (), []
+            self._wanting.pop(job, None)
+
+    def _review(self, job: JobAccount) -> None:
+        job.review()
+        if job.wants:
+            self._wanting[job] = None
+            self._slots_dirty = True
+        else:
+            self._wanting.pop(job, None)
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    @property
+    def dirty(self) -> bool:
+        """Whether ``match`` may have something to give."""
+        return (self._slots_dirty and bool(self._wanting)) or (self._places_dirty and bool(self._waiting))
+
+    def match(self, now: float, new_id: Callable[[], AllocationId]) -> Matches:
+        """Give what is free to who wants it: driver places first (without a driver a job uses no slot)."""
+        places: list[Granted] = []
+        if self._places_dirty and self._waiting:
+            self._match_places(places, now)
+        self._places_dirty = False
+        slots: list[Allotted] = []
+        if self._slots_dirty and self._wanting:
+
+            def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
+                slots.append(self._allot(job, member, profile, new_id(), now))
+
+            SlotRound(self._shelves, give).run(self._wanting)
+            for job in list(self._wanting):
+                job.wants = [want for want in job.wants if want.missing]
+                if not job.wants:
+                    del self._wanting[job]
+        self._slots_dirty = False
+        return Matches(tuple(places), tuple(slots))
+
+    def _allot(
+        self, job: JobAccount, member: Member, profile: ResourceProfile, new_id: AllocationId, now: float
+    ) -> Allotted:
+        allocation = Allocation(
+            id=new_id,
+            slot_index=UNASSIGNED,
+            job_id=job.job_id,
+            attempt=job.attempt,
+            profile=profile,
+            job_master=job.job_master,
+        )
+        self._shelves.promise(member, allocation)
+        self._pending[allocation.id] = (member, now + self._pending_timeout)
+        job.add(allocation, member)
+        return Allotted(allocation, member.info)
+
+    def _match_places(self, places: list[Granted], now: float) -> None:
+        if self._claim is not None:
+            job, member = self._claim
+            if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
+                self._drop_claim()
+                places.append(self._grant(job, member))
+        rounds = PlaceRound(self._members.values())
+        if rounds.is_empty and (self._claim is not None or not self._members):
+            return  # the usual case with many waiting: none of them needs to be looked at
+        for job in sorted(self._waiting, key=lambda job: job.order):
+            need = job.need
+            if need is None:
+                continue
+            found = rounds.choose(need)
+            if found is not None:
+                places.append(self._grant(job, found))
+                rounds.put_back(found)
+            elif self._may_claim(job, now):
+                self._make_claim(job, need, now)
+
+    def _grant(self, job: JobAccount, member: Member) -> Granted:
+        need = job.need
+        if need is None:
+            raise AssertionError(f"job {job.job_id} asks for no driver place")
+        if self._claim is not None and self._claim[0] is job:
+            self._drop_claim()
+        job.need = None
+        del self._waiting[job]
+        job.reserved_on = member
+        member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
+        self._shelves.update(member)
+        return Granted(job.job_id, member.info)
+
+    def _may_claim(self, job: JobAccount, now: float) -> bool:
+        waited = now - job.need_since >= self._patience
+        return self._claim is None and waited and now >= self._no_claim_before
+
+    def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
+        able = [member for member in self._members.values() if shortage.could_host(member.info, need)]
+        if able:
+            member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
+            self._claim = (job, member)
+            self._claim_ends = now + self._patience
+            member.claimed_by, member.claimed_memory = job.job_id, need.memory_mb
+            self._shelves.update(member)
+
+    def _drop_claim(self) -> None:
+        if self._claim is not None:
+            _, member = self._claim
+            self._claim = None
+            member.claimed_by, member.claimed_memory = None, 0
+            self._shelves.update(member)
+            self._slots_dirty = self._places_dirty = True
+
+    def is_pending(self, allocation_id: AllocationId) -> bool:
+        """Whether a decided slot is still wanted and not reported yet."""
+        return allocation_id in self._pending
+
+    def refused(self, allocation_id: AllocationId, now: float) -> None:
+        """The task manager did not take the slot, certainly. It is avoided for a moment."""
+        entry = self._pending.get(allocation_id)
+        if entry is None:
+            return
+        member = entry[0]
+        self._free_pending(allocation_id)
+        self._avoided.pop(member, None)
+        self._avoided[member] = now + AVOIDED_FOR
+        member.avoided = True
+        self._shelves.update(member)
+
+    def _free_pending(self, allocation_id: AllocationId) -> None:
+        member, _ = self._pending.pop(allocation_id)
+        allocation = member.pending.pop(allocation_id)
+        self._unaccount(allocation)
+        self._changed(member)
+
+    def _is_now_reported(self, member: Member, allocation_id: AllocationId) -> bool:
+        """Whether it was pending until now; its job's account stays as it is."""
+        if member.pending.pop(allocation_id, None) is None:
+            return False
+        del self._pending[allocation_id]
+        return True
+
+    def expire(self, now: float) -> Lapsed:
+        """Let lapse what is due: silent task managers, decided slots that never showed up, avoidance, patience."""
+        lost = []
+        while self._heard:
+            member, heard_at = next(iter(self._heard.items()))
+            if now - heard_at < self._lost_after:
+                break
+            lost.append((member.info, self._remove(member)))
+        while self._pending:
+            allocation_id, (_, until) = next(iter(self._pending.items()))
+            if now < until:
+                break
+            self._free_pending(allocation_id)
+        while self._avoided:
+            member, until = next(iter(self._avoided.items()))
+            if now < until:
+                break
+            del self._avoided[member]
+            member.avoided = False
+            self._shelves.update(member)
+            self._slots_dirty = self._places_dirty = True
+        if self._claim is not None and now >= self._claim_ends:
+            self._no_claim_before = now + self._patience
+            self._drop_claim()
+        if any(self._may_claim(job, now) for job in self._waiting):
+            self._places_dirty = True
+        return Lapsed(tuple(lost))
+
+    # --- what others ask ----------------------------------------------------------------------------------------------
+
+    def has_job(self, job_id: JobId) -> bool:
+        return job_id in self._jobs
+
+    def is_void(self, job_id: JobId, attempt: int) -> bool:
+        """Whether everything of this attempt is over: its slots are to be freed, its driver to be ended."""
+        job = self._jobs.get(job_id)
+        return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
+
+    def is_settled(self, job_id: JobId, attempt: int) -> bool:
+        """Whether what follows from the attempt's end is durable: its exit need not be reported any more."""
+        job = self._jobs.get(job_id)
+        return job is None or attempt < job.attempt
+
+    def members(self) -> list[Member]:
+        """All registered task managers by id."""
+        return [self._members[key] for key in sorted(self._members)]
+
+    def member(self, task_manager: TaskManagerId) -> Member | None:
+        return self._members.get(task_manager)
+
+    def missing(self, job_id: JobId) -> str:
+        """What the cluster cannot give to the job at present, in words; "" when it has all it asked for."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return ""
+        # While a round is due nobody knows what it will leave.
+        if job.need is not None:
+            return "" if self._places_dirty else shortage.missing_place(job.need, self._shelves)
+        if self._slots_dirty:
+            return ""
+        return "; ".join(shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants)
+
+    def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
+        """Why no registered task manager could ever run such a job, in words; "" when some could or none is known."""
+        return shortage.obstacle(need, executor, [member.info for member in self._members.values()])
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""
+        from emberkeep.slots.invariants import check
+
+        check(self._members, self._jobs, self._pending)

@@ -1,0 +1,421 @@
+"""What a task manager has given away: slots with the executors in them, driver places, memory.
+
+Decides only: events in (``table_events``), effects out; time is an argument in seconds. Refusals are Conflict or Absent
+and change nothing. A slot keeps its resources until its executor has provably ended, so the totals are never exceeded.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from emberkeep.base.errors import Absent, Conflict, IllegalTransition
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots.driver_places import DriverPlaces
+from emberkeep.slots.fences import Fences
+from emberkeep.slots.model import Allocation, ResourceProfile
+from emberkeep.slots.table_events import (
+    AttemptsOver,
+    Close,
+    DriverAcknowledged,
+    DriverEnded,
+    DriverStarted,
+    EndExecutor,
+    EpochSeen,
+    ExecutorEnded,
+    ExecutorStarted,
+    ForgetJob,
+    JobMasterHeard,
+    LaunchDriver,
+    LaunchExecutor,
+    OfferAnswered,
+    ReportChanged,
+    ReserveDriver,
+    ReserveSlot,
+    Slot,
+    SlotReleased,
+    SlotState,
+    StartWanted,
+    StopLapsed,
+    StopWanted,
+    TableEffect,
+    TableEvent,
+    TellJobMaster,
+    Tick,
+)
+
+HISTORY = 50  # events kept for the error of an impossible one
+BEATS_MISSED = (
+    2  # a beat under way while its slot was accepted may not name it yet: only the second one in a row counts
+)
+
+# The states that a slot may go to from each; None: it is free again.
+TRANSITIONS: dict[SlotState, tuple[SlotState | None, ...]] = {
+    SlotState.OFFERED: (SlotState.ACTIVE, None),
+    SlotState.ACTIVE: (SlotState.STARTING, None),
+    SlotState.STARTING: (SlotState.RUNNING, SlotState.EXITED, SlotState.RELEASING),
+    SlotState.RUNNING: (SlotState.EXITED, SlotState.RELEASING),
+    SlotState.EXITED: (None,),
+    SlotState.RELEASING: (None,),
+}
+_WITH_PROCESS = (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
+
+
+class TableLimits(NamedTuple):
+    """What the task manager has, and how long things may take (seconds)."""
+
+    slots: int
+    driver_places: int
+    total: ResourceProfile
+    slot_timeout: float  # an offered slot is freed when it was not accepted in this time
+    silence_timeout: float  # slots of a JobMaster that is silent for so long are freed
+    forget_after: float  # files of a job that holds nothing here are deleted after this
+
+
+class SlotTable:
+    """See the module."""
+
+    def __init__(self, limits: TableLimits) -> None:
+        self.limits = limits
+        self.fences = Fences()
+        self.slots: dict[AllocationId, Slot] = {}
+        self.drivers = DriverPlaces(limits.driver_places)
+        self.closing = False
+        self._heard: dict[tuple[JobId, int], float] = {}  # JobMasters of attempts that hold slots here
+        self._held_at: dict[JobId, float] = {}  # when a job was last seen to hold something here
+        self._history: deque[str] = deque(maxlen=HISTORY)
+        self._handlers: dict[type[Any], Callable[[Any, float], list[TableEffect]]] = {
+            EpochSeen: self._epoch_seen,
+            ReserveSlot: self._reserve_slot,
+            OfferAnswered: self._offer_answered,
+            StartWanted: self._start_wanted,
+            ExecutorStarted: self._executor_started,
+            ExecutorEnded: self._executor_ended,
+            SlotReleased: self._slot_released,
+            JobMasterHeard: self._job_master_heard,
+            ReserveDriver: self._reserve_driver,
+            DriverStarted: self._driver_started,
+            DriverEnded: self._driver_ended,
+            StopWanted: self._stop_wanted,
+            DriverAcknowledged: self._driver_acknowledged,
+            AttemptsOver: self._attempts_over,
+            StopLapsed: self._stop_lapsed,
+            Close: self._close,
+            Tick: self._tick,
+        }
+
+    def handle(self, event: TableEvent, now: float) -> list[TableEffect]:
+        """Take one event at ``now``. Raises Conflict or Absent where the event says so; nothing has changed then."""
+        if not isinstance(event, Tick):
+            self._history.append(f"{now:.3f} {event}")
+        return self._handlers[type(event)](event, now)
+
+    # --- what is there ----------------------------------------------------------------------------------------------
+
+    @property
+    def free(self) -> ResourceProfile:
+        """Resources that nothing has reserved."""
+        used = ResourceProfile(cores=0, memory_mb=self.drivers.memory_mb)
+        for slot in self.slots.values():
+            used = used.plus(slot.allocation.profile)
+        return self.limits.total.minus(used)
+
+    @property
+    def is_empty(self) -> bool:
+        """No slot is held and no driver is alive."""
+        return not self.slots and not self.drivers.living()
+
+    def offers(self) -> dict[tuple[JobId, int], tuple[Allocation, ...]]:
+        """Slots that wait to be accepted, by attempt."""
+        grouped: dict[tuple[JobId, int], tuple[Allocation, ...]] = {}
+        for slot in self.slots.values():
+            if slot.state is SlotState.OFFERED:
+                key = (slot.allocation.job_id, slot.allocation.attempt)
+                grouped[key] = (*grouped.get(key, ()), slot.allocation)
+        return grouped
+
+    def held_by(self, job_id: JobId, attempt: int) -> list[Slot]:
+        """Slots of one attempt, without those that are being released."""
+        return [slot for slot in self._of_attempt(job_id, attempt) if slot.state is not SlotState.RELEASING]
+
+    def check_invariants(self) -> None:
+        """Raises AssertionError naming what is broken; cheap enough for every step of a test or simulation."""
+        indices = [slot.allocation.slot_index for slot in self.slots.values()]
+        _require(len(indices) == len(set(indices)), "two allocations stand on one slot index")
+        _require(all(0 <= index < self.limits.slots for index in indices), "a slot index is out of range")
+        _require(self.free.cores >= 0 and self.free.memory_mb >= 0, "more is given away than there is")
+        living = self.drivers.living()
+        _require(len(living) <= self.limits.driver_places, "more drivers than places")
+        executors = [
+            (slot.allocation.job_id, slot.allocation.attempt, slot.executor_id)
+            for slot in self.slots.values()
+            if slot.executor_id is not None
+        ]
+        _require(len(executors) == len(set(executors)), "one executor lives in two slots")
+        for slot in self.slots.values():
+            has_executor = slot.state not in (SlotState.OFFERED, SlotState.ACTIVE)
+            _require(has_executor == (slot.executor_id is not None), f"executor of {slot} does not fit its state")
+            fenced = self.fences.is_refused(slot.allocation.job_id, slot.allocation.attempt)
+            _require(not fenced or slot.state is SlotState.RELEASING, f"a fenced attempt keeps {slot}")
+        for driver in living:
+            fenced = self.fences.is_refused(driver.job_id, driver.attempt)
+            _require(not fenced or driver.stop_grace is not None, f"a fenced driver goes on: {driver}")
+
+    def _of_attempt(self, job_id: JobId, attempt: int) -> list[Slot]:
+        return [
+            slot
+            for slot in self.slots.values()
+            if slot.allocation.job_id == job_id and slot.allocation.attempt == attempt
+        ]
+
+    # --- slots --------------------------------------------------------------------------------------------------------
+
+    def _epoch_seen(self, event: EpochSeen, _: float) -> list[TableEffect]:
+        self.fences.admit_epoch(event.epoch)
+        return []
+
+    def _reserve_slot(self, event: ReserveSlot, now: float) -> list[TableEffect]:
+        self.fences.check(event.job_id, event.attempt)
+        known = self.slots.get(event.allocation_id)
+        if known is not None:
+            if (known.allocation.job_id, known.allocation.attempt) != (event.job_id, event.attempt):
+                raise Conflict(f"allocation {event.allocation_id} belongs to job {known.allocation.job_id}")
+            return []
+        self._check_open()
+        taken = {slot.allocation.slot_index for slot in self.slots.values()}
+        index = next((number for number in range(self.limits.slots) if number not in taken), None)
+        if index is None:
+            raise Conflict(f"all {self.limits.slots} slots are taken")
+        if not event.profile.fits_in(self.free):
+            raise Conflict(f"a slot of {event.profile} does not fit in what is free: {self.free}")
+        effects = self._supersede(event.job_id, event.attempt)
+        allocation = Allocation(
+            id=event.allocation_id,
+            slot_index=index,
+            job_id=event.job_id,
+            attempt=event.attempt,
+            profile=event.profile,
+            job_master=event.job_master,
+        )
+        self.slots[event.allocation_id] = Slot(allocation, SlotState.OFFERED, now + self.limits.slot_timeout)
+        self._held_at[event.job_id] = now
+        self._heard.setdefault((event.job_id, event.attempt), now)
+        return [*effects, ReportChanged()]
+
+    def _offer_answered(self, event: OfferAnswered, now: float) -> list[TableEffect]:
+        effects: list[TableEffect] = []
+        for allocation_id in event.offered:
+            slot = self.slots.get(allocation_id)
+            if slot is None or slot.state is not SlotState.OFFERED:
+                continue
+            if allocation_id in event.accepted:
+                self._accept(slot, now)
+            else:
+                effects += self._release(slot)
+        return effects
+
+    def _accept(self, slot: Slot, now: float) -> None:
+        self._move(slot, SlotState.ACTIVE)
+        self._heard[(slot.allocation.job_id, slot.allocation.attempt)] = now
+
+    def _start_wanted(self, event: StartWanted, now: float) -> list[TableEffect]:
+        self.fences.check(event.job_id, event.attempt)
+        slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
+        if slot is None or slot.state is SlotState.RELEASING:
+            raise Absent(f"allocation {event.allocation_id} is not held here: it was released or not accepted in time")
+        if slot.executor_id is not None and slot.executor_id != event.executor_id:
+            raise Conflict(f"allocation {event.allocation_id} already holds executor {slot.executor_id}")
+        if slot.state is SlotState.OFFERED:  # the answer to the offer was lost or is late
+            self._accept(slot, now)
+        if slot.state is not SlotState.ACTIVE:
+            return []
+        others = self._of_attempt(event.job_id, event.attempt)
+        if any(other.executor_id == event.executor_id for other in others):
+            raise Conflict(f"executor {event.executor_id} lives in another slot")
+        self._move(slot, SlotState.STARTING)
+        slot.executor_id = event.executor_id
+        return [LaunchExecutor(event.allocation_id, event.executor_id)]
+
+    def _executor_started(self, event: ExecutorStarted, _: float) -> list[TableEffect]:
+        slot = self.slots.get(event.allocation_id)
+        if slot is None or slot.executor_id != event.executor_id or slot.state is SlotState.EXITED:
+            return []  # its end was told before its start
+        slot.pid = event.pid
+        if slot.state is SlotState.RELEASING:  # released before there was a process to end
+            return [self._end_executor(slot)]
+        self._move(slot, SlotState.RUNNING)
+        return [TellJobMaster(event.allocation_id)]
+
+    def _executor_ended(self, event: ExecutorEnded, _: float) -> list[TableEffect]:
+        slot = self.slots.get(event.allocation_id)
+        if slot is None or slot.executor_id != event.executor_id or slot.state is SlotState.EXITED:
+            return []
+        if slot.state is SlotState.RELEASING:
+            return self._free(slot)
+        self._move(slot, SlotState.EXITED)
+        slot.exit_code, slot.detail = event.exit_code, event.detail
+        return [TellJobMaster(event.allocation_id)]
+
+    def _slot_released(self, event: SlotReleased, _: float) -> list[TableEffect]:
+        slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
+        return [] if slot is None else self._release(slot)
+
+    def _job_master_heard(self, event: JobMasterHeard, now: float) -> list[TableEffect]:
+        self.fences.check(event.job_id, event.attempt)
+        effects: list[TableEffect] = []
+        for slot in self._of_attempt(event.job_id, event.attempt):
+            self._heard[(event.job_id, event.attempt)] = now
+            if slot.allocation.id in event.allocations:
+                slot.missed_beats = 0
+                if slot.state is SlotState.OFFERED:
+                    self._accept(slot, now)
+            elif slot.state not in (SlotState.OFFERED, SlotState.RELEASING):
+                slot.missed_beats += 1
+                if slot.missed_beats >= BEATS_MISSED:
+                    effects += self._release(slot)
+        return effects
+
+    def _slot_of(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> Slot | None:
+        slot = self.slots.get(allocation_id)
+        if slot is None or (slot.allocation.job_id, slot.allocation.attempt) != (job_id, attempt):
+            return None
+        return slot
+
+    def _release(self, slot: Slot) -> list[TableEffect]:
+        """Give a slot back: at once where no process is in it, else when that has ended."""
+        if slot.state is SlotState.RELEASING:
+            return []
+        if slot.state not in _WITH_PROCESS:
+            return self._free(slot)
+        self._move(slot, SlotState.RELEASING)
+        return [self._end_executor(slot)]
+
+    def _end_executor(self, slot: Slot) -> EndExecutor:
+        allocation = slot.allocation
+        if slot.executor_id is None:
+            raise self._impossible(slot, "end its executor")
+        return EndExecutor(allocation.job_id, allocation.attempt, allocation.id, slot.executor_id)
+
+    def _free(self, slot: Slot) -> list[TableEffect]:
+        self._move(slot, None)
+        del self.slots[slot.allocation.id]
+        key = (slot.allocation.job_id, slot.allocation.attempt)
+        if not self._of_attempt(*key):
+            self._heard.pop(key, None)
+        return [ReportChanged()]
+
+    def _move(self, slot: Slot, to: SlotState | None) -> None:
+        if to not in TRANSITIONS[slot.state]:
+            raise self._impossible(slot, "free it" if to is None else f"go to {to.value}")
+        if to is not None:
+            slot.state = to
+
+    def _impossible(self, slot: Slot, what: str) -> IllegalTransition:
+        return IllegalTransition(f"slot {slot.allocation.id}", slot.state.value, what, tuple(self._history))
+
+    # --- drivers ------------------------------------------------------------------------------------------------------
+
+    def _reserve_driver(self, event: ReserveDriver, now: float) -> list[TableEffect]:
+        self.fences.check(event.job_id, event.attempt)
+        if (event.job_id, event.attempt) in self.drivers.by_attempt:
+            return []
+        self._check_open()
+        self.drivers.check_free()
+        if event.memory_mb > self.free.memory_mb:
+            raise Conflict(f"a driver of {event.memory_mb} MiB does not fit in what is free: {self.free}")
+        effects = self._supersede(event.job_id, event.attempt)
+        self.drivers.reserve(event)
+        self._held_at[event.job_id] = now
+        return [*effects, LaunchDriver(event.job_id, event.attempt), ReportChanged()]
+
+    def _driver_started(self, event: DriverStarted, _: float) -> list[TableEffect]:
+        return [*self.drivers.started(event), ReportChanged()]
+
+    def _driver_ended(self, event: DriverEnded, _: float) -> list[TableEffect]:
+        if not self.drivers.ended(event):
+            return []
+        return [*self._end_attempts(event.job_id, event.attempt), ReportChanged()]
+
+    def _stop_wanted(self, event: StopWanted, _: float) -> list[TableEffect]:
+        if (event.job_id, event.attempt) in self.drivers.by_attempt:
+            return self.drivers.end(event.job_id, event.attempt, event.grace)
+        return self._end_attempts(event.job_id, event.attempt)
+
+    def _driver_acknowledged(self, event: DriverAcknowledged, _: float) -> list[TableEffect]:
+        self.drivers.acknowledge(event.job_id, event.attempt)
+        return []
+
+    def _attempts_over(self, event: AttemptsOver, _: float) -> list[TableEffect]:
+        self.drivers.forget_until(event.job_id, event.attempt)
+        return self._end_attempts(event.job_id, event.attempt)
+
+    def _end_attempts(self, job_id: JobId, attempt: int) -> list[TableEffect]:
+        """This attempt and all older ones are over, here and for good."""
+        self.fences.end(job_id, attempt)
+        return self._clear_until(job_id, attempt)
+
+    def _supersede(self, job_id: JobId, attempt: int) -> list[TableEffect]:
+        """A newer attempt begins: whatever older ones still hold here ends."""
+        self.fences.see(job_id, attempt)
+        return self._clear_until(job_id, attempt - 1)
+
+    def _clear_until(self, job_id: JobId, attempt: int) -> list[TableEffect]:
+        effects = self.drivers.end_until(job_id, attempt)
+        for slot in list(self.slots.values()):
+            if slot.allocation.job_id == job_id and slot.allocation.attempt <= attempt:
+                effects += self._release(slot)
+        return effects
+
+    # --- time and end -------------------------------------------------------------------------------------------------
+
+    def _stop_lapsed(self, event: StopLapsed, _: float) -> list[TableEffect]:
+        if event.allocation_id is not None:
+            slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
+            return [self._end_executor(slot)] if slot is not None and slot.state is SlotState.RELEASING else []
+        if not self.drivers.is_alive(event.job_id, event.attempt):
+            return []
+        return self.drivers.end_again(self.drivers.by_attempt[(event.job_id, event.attempt)], 0.0)
+
+    def _close(self, event: Close, _: float) -> list[TableEffect]:
+        self.closing = True
+        effects: list[TableEffect] = []
+        for driver in self.drivers.living():
+            effects += self.drivers.end(driver.job_id, driver.attempt, event.grace)
+        for slot in list(self.slots.values()):
+            if not self.drivers.is_alive(slot.allocation.job_id, slot.allocation.attempt):
+                effects += self._release(slot)
+        return effects
+
+    def _check_open(self) -> None:
+        if self.closing:
+            raise Conflict("this task manager is shutting down")
+
+    def _tick(self, _: Tick, now: float) -> list[TableEffect]:
+        effects: list[TableEffect] = []
+        for slot in list(self.slots.values()):
+            key = (slot.allocation.job_id, slot.allocation.attempt)
+            if slot.state is SlotState.OFFERED:
+                if now >= slot.offered_until:
+                    effects += self._release(slot)
+            elif now - self._heard[key] > self.limits.silence_timeout and not self.drivers.is_alive(*key):
+                effects += self._release(slot)
+        return [*effects, *self._forget_idle(now)]
+
+    def _forget_idle(self, now: float) -> list[TableEffect]:
+        holding = {slot.allocation.job_id for slot in self.slots.values()}
+        holding.update(job_id for job_id, _ in self.drivers.by_attempt)
+        effects: list[TableEffect] = []
+        for job_id, held_at in list(self._held_at.items()):
+            if job_id in holding:
+                self._held_at[job_id] = now
+            elif now - held_at >= self.limits.forget_after:
+                del self._held_at[job_id]
+                effects.append(ForgetJob(job_id))
+        self.fences.forget_idle(holding)
+        return effects
+
+
+def _require(condition: bool, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)

@@ -1,0 +1,106 @@
+"""Which checkpoint a streaming query without an own location gets, and whether it is still the same query. Pure.
+
+A named query is known by its name. An unnamed one is known by its place among the unnamed queries of the script, in the
+order of their starts; what it writes is recorded beside the checkpoints, so that a changed order is noticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+from emberkeep.spark.errors import CheckpointIdentityError
+
+RECORD_NAME = "queries.json"
+_RECORD_VERSION = 1
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class QueryIdentity:
+    """What a query writes: ``sink`` (format), ``output_mode`` (lower case), ``target`` (path, table, function, …)."""
+
+    sink: str
+    output_mode: str
+    target: str
+
+    def __str__(self) -> str:
+        target = f" {self.target}" if self.target else ""
+        return f"{self.sink}{target} ({self.output_mode} mode)"
+
+
+@dataclass(frozen=True)
+class QueryRecord:
+    """The unnamed queries seen so far, by ordinal (0 = the first one started)."""
+
+    unnamed: Mapping[int, QueryIdentity]
+
+
+def can_recover(sink: str, output_mode: str) -> bool:
+    """Whether Spark lets a query to this sink continue from a checkpoint."""
+    return sink.lower() != "memory" or output_mode.lower() == "complete"
+
+
+def directory_of_named(name: str) -> str:
+    return f"query-{quote(name, safe='')}"
+
+
+def directory_of_unnamed(ordinal: int, identity: QueryIdentity) -> str:
+    return f"unnamed-{ordinal}-{_PLAIN.sub('_', identity.sink)}-{_PLAIN.sub('_', identity.output_mode)}"
+
+
+def record_unnamed(record: QueryRecord, ordinal: int, identity: QueryIdentity, root: str) -> QueryRecord:
+    """Record an unnamed query. Returns the same record if it is known. Raises CheckpointIdentityError."""
+    known = record.unnamed.get(ordinal)
+    if known is None:
+        return replace(record, unnamed={**record.unnamed, ordinal: identity})
+    if known != identity:
+        raise CheckpointIdentityError(
+            f"the unnamed streaming query number {ordinal + 1} of the script now writes {identity}, but its checkpoint "
+            f"below {root} belongs to a query that writes {known}",
+            hint="were queries added, removed or put in another order? Give each a .queryName(…) or an own "
+            f"checkpointLocation; or, to start from nothing, remove {root}/{RECORD_NAME} and the checkpoints beside it",
+        )
+    return record
+
+
+def encode(record: QueryRecord) -> str:
+    """The record as text, with version and checksum."""
+    body = {
+        str(ordinal): {"sink": query.sink, "outputMode": query.output_mode, "target": query.target}
+        for ordinal, query in sorted(record.unnamed.items())
+    }
+    return json.dumps({"version": _RECORD_VERSION, "sha256": _digest(body), "unnamed": body}, indent=2) + "\n"
+
+
+def decode(text: str, where: str) -> QueryRecord:
+    """Read what ``encode`` wrote. Raises CheckpointIdentityError for anything else."""
+    try:
+        data = json.loads(text)
+        version, body, digest = data["version"], data["unnamed"], data["sha256"]
+        if version != _RECORD_VERSION:
+            raise CheckpointIdentityError(
+                f"{where} has format version {version}, this Emberkeep knows {_RECORD_VERSION}",
+                hint="run the job with the Emberkeep that wrote it, or a newer one",
+            )
+        if digest != _digest(body):
+            raise ValueError("its checksum does not fit")  # noqa: TRY301 - one place says that it is damaged
+        unnamed = {
+            int(ordinal): QueryIdentity(query["sink"], query["outputMode"], query["target"])
+            for ordinal, query in body.items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointIdentityError(
+            f"{where} is damaged: {error}",
+            hint="restore it, or remove it if the order of the script's streaming queries has not changed",
+        ) from error
+    return QueryRecord(unnamed)
+
+
+def _digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,198 @@
+"""Merging the job's Spark configuration with what the cluster needs. Pure: plain mappings in, plain values out.
+
+Precedence is spark-submit's: what the code sets wins over ``--conf``, which wins over spark-defaults.conf; above all
+stands what a job on an Emberkeep cluster cannot choose (``required``).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.model import Application, DriverSettings
+
+DEFAULT_EXECUTOR_CORES = 1
+DEFAULT_EXECUTOR_HEAP_MB = 1024
+MINIMUM_OVERHEAD_MB = 384
+OFF_HEAP_SWITCH = "spark.memory.offHeap.enabled"
+_MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
+_KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
+_SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the setting's name
+# SparkConf.isExecutorStartupConf: an executor needs these before it can ask the driver for the rest.
+_STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.")
+
+
+@dataclass(frozen=True)
+class MergedConfiguration:
+    """``values``: set these keys over what is there. ``warnings``: one line each, for the user."""
+
+    values: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str) -> MergedConfiguration:
+    """Decide what to set on a configuration that a SparkContext is about to be made with.
+
+    ``present`` holds all that code, ``--conf`` and defaults have set, without the ``spark.master`` given at JVM start.
+    """
+    warnings = []
+    master = present.get("spark.master")
+    if master is not None and master != master_url:
+        warnings.append(f"spark.master={master} is overridden: this job runs on the executors of its Emberkeep cluster")
+    if present.get("spark.dynamicAllocation.enabled", "").lower() == "true":
+        warnings.append(
+            "spark.dynamicAllocation.enabled=true is overridden with false: "
+            "the number of executors is set by spark.executor.instances"
+        )
+    return MergedConfiguration(_required(settings, master_url), tuple(warnings))
+
+
+def defaults(settings: DriverSettings) -> dict[str, str]:
+    """What the user may set otherwise; given to the JVM at its start, below all that the user sets."""
+    return {
+        "spark.ui.enabled": "false",  # saves start time and a port; the cluster's own page shows progress
+        "spark.ui.port": "0",
+        "spark.scheduler.minRegisteredResourcesRatio": "0",
+        "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
+        "spark.app.name": settings.app_name,
+    }
+
+
+def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
+    required = {
+        "spark.master": master_url,
+        "spark.submit.deployMode": "client",
+        "spark.driver.host": settings.host,
+        "spark.driver.bindAddress": settings.host,
+        "spark.dynamicAllocation.enabled": "false",
+    }
+    if settings.secret is not None:
+        required |= {"spark.authenticate": "true", _SECRET_KEY: settings.secret}
+    return required
+
+
+def master_configuration(merged: Mapping[str, str]) -> dict[str, str]:
+    """The embedded Master's own settings: those of the connection, and nothing that opens it to others."""
+    connection = {key: value for key, value in merged.items() if _is_startup(key) or key == _SECRET_KEY}
+    return connection | {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
+
+
+def is_true(conf: Mapping[str, str], key: str) -> bool:
+    """Whether a setting that is off by default is on."""
+    return conf.get(key, "").strip().lower() == "true"
+
+
+def application(
+    merged: Mapping[str, str], app_id: str, driver_port: int, settings: DriverSettings, spark_user: str, python: str
+) -> Application:
+    """What executors of the application are to be started with. Raises InvalidSparkConfiguration."""
+    cores = _positive(merged, "spark.executor.cores", DEFAULT_EXECUTOR_CORES)
+    heap = merged.get("spark.executor.memory")
+    heap_mb = DEFAULT_EXECUTOR_HEAP_MB if heap is None else memory_mb("spark.executor.memory", heap)
+    environment = {
+        key.removeprefix("spark.executorEnv."): value
+        for key, value in merged.items()
+        if key.startswith("spark.executorEnv.")
+    } | {"SPARK_USER": spark_user}
+    libraries = merged.get("spark.executor.extraLibraryPath")
+    if libraries:
+        inherited = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = f"{libraries}:{inherited}" if inherited else libraries
+    return Application(
+        app_id=app_id,
+        driver_url=f"spark://CoarseGrainedScheduler@{settings.host}:{driver_port}",
+        executor_cores=cores,
+        executor_heap_mb=heap_mb,
+        executor_overhead_mb=executor_overhead_mb(merged, heap_mb),
+        executor_java_options=executor_java_options(merged),
+        extra_class_path=merged.get("spark.executor.extraClassPath", ""),
+        executor_env=environment,
+        auth_secret=merged.get(_SECRET_KEY) if merged.get("spark.authenticate") == "true" else None,
+        python=python,
+        user_class_path_first=is_true(merged, "spark.executor.userClassPathFirst"),
+        executor_instances=_instances(merged, cores),
+        executor_cores_set="spark.executor.cores" in merged,
+        executor_heap_set=heap is not None,
+    )
+
+
+def executor_overhead_mb(merged: Mapping[str, str], heap_mb: int) -> int:
+    """Memory of an executor beyond its heap, in MiB. Raises InvalidSparkConfiguration."""
+    key = "spark.executor.memoryOverhead"
+    share = merged.get("spark.executor.memoryOverheadFactor", "0.1")
+    try:
+        default = max(MINIMUM_OVERHEAD_MB, int(heap_mb * float(share)))
+    except ValueError:
+        raise InvalidSparkConfiguration(
+            f"spark.executor.memoryOverheadFactor={share!r} is not a number", hint="for example 0.1"
+        ) from None
+    overhead = memory_mb(key, merged[key]) if key in merged else default
+    for extra in ("spark.executor.pyspark.memory", "spark.memory.offHeap.size"):
+        if extra in merged and (extra != "spark.memory.offHeap.size" or merged.get(OFF_HEAP_SWITCH) == "true"):
+            overhead += memory_mb(extra, merged[extra])
+    return overhead
+
+
+def executor_java_options(merged: Mapping[str, str]) -> tuple[str, ...]:
+    """Default and extra options, then ``-D`` for each setting an executor needs before it reaches the driver."""
+    options: list[str] = []
+    for key in ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions"):
+        options += split_options(key, merged.get(key, ""))
+    # Spark puts its module options in here, too; an executor's command has them anyway.
+    modules = set(jvm_open_options())
+    options = [option for option in options if option not in modules]
+    return (*options, *(f"-D{key}={value}" for key, value in sorted(merged.items()) if _is_startup(key)))
+
+
+def _is_startup(key: str) -> bool:
+    if key == _SECRET_KEY:
+        return False
+    return key.startswith(_STARTUP_PREFIXES) or (key.startswith("spark.") and key.endswith(".port"))
+
+
+def split_options(key: str, text: str) -> list[str]:
+    """Split JVM options as a shell would. Raises InvalidSparkConfiguration (an open quote, or ``-Xmx``)."""
+    try:
+        options = shlex.split(text)
+    except ValueError as error:
+        raise InvalidSparkConfiguration(f"{key}={text!r} cannot be split: {error}", hint="close the quote") from error
+    if any(option.startswith("-Xmx") for option in options):
+        memory = key.split(".")[1]
+        raise InvalidSparkConfiguration(f"{key} must not set -Xmx ({text})", hint=f"use spark.{memory}.memory instead")
+    return options
+
+
+def memory_mb(key: str, text: str) -> int:
+    """Spark's memory notation (``512m``, ``2g``, ``1024`` = MiB) in MiB. Raises InvalidSparkConfiguration."""
+    match = _MEMORY.match(text)
+    if match is None:
+        raise InvalidSparkConfiguration(f"{key}={text!r} is not an amount of memory", hint="for example 512m or 2g")
+    megabytes = int(match.group(1)) * _KIB[match.group(2).lower() or "m"] // 1024
+    if megabytes <= 0:
+        raise InvalidSparkConfiguration(f"{key}={text!r} is less than 1 MiB", hint="for example 512m or 2g")
+    return megabytes
+
+
+def _positive(merged: Mapping[str, str], key: str, default: int) -> int:
+    text = merged.get(key)
+    if text is None:
+        return default
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number <= 0:
+        raise InvalidSparkConfiguration(f"{key}={text!r} is not a number above zero", hint="for example 1")
+    return number
+
+
+def _instances(merged: Mapping[str, str], cores: int) -> int | None:
+    if "spark.executor.instances" in merged:
+        return _positive(merged, "spark.executor.instances", 1)
+    if "spark.cores.max" in merged:
+        return max(1, _positive(merged, "spark.cores.max", 1) // cores)
+    return None

@@ -1,0 +1,56 @@
+"""Where Spark's jars are (inside the pyspark package, or below SPARK_HOME), and the class path made of them."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from emberkeep.spark.errors import SparkInternalsMissing
+
+
+def spark_home(environ: Mapping[str, str]) -> Path:
+    """``SPARK_HOME`` if set, else the installed pyspark package. Raises SparkInternalsMissing (no jars)."""
+    configured = environ.get("SPARK_HOME")
+    if configured:
+        home = Path(configured)
+        origin = "SPARK_HOME"
+    else:
+        spec = importlib.util.find_spec("pyspark")
+        if spec is None or spec.origin is None:
+            raise SparkInternalsMissing("the pyspark package is not installed", hint="pip install pyspark")
+        home = Path(spec.origin).parent
+        origin = "the installed pyspark package"
+    if not (home / "jars").is_dir():
+        raise SparkInternalsMissing(
+            f"{home} ({origin}) has no jars directory", hint="pip install pyspark, and unset SPARK_HOME"
+        )
+    return home
+
+
+def class_path(
+    environ: Mapping[str, str], extra: str = "", jars: Iterable[Path] = (), *, jars_first: bool = False
+) -> str:
+    """The class path that Spark's launcher builds: extra, configuration directory, Spark's jars, Hadoop's directories.
+
+    ``jars``, the job's own, come last, or first of all where they are to win over Spark's. Directories that do not
+    exist are left out; Spark's own configuration directory is usually absent with pip.
+    """
+    home = spark_home(environ)
+    configuration = Path(environ.get("SPARK_CONF_DIR") or home / "conf")
+    own = [str(jar) for jar in jars]
+    parts = [
+        *(own if jars_first else []),
+        extra,
+        str(configuration) if configuration.is_dir() else "",
+        str(home / "jars" / "*"),
+    ]
+    parts += [environ.get(name, "") for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")]
+    parts += [] if jars_first else own
+    return ":".join(part for part in parts if part)
+
+
+def spark_version() -> str:
+    """The version of the installed pyspark, such as "4.3.0", without importing it."""
+    return version("pyspark")

@@ -1,0 +1,150 @@
+"""What runs inside the driver process around the user's unmodified script."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+from emberkeep.spark import progress, scheduler_control
+from emberkeep.spark.context_hook import ContextHook
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.job_files import add_to_path
+from emberkeep.spark.model import (
+    Application,
+    ApplicationListener,
+    DriverSettings,
+    JobFiles,
+    JvmExit,
+    QueryProgress,
+    SparkJobs,
+)
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.query_hook import QueryHook
+from emberkeep.spark.scheduler_control import call
+
+_STOP_SECONDS = 20.0
+_JVM_EXIT_SECONDS = 10.0
+
+__all__ = [
+    "Application",
+    "ApplicationListener",
+    "DriverRuntime",
+    "DriverSettings",
+    "JobFiles",
+    "JvmExit",
+    "QueryProgress",
+    "SparkJobs",
+    "install",
+]
+
+
+class DriverRuntime:
+    """The running driver, seen from beside the script.
+
+    All methods may be called from any thread and block while they cross into the JVM; use one thread for all of them
+    (PySpark gives each calling thread a connection and a JVM thread).
+    """
+
+    def __init__(self, contexts: ContextHook, queries: QueryHook) -> None:
+        self._contexts = contexts
+        self._queries = queries
+
+    def executor_ids(self) -> frozenset[str]:
+        """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
+        return scheduler_control.executor_ids(self._context())
+
+    def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
+        """Make Spark drop an executor (and tell it to end, should it still live); unknown ids are ignored.
+
+        Its tasks are retried at once. With ``caused_by_app`` the loss counts against ``spark.task.maxFailures``, as
+        when the job's own memory use killed it. Raises SparkUnavailable.
+        """
+        scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
+
+    def streaming_progress(self) -> list[QueryProgress]:
+        """The active streaming queries. Raises SparkUnavailable."""
+        self._context()
+        return self._queries.progress()
+
+    def spark_jobs(self) -> SparkJobs:
+        """Task counts over the active stages. Raises SparkUnavailable."""
+        return progress.spark_jobs(self._context())
+
+    def application_up(self) -> bool:
+        """Whether a SparkContext is up now."""
+        return self._contexts.context is not None
+
+    def jvm_pid(self) -> int | None:
+        """The JVM's process id, None before the first SparkContext."""
+        jvm = self._contexts.jvm
+        return None if jvm is None else jvm.pid
+
+    def jvm_died(self) -> JvmExit | None:
+        """How the JVM ended by itself or by somebody's signal; None while it runs, before it starts, after shutdown."""
+        jvm = self._contexts.jvm
+        return None if jvm is None else jvm.died()
+
+    def shutdown(self, stop_seconds: float = _STOP_SECONDS) -> None:
+        """Stop what the script has left running, then the JVM: by force when ``stop_seconds`` are over."""
+        jvm = self._contexts.jvm
+        if jvm is None:
+            return
+        context = self._contexts.context
+        if context is not None and jvm.died() is None:
+
+            def stop() -> None:
+                call("stopping the SparkContext", context.stop)
+
+            stopper = threading.Thread(target=_ignoring_unavailable, args=(stop,), name="emberkeep-stop", daemon=True)
+            stopper.start()
+            stopper.join(stop_seconds)
+        jvm.stop(_JVM_EXIT_SECONDS)
+
+    def _context(self) -> Any:
+        context = self._contexts.context
+        if context is None:
+            raise SparkUnavailable("no SparkContext is up in this driver")
+        return context
+
+
+def _ignoring_unavailable(action: Any) -> None:
+    try:
+        action()
+    except SparkUnavailable:
+        return  # the JVM is gone: there is nothing left to stop
+
+
+def install(settings: DriverSettings, listener: ApplicationListener) -> DriverRuntime:
+    """Prepare this process for the user's script; call it once, before any of the user's code.
+
+    Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
+    """
+    os.environ["PYSPARK_PYTHON"] = (
+        settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
+    # Python workers hash strings alike only if this is set; spark-submit sets it, too.
+    os.environ.setdefault("PYTHONHASHSEED", "0")
+    add_to_path(settings.job_files)
+    notices = Notices()
+    queries = QueryHook(settings.checkpoint_root, notices)
+    contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
+    contexts.install()
+    queries.install()
+    return DriverRuntime(contexts, queries)
+
+
+class _Forgetting:
+    """Passes on to the listener; queries end with their SparkContext."""
+
+    def __init__(self, listener: ApplicationListener, queries: QueryHook) -> None:
+        self._listener = listener
+        self._queries = queries
+
+    def application_started(self, application: Application) -> None:
+        self._listener.application_started(application)
+
+    def application_stopped(self, app_id: str) -> None:
+        self._queries.forget()
+        self._listener.application_stopped(app_id)

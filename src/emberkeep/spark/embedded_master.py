@@ -1,0 +1,64 @@
+"""A Spark Master inside the driver's own JVM: the application registers with it, and it has no workers.
+
+Executors are started by task managers and connect to the driver directly, so the Master decides nothing. It is put
+together here, and not by its own `startRpcEnvAndEndpoint`, because its web page must go: it would listen on the node's
+address without any authentication.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from emberkeep.spark.errors import SparkInternalsMissing
+
+_MASTER_CLASS = "org.apache.spark.deploy.master.Master"
+_SYSTEM_NAME = "sparkMaster"
+_ENDPOINT_NAME = "Master"
+_LOOPBACK = "127.0.0.1"
+_log = logging.getLogger(__name__)
+
+
+class EmbeddedMaster:
+    """One Master, for one SparkContext. Made and stopped on the script's thread."""
+
+    def __init__(self, jvm: Any, configuration: Mapping[str, str]) -> None:
+        """Start it. Raises SparkInternalsMissing."""
+        from py4j.protocol import Py4JError
+
+        conf = jvm.SparkConf(False)
+        for key, value in configuration.items():
+            conf.set(key, value)
+        try:
+            self._rpc_env, port = _start(jvm, conf)
+        except (Py4JError, TypeError) as error:
+            raise SparkInternalsMissing(
+                f"this Spark has no {_MASTER_CLASS} that can be started in the driver: {error}",
+                hint="Emberkeep works with PySpark 4.3",
+            ) from error
+        self.url = f"spark://{_LOOPBACK}:{port}"
+
+    def stop(self) -> None:
+        """Stop it; a JVM that is gone needs no stopping."""
+        from py4j.protocol import Py4JError
+
+        try:
+            self._rpc_env.shutdown()
+        except (Py4JError, OSError) as error:
+            _log.debug("the embedded Master was gone already: %s", error)
+
+
+def _start(jvm: Any, conf: Any) -> tuple[Any, int]:
+    """Return the Master's RpcEnv and port, its web page closed."""
+    spark = jvm.org.apache.spark
+    entry = getattr(spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = spark.SecurityManager(conf, jvm.scala.Option.empty(), entry)
+    rpc_env = spark.rpc.RpcEnv.create(_SYSTEM_NAME, _LOOPBACK, 0, conf, security, False)
+    master = spark.deploy.master.Master(rpc_env, rpc_env.address(), 0, security, conf)
+    endpoint = rpc_env.setupEndpoint(_ENDPOINT_NAME, master)
+    # The answer comes after the Master's own start, so its page is there to be closed.
+    request = getattr(getattr(spark.deploy.master, "MasterMessages$BoundPortsRequest$"), "MODULE$")
+    endpoint.askSync(request, jvm.scala.reflect.ClassTag.Any())
+    getattr(master, "org$apache$spark$deploy$master$Master$$webUi")().stop()
+    return rpc_env, rpc_env.address().port()

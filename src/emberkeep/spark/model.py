@@ -1,0 +1,131 @@
+"""What passes between the Spark driver's runtime and the JobMaster beside it: plain frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from emberkeep.spark.java import JavaRuntime
+
+
+@dataclass(frozen=True)
+class JobFiles:
+    """The job's own files as they lie on this node, by the names that the job knows them by.
+
+    ``files``: plain ones and the directories of unpacked archives. ``py_files``: modules, and packages in zip files or
+    directories. Every node has its own; addresses that Spark fetches itself stay in its configuration.
+    """
+
+    py_files: Mapping[str, Path] = field(default_factory=dict)
+    files: Mapping[str, Path] = field(default_factory=dict)
+    jars: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """How the driver of a job is to be set up.
+
+    ``host``: the node's address, to bind and to advertise. ``spark_conf``: from ``--conf`` and the other spark-submit
+    options. ``driver_memory_mb``: heap, unless ``spark.driver.memory`` is set in code or by ``--conf``.
+    ``scratch_dir``: private to this attempt. ``checkpoint_root``: URI or path below which queries without an own
+    checkpoint location get one. ``secret``: of Spark's authentication; None turns it off. ``class_archive``: see
+    ``class_archive.py``.
+    """
+
+    host: str
+    spark_conf: Mapping[str, str]
+    scratch_dir: Path
+    checkpoint_root: str
+    secret: str | None
+    java: JavaRuntime
+    app_name: str
+    driver_memory_mb: int
+    job_files: JobFiles = field(default_factory=JobFiles)
+    class_archive: Path | None = None
+
+
+@dataclass(frozen=True)
+class Application:
+    """A SparkContext that is up, and what its executors must be started with.
+
+    ``executor_instances`` is what the configuration asks for (``spark.executor.instances``, else ``spark.cores.max``
+    divided by the cores of one), None where it asks for nothing. ``executor_cores_set`` and ``executor_heap_set``
+    tell whether the number comes from the configuration or is Spark's default. ``executor_overhead_mb``: what an
+    executor takes beyond its heap (native memory, Python workers, off-heap), by Spark's rule. ``python``: the
+    interpreter of the Python workers, as the application names it.
+    """
+
+    app_id: str
+    driver_url: str
+    executor_cores: int
+    executor_heap_mb: int
+    executor_overhead_mb: int
+    executor_java_options: tuple[str, ...]
+    extra_class_path: str
+    executor_env: Mapping[str, str]
+    auth_secret: str | None
+    python: str = ""
+    user_class_path_first: bool = False
+    executor_instances: int | None = None
+    executor_cores_set: bool = False
+    executor_heap_set: bool = False
+
+
+class ApplicationListener(Protocol):
+    """Told of SparkContexts, synchronously on the script's thread: answers must be quick."""
+
+    def application_started(self, application: Application) -> None: ...
+
+    def application_stopped(self, app_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class QueryProgress:
+    """One active streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch."""
+
+    id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    num_input_rows: int
+    input_rows_per_second: float
+    processed_rows_per_second: float
+    state_rows: int
+    watermark: str | None
+    status: str
+    checkpoint_location: str | None
+
+
+@dataclass(frozen=True)
+class SparkJobs:
+    """What Spark's scheduler is busy with: the sums are over the active stages."""
+
+    active_jobs: int = 0
+    active_stages: int = 0
+    total_tasks: int = 0
+    completed_tasks: int = 0
+    active_tasks: int = 0
+    failed_tasks: int = 0
+
+
+@dataclass(frozen=True)
+class JvmExit:
+    """How a JVM ended without having been asked to: by ``signal`` or with ``exit_code``."""
+
+    exit_code: int | None
+    signal: int | None
+
+    def __str__(self) -> str:
+        return (
+            f"killed by signal {self.signal}" if self.signal is not None else f"ended with exit code {self.exit_code}"
+        )
+
+
+@dataclass(frozen=True)
+class StartedQuery:
+    """Where a streaming query keeps its checkpoint, as decided when it was started."""
+
+    location: str | None
+    by_default: bool = field(default=False)

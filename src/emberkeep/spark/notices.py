@@ -1,0 +1,22 @@
+"""Single lines for the user on stderr, among the script's own output."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+
+class Notices:
+    """Says each thing once per process."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._lock = threading.Lock()
+
+    def say(self, text: str) -> None:
+        with self._lock:
+            if text in self._said:
+                return
+            self._said.add(text)
+        sys.stderr.write(f"emberkeep: {text}\n")
+        sys.stderr.flush()

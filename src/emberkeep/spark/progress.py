@@ -1,0 +1,78 @@
+"""What streaming queries and batch jobs are doing, read from the running JVM."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from emberkeep.spark.model import QueryProgress, SparkJobs, StartedQuery
+from emberkeep.spark.scheduler_control import call
+
+
+def query_progress(query: Any, started: StartedQuery) -> QueryProgress | None:
+    """The state of one query, None when it has ended. Raises SparkUnavailable."""
+
+    def ask() -> QueryProgress | None:
+        java = query._jsq
+        if not java.isActive():
+            return None
+        last = java.lastProgress()
+        return decode_progress(
+            json.loads(last.json()) if last is not None else {},
+            identity={"id": str(java.id()), "runId": str(java.runId()), "name": java.name()},
+            status=str(java.status().message()),
+            location=started.location,
+        )
+
+    progress: QueryProgress | None = call("streaming progress", ask)
+    return progress
+
+
+def decode_progress(
+    report: Mapping[str, Any], *, identity: Mapping[str, str | None], status: str, location: str | None
+) -> QueryProgress:
+    """Translate Spark's progress report (empty before the first batch); rates it has no value for are 0."""
+    return QueryProgress(
+        id=str(identity["id"]),
+        run_id=str(identity["runId"]),
+        name=identity["name"],
+        batch_id=int(report.get("batchId", -1)),
+        num_input_rows=int(report.get("numInputRows", 0)),
+        input_rows_per_second=_rate(report.get("inputRowsPerSecond")),
+        processed_rows_per_second=_rate(report.get("processedRowsPerSecond")),
+        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())),
+        watermark=(report.get("eventTime") or {}).get("watermark"),
+        status=status,
+        checkpoint_location=location,
+    )
+
+
+def _rate(value: Any) -> float:
+    # Spark writes NaN and Infinity for batches that took no time.
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def spark_jobs(context: Any) -> SparkJobs:
+    """Counts over the active stages. Raises SparkUnavailable."""
+
+    def ask() -> SparkJobs:
+        tracker = context._jsc.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return SparkJobs(
+            active_jobs=len(tracker.getActiveJobIds()),
+            active_stages=len(known),
+            total_tasks=sum(stage.numTasks() for stage in known),
+            completed_tasks=sum(stage.numCompletedTasks() for stage in known),
+            active_tasks=sum(stage.numActiveTasks() for stage in known),
+            failed_tasks=sum(stage.numFailedTasks() for stage in known),
+        )
+
+    jobs: SparkJobs = call("jobs and stages", ask)
+    return jobs

@@ -1,0 +1,178 @@
+"""Giving streaming queries a checkpoint that is still there after a restart, and remembering which ones run."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emberkeep.spark.checkpoint_store import CheckpointStore
+from emberkeep.spark.checkpoints import (
+    QueryIdentity,
+    can_recover,
+    directory_of_named,
+    directory_of_unnamed,
+    record_unnamed,
+)
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.model import QueryProgress, StartedQuery
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.progress import query_progress
+
+_LOCATION = "checkpointLocation"
+_ROOT_SETTING = "spark.sql.streaming.checkpointLocation"
+_FUNCTION = "_emberkeep_function"
+_DECIDED = "_emberkeep_checkpoint"
+
+
+@dataclass(frozen=True)
+class _Writer:
+    """What a DataStreamWriter is about to start."""
+
+    name: str | None
+    identity: QueryIdentity
+    own_location: str | None
+
+
+class QueryHook:
+    """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
+
+    def __init__(self, checkpoint_root: str, notices: Notices) -> None:
+        self._root = checkpoint_root
+        self._notices = notices
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._next_ordinal = 0
+        self._running: list[tuple[Any, StartedQuery]] = []
+
+    def install(self) -> None:
+        """Raises SparkInternalsMissing where the places to patch are not there."""
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        kind: Any = DataStreamWriter
+        for name in ("start", "toTable", "foreach", "foreachBatch"):
+            if not hasattr(kind, name):
+                raise SparkInternalsMissing(
+                    f"this PySpark has no DataStreamWriter.{name}", hint="Emberkeep works with PySpark 4.3"
+                )
+        kind.start = self._around_start(kind.start)
+        kind.toTable = self._around_start(kind.toTable)
+        kind.foreach = _remember_function(kind.foreach)
+        kind.foreachBatch = _remember_function(kind.foreachBatch)
+
+    def progress(self) -> list[QueryProgress]:
+        """The active queries that the script has started. Raises SparkUnavailable."""
+        with self._lock:
+            running = list(self._running)
+        reports = [(entry, query_progress(*entry)) for entry in running]
+        ended = [entry for entry, report in reports if report is None]
+        with self._lock:
+            self._running = [entry for entry in self._running if entry not in ended]
+        return [report for _, report in reports if report is not None]
+
+    def forget(self) -> None:
+        """The SparkContext is gone and its queries with it."""
+        with self._lock:
+            self._running.clear()
+
+    def _around_start(self, original: Any) -> Any:
+        parameters = inspect.signature(original)
+
+        @functools.wraps(original)
+        def start(writer: Any, *positional: Any, **named: Any) -> Any:
+            if os.getpid() != self._pid:
+                return original(writer, *positional, **named)
+            given = dict(parameters.bind(writer, *positional, **named).arguments)
+            arguments = given.pop("options", {}) | given
+            target = given.get("path", given.get("tableName"))
+            with self._lock:
+                started = self._decide(writer, target, arguments)
+            query = original(writer, *positional, **named)
+            with self._lock:
+                self._running = [entry for entry in self._running if entry[0].isActive] + [(query, started)]
+            return query
+
+        return start
+
+    def _decide(self, writer: Any, target: Any, arguments: Mapping[str, Any]) -> StartedQuery:
+        """Choose the checkpoint and set it on the writer. Raises CheckpointIdentityError."""
+        decided: StartedQuery | None = getattr(writer, _DECIDED, None)
+        if decided is not None:  # the same writer is started again: the same query
+            return decided
+        described = _describe(writer, target, arguments)
+        if described.own_location is not None:
+            return StartedQuery(described.own_location)
+        if not can_recover(described.identity.sink, described.identity.output_mode):
+            return StartedQuery(None)
+        configured = writer._spark.conf.get(_ROOT_SETTING, None)
+        if configured is not None and described.name is not None:
+            return StartedQuery(f"{configured.rstrip('/')}/{described.name}")  # Spark's own rule
+        decided = StartedQuery(self._locate(writer, described, configured or self._root), by_default=True)
+        writer._jwrite = writer._jwrite.option(_LOCATION, decided.location)
+        setattr(writer, _DECIDED, decided)
+        what = f"streaming query {described.name!r}" if described.name else f"unnamed query to {described.identity}"
+        self._notices.say(f"{what} has no checkpointLocation: it keeps its checkpoint at {decided.location}")
+        return decided
+
+    def _locate(self, writer: Any, described: _Writer, root: str) -> str:
+        store = CheckpointStore(writer._spark, root)
+        if described.name is not None:
+            return f"{store.root}/{directory_of_named(described.name)}"
+        ordinal = self._next_ordinal
+        known = store.read()
+        record = record_unnamed(known, ordinal, described.identity, store.root)
+        if record is not known:
+            store.write(record)
+        self._next_ordinal += 1
+        return f"{store.root}/{directory_of_unnamed(ordinal, described.identity)}"
+
+
+def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer:
+    """Read off what the query will be: arguments of the call come before what the writer was told earlier."""
+    given = {key.lower(): str(value) for key, value in arguments.items() if value is not None}
+    source = given.get("format") or str(_field(writer._jwrite, "source"))
+    mode = given.get("outputmode") or str(_field(writer._jwrite, "outputMode").toString())
+    stored = _field(writer._jwrite, "extraOptions")
+
+    def option(key: str) -> str | None:
+        if key.lower() in given:
+            return given[key.lower()]
+        found = stored.get(key)
+        return str(found.get()) if found.isDefined() else None
+
+    if target is None:
+        candidates = (option("path"), option("topic"), option("dbtable"), getattr(writer, _FUNCTION, None))
+        target = next((candidate for candidate in candidates if candidate), "")
+    return _Writer(option("queryName"), QueryIdentity(source, mode.lower(), str(target)), option(_LOCATION))
+
+
+def _field(java: Any, name: str) -> Any:
+    """Read a private field of a Scala object. Raises SparkInternalsMissing."""
+    from py4j.protocol import Py4JError
+
+    try:
+        field = java.getClass().getDeclaredField(name)
+        field.setAccessible(True)
+        return field.get(java)
+    except Py4JError as error:
+        raise SparkInternalsMissing(
+            f"this Spark's DataStreamWriter has no {name}: the query's checkpoint cannot be chosen",
+            hint="set .option('checkpointLocation', …) on it, or use PySpark 4.3",
+        ) from error
+
+
+def _remember_function(original: Any) -> Any:
+    """`foreach` and `foreachBatch` write through a function: its name tells such queries apart."""
+
+    @functools.wraps(original)
+    def with_function(writer: Any, function: Any) -> Any:
+        result = original(writer, function)
+        kind = function if hasattr(function, "__qualname__") else type(function)
+        setattr(result, _FUNCTION, f"{kind.__module__}.{kind.__qualname__}")
+        return result
+
+    return with_function

@@ -1,0 +1,1 @@
+"""The actors of a task manager: slots, processes of drivers and executors."""

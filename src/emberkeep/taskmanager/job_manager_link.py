@@ -1,0 +1,146 @@
+"""A task manager's link to the JobManager: registers, then reports everything it holds, whatever happens over there.
+
+Only a lasting refusal ends it: another process under the same id has taken this one's place.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.beacon import Beacon
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from emberkeep.base.system import System
+from emberkeep.protocol.messages import (
+    RegisterTaskManager,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+    TaskManagerRegistered,
+    TaskManagerReport,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.model import TaskManagerInfo
+
+log = structlog.get_logger(__name__)
+
+JobManagerReply = TaskManagerRegistered | TaskManagerHeartbeatReply
+
+
+class LinkOwner(Protocol):
+    """The actor whose state is reported."""
+
+    async def take_report(self) -> TaskManagerReport:
+        """The present state, with the next sequence number."""
+
+    async def take_reply(self, reply: JobManagerReply) -> None:
+        """Act on an answer. Raises RetryLater when it comes from a JobManager that is not the newest."""
+
+
+class JobManagerLink:
+    """``job_manager``: its address at present. ``refusal_timeout``: seconds of uninterrupted Conflict after which this
+    process gives up."""
+
+    def __init__(
+        self,
+        system: System,
+        rpc: RpcClient,
+        info: TaskManagerInfo,
+        owner: LinkOwner,
+        job_manager: str,
+        *,
+        interval: float,
+        rpc_timeout: float,
+        refusal_timeout: float,
+    ) -> None:
+        self.registered = False
+        self._system = system
+        self._rpc = rpc
+        self._info = info
+        self._owner = owner
+        self.job_manager = job_manager
+        self._rpc_timeout = rpc_timeout
+        self._refusal_timeout = refusal_timeout
+        self._beacon = Beacon(interval, system.rng)
+        self._refused_since: float | None = None
+        self._silent = False
+        self._closed = False
+
+    def wake(self) -> None:
+        """Something to report has changed."""
+        self._beacon.wake()
+
+    def follow(self, job_manager: str) -> None:
+        """Another JobManager leads now."""
+        if job_manager == self.job_manager:
+            return
+        log.info("following the leader", job_manager=job_manager, before=self.job_manager)
+        self.job_manager = job_manager
+        self.registered = False
+        self._beacon.restart()
+
+    async def run(self) -> None:
+        """Report until cancelled. Raises Fatal after a lasting refusal."""
+        await self._beacon.run(self._send)
+
+    async def say_goodbye(self) -> None:
+        """Report for the last time, once: who is gone must not register again."""
+        try:
+            await self._send()
+        finally:
+            self._closed = True
+
+    async def _send(self) -> bool:
+        """Register or report once; returns whether the JobManager has answered. Raises Fatal, see ``run``."""
+        if self._closed:
+            return True
+        try:
+            await (self._report() if self.registered else self._register())
+        except Conflict as error:
+            self.registered = False
+            self._note_refusal(error)
+        except EmberkeepError as error:
+            self._note_silence(error)
+        else:
+            self._refused_since = None
+            if self._silent:
+                log.info("the JobManager answers again", job_manager=self.job_manager)
+            self._silent = False
+            return True
+        return False
+
+    async def _register(self) -> None:
+        request = RegisterTaskManager(info=self._info, report=await self._owner.take_report())
+        reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
+        await self._owner.take_reply(reply)
+        if reply.heartbeat_interval > 0:
+            self._beacon.interval = reply.heartbeat_interval
+        self.registered = True
+        log.info("registered at the JobManager", job_manager=self.job_manager, epoch=reply.epoch)
+
+    async def _report(self) -> None:
+        request = TaskManagerHeartbeat(
+            id=self._info.id, instance=self._info.instance, report=await self._owner.take_report()
+        )
+        reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
+        await self._owner.take_reply(reply)
+        if not reply.known:
+            self.registered = False
+            self._beacon.wake()
+
+    def _note_silence(self, error: EmberkeepError) -> None:
+        self._refused_since = None
+        if not self._silent:
+            log.warning("the JobManager does not answer; going on and trying again", reason=str(error))
+        self._silent = True
+
+    def _note_refusal(self, error: Conflict) -> None:
+        now = self._system.clock.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+            log.warning("the JobManager refuses this task manager", reason=str(error))
+        elif now - self._refused_since > self._refusal_timeout:
+            raise Fatal(
+                f"the JobManager at {self.job_manager} refuses task manager {self._info.id}: {error.message}",
+                hint="another process has this id: give each its own taskmanager.resource-id and working directory",
+            ) from error

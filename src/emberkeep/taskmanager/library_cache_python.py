@@ -1,0 +1,97 @@
+"""Whether a packed Python environment works here: environments are full of paths of the machine that made them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from emberkeep.base.errors import Fatal
+from emberkeep.jobs.interpreter import PACKING_HINT
+
+START_SECONDS = 120.0
+_MOST_LINKS = 40  # as the kernel has it
+_PROGRAM = "import encodings, sys; print('%d.%d' % sys.version_info[:2])"
+_LAST_CHARACTERS = 600
+
+
+def check_interpreter(environment: Path, path: str, archive: str, python: str) -> None:
+    """See that the interpreter at ``path`` below ``environment`` starts and is Python ``python`` ("3.11"). Blocks.
+
+    Raises Fatal that names what is wrong with ``archive``, and how to pack it instead.
+    """
+    interpreter = environment / path
+    _check_links(interpreter, path, archive)
+    if not os.access(interpreter, os.X_OK):
+        raise Fatal(
+            f"{path} in {archive} may not be executed", hint="pack the environment with tar, which keeps permissions"
+        )
+    found = _start(interpreter, environment, path, archive)
+    if found != python:
+        raise Fatal(
+            f"{path} in {archive} is Python {found}, and this cluster's drivers run Python {python}",
+            hint=f"pack an environment made with Python {python}: Spark needs the same on both sides",
+        )
+
+
+def _check_links(interpreter: Path, path: str, archive: str) -> None:
+    """Name the link that leads nowhere, not only that something is missing."""
+    here = interpreter
+    for _ in range(_MOST_LINKS):
+        if not here.is_symlink():
+            break
+        here = here.parent / here.readlink()
+    if here.is_file():
+        return
+    if here == interpreter:
+        raise Fatal(f"{archive} has no {path}", hint="spark.pyspark.python must be a path in the unpacked archive")
+    raise Fatal(f"{path} in {archive} is a link to {here}, which is not on this node", hint=PACKING_HINT)
+
+
+def _start(interpreter: Path, environment: Path, path: str, archive: str) -> str:
+    """The version that it says it is."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    try:
+        process = subprocess.Popen(
+            [str(interpreter), "-c", _PROGRAM],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        reason = f"cannot be started: {error.strerror}"
+        raise Fatal(f"{path} in {archive} {reason}", hint=PACKING_HINT) from error
+    try:
+        out, err = process.communicate(timeout=START_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Fatal(f"{path} in {archive} does not start within {START_SECONDS:g} s", hint=PACKING_HINT) from None
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        said = err.decode(errors="replace").strip()[-_LAST_CHARACTERS:]
+        home = _absent_home(environment)
+        reason = f"; its pyvenv.cfg says that it was made from {home}, which is not on this node" if home else ""
+        raise Fatal(f"{path} in {archive} does not start{reason}: {said}", hint=PACKING_HINT)
+    return out.decode(errors="replace").strip()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def _absent_home(environment: Path) -> str:
+    """Where ``pyvenv.cfg`` says the standard library is, when that is not there."""
+    try:
+        lines = (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    for line in lines:
+        name, _, value = line.partition("=")
+        if name.strip() == "home" and not Path(value.strip()).is_dir():
+            return value.strip()
+    return ""

@@ -1,0 +1,74 @@
+"""What a task manager needs from outside: something that starts and ends processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import BlobCacheReport, StartDriver, StartExecutor
+
+
+class DriverKey(msgspec.Struct, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+
+
+class ExecutorKey(msgspec.Struct, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+
+
+ProcessKey = DriverKey | ExecutorKey
+
+
+class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
+    """A process has ended and nothing of its session is left. ``outcome`` is what a driver wrote before it ended, or
+    made up from the exit code or signal where it wrote nothing. ``detail``: last lines of its log when it failed."""
+
+    key: ProcessKey
+    exit_code: int  # negative: minus the signal
+    outcome: AttemptOutcome | None = None
+    detail: str = ""
+
+
+class Launcher(Protocol):
+    """Starts and ends processes. Each is a session of its own."""
+
+    def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
+        """Set who is told of ends; called once per started process, on the event loop."""
+
+    async def start_driver(self, request: StartDriver) -> int:
+        """Fetch artefacts, prepare the directory, start the driver; returns its pid.
+
+        Raises Fatal (missing or corrupt artefact, no interpreter, no Java, no space: the attempt has failed),
+        RetryLater. When it raises or is cancelled, nothing of the driver is left or comes to be.
+        """
+
+    async def start_executor(self, request: StartExecutor) -> int:
+        """Fetch artefacts, prepare the directory, start Spark's executor; returns its pid.
+
+        Raises Fatal, RetryLater. When it raises or is cancelled, nothing of the executor is left or comes to be.
+        """
+
+    async def stop(self, key: ProcessKey, grace: float) -> None:
+        """SIGTERM, after ``grace`` seconds SIGKILL to all that is left of the session. 0: SIGKILL at once. Returns when
+        the process has ended (its exit is told as well). One whose artefacts are still being fetched is not started:
+        Fatal to who starts it. Unknown keys return at once."""
+
+    async def forget_job(self, job_id: JobId) -> None:
+        """The job has ended for good: delete its files except its logs. Its processes have ended."""
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a task manager's machine has left, for people to see; zeros where nothing measures it."""
+
+    disk_free_mb: int = 0
+    memory_used_mb: int = 0
+    cpu_percent: float = 0.0
+    blobs: BlobCacheReport | None = None

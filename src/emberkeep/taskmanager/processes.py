@@ -1,0 +1,138 @@
+"""Starts and ends processes for the TaskExecutor: calls to the Launcher are bounded, their ends come back as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.slots.table_events import DriverStarted, ExecutorEnded, ExecutorStarted, StopLapsed
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, ProcessKey
+
+log = structlog.get_logger(__name__)
+
+RETRY_PAUSE = 1.0  # seconds before a process is tried again that could not be started for the time being
+NOT_WANTED = "it was asked to end before it was started"
+KILL_MARGIN = 30.0  # seconds that the system may take to end a killed process before it is tried again
+
+
+class DriverNotStarted(msgspec.Struct, frozen=True):
+    """The Launcher could not start a driver, or took too long."""
+
+    key: DriverKey
+    message: str
+
+
+ProcessEvent = DriverStarted | DriverNotStarted | ExecutorStarted | ExecutorEnded | StopLapsed
+
+
+class StartEffect(Protocol):
+    """``Actor.start_effect``."""
+
+    def __call__(
+        self,
+        name: str,
+        work: Coroutine[Any, Any, None],
+        *,
+        deadline: float | None,
+        on_deadline: Callable[[], None] | None = None,
+    ) -> asyncio.Task[None]: ...
+
+
+class Processes:
+    """``start_timeout``: seconds that starting one process may take, the fetching of its files included."""
+
+    def __init__(
+        self,
+        launcher: Launcher,
+        start_effect: StartEffect,
+        tell: Callable[[ProcessEvent], None],
+        start_timeout: float,
+    ) -> None:
+        self._launcher = launcher
+        self._start_effect = start_effect
+        self._tell = tell
+        self._start_timeout = start_timeout
+        self._forgetting: dict[JobId, asyncio.Task[None]] = {}
+
+    def launch_driver(self, request: StartDriver, still_wanted: Callable[[], bool]) -> None:
+        """Comes back as DriverStarted or DriverNotStarted."""
+        self._start_effect("launch-driver", self._launch_driver(request, still_wanted), deadline=None)
+
+    async def _launch_driver(self, request: StartDriver, still_wanted: Callable[[], bool]) -> None:
+        key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
+        problem = "its start took too long"
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                await self._forgotten(key.job_id)
+                while still_wanted():
+                    try:
+                        pid = await self._launcher.start_driver(request)
+                    except RetryLater as error:
+                        problem = str(error)
+                        log.warning("driver cannot be started yet", job=key.job_id, reason=problem)
+                        await asyncio.sleep(RETRY_PAUSE)
+                    else:
+                        log.info("driver started", job=key.job_id, attempt=key.attempt, pid=pid)
+                        self._tell(DriverStarted(key.job_id, key.attempt, pid))
+                        return
+            self._tell(DriverNotStarted(key, NOT_WANTED))
+        except TimeoutError:
+            message = f"the driver could not be started within {self._start_timeout:g} s: {problem}"
+            self._tell(DriverNotStarted(key, message))
+        except EmberkeepError as error:
+            self._tell(DriverNotStarted(key, str(error)))
+
+    def launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:
+        """Comes back as ExecutorStarted, or as ExecutorEnded without an exit code."""
+        self._start_effect("launch-executor", self._launch_executor(request, still_wanted), deadline=None)
+
+    async def _launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:
+        problem = "its start took too long"
+        try:
+            async with asyncio.timeout(self._start_timeout):
+                await self._forgotten(request.job_id)
+                while still_wanted():
+                    try:
+                        pid = await self._launcher.start_executor(request)
+                    except RetryLater as error:
+                        problem = str(error)
+                        log.warning("executor cannot be started yet", job=request.job_id, reason=problem)
+                        await asyncio.sleep(RETRY_PAUSE)
+                    else:
+                        log.info("executor started", job=request.job_id, executor=request.executor_id, pid=pid)
+                        self._tell(ExecutorStarted(request.allocation_id, request.executor_id, pid))
+                        return
+            problem = NOT_WANTED
+        except TimeoutError:
+            problem = f"the executor could not be started within {self._start_timeout:g} s: {problem}"
+        except EmberkeepError as error:
+            problem = str(error)
+        self._tell(ExecutorEnded(request.allocation_id, request.executor_id, None, problem))
+
+    def end(self, key: ProcessKey, grace: float) -> None:
+        """The Launcher tells of the end; StopLapsed when it does not come."""
+        allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else None
+        lapse = StopLapsed(key.job_id, key.attempt, allocation_id)
+        self._run("end-process", self._launcher.stop(key, grace), grace + KILL_MARGIN, lapse)
+
+    def forget(self, job_id: JobId) -> None:
+        """Delete a job's files."""
+        task = self._start_effect("forget-job", self._launcher.forget_job(job_id), deadline=None)
+        self._forgetting[job_id] = task
+        task.add_done_callback(lambda _: self._forgetting.pop(job_id, None))
+
+    async def _forgotten(self, job_id: JobId) -> None:
+        """Files of a job are not made anew while old ones are being deleted."""
+        task = self._forgetting.get(job_id)
+        if task is not None:
+            await asyncio.wait({task})
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None], seconds: float, on_lapse: ProcessEvent) -> None:
+        self._start_effect(name, work, deadline=seconds, on_deadline=lambda: self._tell(on_lapse))

@@ -1,0 +1,59 @@
+"""How a task manager's table looks to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
+from emberkeep.slots.slot_table import SlotTable
+from emberkeep.slots.table_events import DriverPlace, Slot, SlotState
+from emberkeep.taskmanager.ports import DriverKey, NodeUsage
+
+_REPORTED = {
+    SlotState.STARTING: ProcessState.STARTING,
+    SlotState.RUNNING: ProcessState.RUNNING,
+    SlotState.EXITED: ProcessState.EXITED,
+}
+
+
+def task_manager_report(
+    table: SlotTable, outcomes: Mapping[DriverKey, AttemptOutcome], usage: NodeUsage, sequence: int
+) -> TaskManagerReport:
+    """Everything, for the JobManager; slots that are being released are still taken."""
+    return TaskManagerReport(
+        sequence=sequence,
+        allocations=tuple(slot.allocation for slot in table.slots.values()),
+        drivers=tuple(_driver_report(driver, outcomes) for driver in table.drivers.by_attempt.values()),
+        leaving=table.closing,
+        disk_free_mb=usage.disk_free_mb,
+        memory_used_mb=usage.memory_used_mb,
+        cpu_percent=usage.cpu_percent,
+        blobs=usage.blobs,
+    )
+
+
+def _driver_report(driver: DriverPlace, outcomes: Mapping[DriverKey, AttemptOutcome]) -> DriverReport:
+    return DriverReport(
+        job_id=driver.job_id,
+        attempt=driver.attempt,
+        state=ProcessState[driver.state.name],
+        pid=driver.pid,
+        memory_mb=driver.memory_mb,
+        outcome=outcomes.get(DriverKey(job_id=driver.job_id, attempt=driver.attempt)),
+    )
+
+
+def executor_report(slot: Slot) -> ExecutorReport | None:
+    """For the JobMaster; None while no executor lives in the slot, or while it is being released."""
+    state = _REPORTED.get(slot.state)
+    if state is None or slot.executor_id is None:
+        return None
+    return ExecutorReport(
+        allocation_id=slot.allocation.id,
+        executor_id=slot.executor_id,
+        state=state,
+        pid=slot.pid,
+        exit_code=slot.exit_code,
+        detail=slot.detail,
+    )

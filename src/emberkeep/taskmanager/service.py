@@ -1,0 +1,97 @@
+"""A task manager process as its edges see it: one RPC service, one thing to run, one orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.options import RPC_TIMEOUT
+from emberkeep.base.system import System
+from emberkeep.protocol.messages import (
+    AllocateSlot,
+    JobMasterBeat,
+    ListLogs,
+    Message,
+    ReleaseSlot,
+    StartDriver,
+    StartExecutor,
+    StopDriver,
+    UploadLog,
+)
+from emberkeep.protocol.transport import RpcClient, RpcService
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.table_events import Close
+from emberkeep.taskmanager.ports import Launcher, NodeUsage
+from emberkeep.taskmanager.task_executor import TaskExecutor
+
+log = structlog.get_logger(__name__)
+
+SERVED = (StartDriver, StopDriver, AllocateSlot, StartExecutor, ReleaseSlot, JobMasterBeat)
+CLOSE_MARGIN = 5.0  # seconds beyond the grace for killing what did not end by itself
+
+
+class TaskManagerService:
+    """``usage`` measures the machine at each report; it must not block. Without it nothing is measured. ``logs``
+    answers ListLogs and UploadLog; without it they are refused."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        info: TaskManagerInfo,
+        rpc: RpcClient,
+        launcher: Launcher,
+        job_manager: str,
+        usage: Callable[[], NodeUsage] = NodeUsage,
+        logs: RpcService | None = None,
+    ) -> None:
+        self.executor = TaskExecutor(system, configuration, info, rpc, launcher, job_manager, usage)
+        self._rpc_timeout = configuration[RPC_TIMEOUT]
+        self._logs = logs
+
+    @property
+    def registered(self) -> bool:
+        """Whether the JobManager knows this process at present."""
+        return self.executor.link.registered
+
+    @property
+    def job_manager(self) -> str:
+        """Address of the JobManager at present."""
+        return self.executor.link.job_manager
+
+    def follow(self, job_manager: str) -> None:
+        """Register at another JobManager: it leads now."""
+        self.executor.link.follow(job_manager)
+
+    async def run(self) -> None:
+        """Serve and report until cancelled. Raises Fatal when another process has taken this one's id."""
+        await self.executor.run()
+
+    async def serve(self, request: Message) -> Message:
+        """See RpcService. Needs ``run``."""
+        if isinstance(request, ListLogs | UploadLog) and self._logs is not None:
+            return await self._logs.serve(request)
+        if not isinstance(request, SERVED):
+            raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
+        reply: Message = await self.executor.ask(request)
+        return reply
+
+    async def shutdown(self, grace: float) -> None:
+        """End drivers (with ``grace`` seconds) and executors, take nothing new, tell the JobManager. ``run`` must go on
+        until this returns, which takes at most the grace, a margin for killing, and two RPC timeouts."""
+        await self.executor.ask(Close(grace))
+        self.executor.link.wake()
+        try:
+            async with asyncio.timeout(grace + CLOSE_MARGIN):
+                await self.executor.emptied.wait()
+        except TimeoutError:
+            log.warning("processes would not end", slots=len(self.executor.table.slots))
+        try:
+            async with asyncio.timeout(self._rpc_timeout):
+                await self.executor.link.say_goodbye()
+        except (TimeoutError, EmberkeepError) as error:
+            log.warning("the JobManager was not told of the end", reason=str(error))

@@ -1,0 +1,350 @@
+"""The actor that owns a task manager's slots and processes.
+
+Decisions are the SlotTable's. This carries them out through the Launcher, and tells JobMasters and the JobManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.beacon import answer_timeout
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.base.options import (
+    DRIVER_START_TIMEOUT,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    RPC_TIMEOUT,
+    SLOT_TIMEOUT,
+)
+from emberkeep.base.system import System
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.protocol.messages import (
+    Ack,
+    AllocateSlot,
+    ExecutorChanged,
+    JobMasterBeat,
+    Message,
+    OfferSlots,
+    OfferSlotsReply,
+    ReleaseSlot,
+    SlotsReply,
+    StartDriver,
+    StartExecutor,
+    StopDriver,
+    TaskManagerHeartbeatReply,
+    TaskManagerReport,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots import table_events as table
+from emberkeep.slots.model import Allocation, TaskManagerInfo
+from emberkeep.slots.slot_table import SlotTable, TableLimits
+from emberkeep.slots.table_events import SlotState
+from emberkeep.taskmanager.job_manager_link import JobManagerLink, JobManagerReply
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, NodeUsage, ProcessExit
+from emberkeep.taskmanager.processes import DriverNotStarted, Processes
+from emberkeep.taskmanager.reports import executor_report, task_manager_report
+
+log = structlog.get_logger(__name__)
+
+FORGET_AFTER = 60.0  # seconds for which a job's files stay after it held anything here: its next attempt may come back
+OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
+TICKS_PER_HEARTBEAT = 4
+
+
+# --- events of its own ------------------------------------------------------------------------------------------------
+
+
+class TakeReport(msgspec.Struct, frozen=True):
+    """Asks for the present TaskManagerReport."""
+
+
+class TakeReply(msgspec.Struct, frozen=True):
+    reply: JobManagerReply
+
+
+class OfferReturned(msgspec.Struct, frozen=True):
+    """``accepted`` None: no answer; the offer is repeated."""
+
+    attempt: tuple[JobId, int]
+    offered: tuple[AllocationId, ...]
+    accepted: tuple[AllocationId, ...] | None
+
+
+Event = (
+    StartDriver
+    | StopDriver
+    | AllocateSlot
+    | StartExecutor
+    | ReleaseSlot
+    | JobMasterBeat
+    | TakeReport
+    | TakeReply
+    | OfferReturned
+    | DriverNotStarted
+    | ProcessExit
+    | table.TableEvent
+)
+
+
+class TaskExecutor(Actor[Event]):
+    """``ask`` it the messages that JobManager and JobMasters send to a task manager."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        info: TaskManagerInfo,
+        rpc: RpcClient,
+        launcher: Launcher,
+        job_manager: str,
+        usage: Callable[[], NodeUsage],
+    ) -> None:
+        super().__init__("task-executor")
+        self.info = info
+        self.emptied = asyncio.Event()  # set while it is closing and nothing is left
+        self._system = system
+        self._rpc = rpc
+        self._usage = usage
+        self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
+        self._rpc_timeout = configuration[RPC_TIMEOUT]
+        self.table = SlotTable(
+            TableLimits(
+                slots=info.slots,
+                driver_places=info.driver_places,
+                total=info.total,
+                slot_timeout=configuration[SLOT_TIMEOUT],
+                silence_timeout=configuration[HEARTBEAT_TIMEOUT],
+                forget_after=FORGET_AFTER,
+            )
+        )
+        self.link = JobManagerLink(
+            system,
+            rpc,
+            info,
+            self,
+            job_manager,
+            interval=self._heartbeat_interval,
+            rpc_timeout=answer_timeout(self._rpc_timeout, configuration[HEARTBEAT_TIMEOUT]),
+            refusal_timeout=2 * configuration[HEARTBEAT_TIMEOUT],
+        )
+        self._sequence = 0
+        self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
+        self._offering: set[tuple[JobId, int]] = set()  # attempts with an offer under way
+        self._processes = Processes(launcher, self.start_effect, self.tell, configuration[DRIVER_START_TIMEOUT])
+        self._handlers: dict[type[Any], Callable[[Any], Any]] = {
+            StartDriver: self._start_driver,
+            StopDriver: self._stop_driver,
+            AllocateSlot: self._allocate_slot,
+            StartExecutor: self._start_executor,
+            ReleaseSlot: self._release_slot,
+            JobMasterBeat: self._beat,
+            TakeReport: self._report,
+            TakeReply: self._reply_taken,
+            OfferReturned: self._offer_returned,
+            DriverNotStarted: self._driver_not_started,
+            ProcessExit: self._process_exited,
+        }
+        launcher.on_exit(self.tell)
+
+    async def run(self) -> None:
+        """Serve until cancelled. Raises Fatal when the JobManager refuses this process for good."""
+        self.start_effect("job-manager-link", self.link.run(), deadline=None)
+        self.start_effect("ticks", self._tick(), deadline=None)
+        await super().run()
+
+    def handle(self, event: Event) -> Any:
+        handler = self._handlers.get(type(event))
+        if handler is None:
+            self._decide(event)  # type: ignore[arg-type]
+            return None
+        return handler(event)
+
+    async def take_report(self) -> TaskManagerReport:
+        report: TaskManagerReport = await self.ask(TakeReport())
+        return report
+
+    async def take_reply(self, reply: JobManagerReply) -> None:
+        await self.ask(TakeReply(reply))
+
+    # --- messages of the JobManager -----------------------------------------------------------------------------------
+
+    def _start_driver(self, message: StartDriver) -> Message:
+        self._decide(table.EpochSeen(message.epoch))
+        key = DriverKey(job_id=message.graph.job_id, attempt=message.attempt)
+        if table.LaunchDriver(key.job_id, key.attempt) in self._decide(
+            table.ReserveDriver(key.job_id, key.attempt, message.memory_mb)
+        ):
+            self._processes.launch_driver(message, lambda: self._may_start(key))
+        return Ack()
+
+    def _may_start(self, key: DriverKey) -> bool:
+        """Whether a driver that is being started has not been asked to end."""
+        driver = self.table.drivers.by_attempt.get((key.job_id, key.attempt))
+        return driver is not None and driver.stop_grace is None
+
+    def _stop_driver(self, message: StopDriver) -> Message:
+        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.StopWanted(message.job_id, message.attempt, message.grace))
+        return Ack()
+
+    def _allocate_slot(self, message: AllocateSlot) -> Message:
+        self._decide(table.EpochSeen(message.epoch))
+        self._decide(
+            table.ReserveSlot(
+                message.allocation_id, message.job_id, message.attempt, message.profile, message.job_master
+            )
+        )
+        return Ack()
+
+    def _reply_taken(self, event: TakeReply) -> None:
+        try:
+            self._decide(table.EpochSeen(event.reply.epoch))
+        except Conflict as error:
+            raise RetryLater(error.message) from None
+        if isinstance(event.reply, TaskManagerHeartbeatReply):
+            for key in event.reply.acknowledged:
+                self._decide(table.DriverAcknowledged(key.job_id, key.attempt))
+            for key in event.reply.stale:
+                self._decide(table.AttemptsOver(key.job_id, key.attempt))
+
+    # --- messages of JobMasters ---------------------------------------------------------------------------------------
+
+    def _start_executor(self, message: StartExecutor) -> Message:
+        wanted = table.StartWanted(message.job_id, message.attempt, message.allocation_id, message.executor_id)
+        if table.LaunchExecutor(message.allocation_id, message.executor_id) in self._decide(wanted):
+            self._processes.launch_executor(
+                message, lambda: self._may_start_executor(message.allocation_id, message.executor_id)
+            )
+        return Ack()
+
+    def _may_start_executor(self, allocation_id: AllocationId, executor_id: ExecutorId) -> bool:
+        """Whether the slot of an executor that is being started has not been given back."""
+        slot = self.table.slots.get(allocation_id)
+        return slot is not None and slot.executor_id == executor_id and slot.state is SlotState.STARTING
+
+    def _release_slot(self, message: ReleaseSlot) -> Message:
+        self._decide(table.SlotReleased(message.job_id, message.attempt, message.allocation_id))
+        return Ack()
+
+    def _beat(self, message: JobMasterBeat) -> Message:
+        self._decide(table.JobMasterHeard(message.job_id, message.attempt, message.allocations))
+        held = self.table.held_by(message.job_id, message.attempt)
+        reports = [executor_report(slot) for slot in held]
+        return SlotsReply(
+            instance=self.info.instance,
+            allocations=tuple(slot.allocation.id for slot in held),
+            executors=tuple(report for report in reports if report is not None),
+        )
+
+    def _offer_returned(self, event: OfferReturned) -> None:
+        self._offering.discard(event.attempt)
+        answered = event.accepted is not None
+        self._decide(table.OfferAnswered(event.offered if answered else (), event.accepted or ()))
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def _process_exited(self, event: ProcessExit) -> None:
+        key = event.key
+        if isinstance(key, ExecutorKey):
+            log.info("executor ended", job=key.job_id, executor=key.executor_id, exit_code=event.exit_code)
+            self._decide(table.ExecutorEnded(key.allocation_id, key.executor_id, event.exit_code, event.detail))
+            return
+        log.info("driver ended", job=key.job_id, attempt=key.attempt, exit_code=event.exit_code)
+        outcome = event.outcome or AttemptOutcome(
+            exit_code=event.exit_code, kind=FailureKind.LOST, message=f"the driver left no outcome; {event.detail}"
+        )
+        self._outcomes.setdefault(key, outcome)
+        self._decide(table.DriverEnded(key.job_id, key.attempt))
+
+    def _driver_not_started(self, event: DriverNotStarted) -> None:
+        log.warning("driver could not be started", job=event.key.job_id, reason=event.message)
+        outcome = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message)
+        self._outcomes.setdefault(event.key, outcome)
+        self._decide(table.DriverEnded(event.key.job_id, event.key.attempt))
+
+    # --- carrying out -------------------------------------------------------------------------------------------------
+
+    def _decide(self, event: table.TableEvent) -> list[table.TableEffect]:
+        """Returns the effects; what is to be launched is left to the caller, who has the request."""
+        effects = self.table.handle(event, self._system.clock.monotonic())
+        for effect in effects:
+            self._carry_out(effect)
+        for attempt, allocations in self.table.offers().items():
+            if attempt not in self._offering:
+                self._offering.add(attempt)
+                self.start_effect("offer", self._offer(attempt, allocations), deadline=None)
+        if self.table.closing and self.table.is_empty:
+            self.emptied.set()
+        self._outcomes = {
+            key: outcome
+            for key, outcome in self._outcomes.items()
+            if (key.job_id, key.attempt) in self.table.drivers.by_attempt
+        }
+        return effects
+
+    def _carry_out(self, effect: table.TableEffect) -> None:
+        match effect:
+            case table.ReportChanged():
+                self.link.wake()
+            case table.LaunchDriver() | table.LaunchExecutor():
+                pass  # done by who handles the request
+            case table.EndExecutor():
+                executor = ExecutorKey(
+                    job_id=effect.job_id,
+                    attempt=effect.attempt,
+                    allocation_id=effect.allocation_id,
+                    executor_id=effect.executor_id,
+                )
+                self._processes.end(executor, 0.0)
+            case table.EndDriver():
+                self._processes.end(DriverKey(job_id=effect.job_id, attempt=effect.attempt), effect.grace)
+            case table.TellJobMaster():
+                self.start_effect("tell-job-master", self._tell_job_master(effect.allocation_id), deadline=None)
+            case table.ForgetJob():
+                self._processes.forget(effect.job_id)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._heartbeat_interval / TICKS_PER_HEARTBEAT)
+            await self.ask(table.Tick())
+
+    async def _offer(self, attempt: tuple[JobId, int], allocations: tuple[Allocation, ...]) -> None:
+        offered = tuple(allocation.id for allocation in allocations)
+        request = OfferSlots(job_id=attempt[0], attempt=attempt[1], task_manager=self.info, slots=allocations)
+        accepted: tuple[AllocationId, ...] | None = None
+        try:
+            reply = await self._rpc.call(allocations[0].job_master, request, OfferSlotsReply, timeout=self._rpc_timeout)
+            accepted = reply.accepted
+        except (Conflict, Absent, InvalidInput, Fatal) as error:
+            log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
+            accepted = ()
+        except EmberkeepError:
+            await asyncio.sleep(OFFER_PAUSE)
+        self.tell(OfferReturned(attempt, offered, accepted))
+
+    async def _tell_job_master(self, allocation_id: AllocationId) -> None:
+        """Once: a loss of this only costs time, each answer to a beat says the same."""
+        slot = self.table.slots.get(allocation_id)
+        report = None if slot is None else executor_report(slot)
+        if slot is None or report is None:
+            return
+        allocation = slot.allocation
+        change = ExecutorChanged(
+            job_id=allocation.job_id, attempt=allocation.attempt, task_manager=self.info.id, executor=report
+        )
+        try:
+            await self._rpc.call(allocation.job_master, change, Ack, timeout=self._rpc_timeout)
+        except EmberkeepError as error:
+            log.debug("a JobMaster was not told of an executor", job=allocation.job_id, reason=str(error))
+
+    def _report(self, _: TakeReport) -> TaskManagerReport:
+        self._sequence += 1
+        return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence)

@@ -1,0 +1,1 @@
+"""What tests of this project and of its users run on: fakes, contract suites, the simulator."""

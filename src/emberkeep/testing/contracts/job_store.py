@@ -1,0 +1,281 @@
+"""What every job store must hold: ``jobs.ports.JobStore`` as tests.
+
+A test module gives a subclass of ``JobStoreContract`` (its name begins with "Test") a fixture ``place``.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+import pytest
+
+from emberkeep.base.errors import Absent, Conflict
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import (
+    EntryPoint,
+    EntryPointKind,
+    JobGraph,
+    JobResources,
+    JobResult,
+    JobStatus,
+)
+from emberkeep.jobs.ports import JobStore, StoredJob
+
+
+class Place(Protocol):
+    """A durable place under test."""
+
+    def store(self) -> JobStore:
+        """A JobManager's view of it, not opened yet."""
+
+    def crash(self) -> None:
+        """The process that leads dies without a word; stores made from now on find what it had written."""
+
+    def depose(self) -> None:
+        """The leader loses the lock without being told."""
+
+    def damage(self, job_id: JobId) -> str:
+        """Tear the graph of a job; returns a part of the text that says where it lies."""
+
+
+def job(number: int, **changes: object) -> JobGraph:
+    """A graph that differs by number."""
+    graph = JobGraph(
+        job_id=JobId(f"{number:032x}"),
+        name=f"job {number}",
+        entry_point=EntryPoint(kind=EntryPointKind.SCRIPT, name="app.py"),
+        arguments=("ä", str(number)),
+        artefacts=(),
+        spark_conf={"spark.x": "1"},
+        options={},
+        working_directory="/",
+        resources=JobResources(
+            driver_memory_mb=512,
+            driver_overhead_mb=128,
+            executors=2,
+            executor_cores=1,
+            executor_memory_mb=512,
+            executor_overhead_mb=128,
+        ),
+        python="3.11",
+        submitted_ms=1_700_000_000_000 - number,
+        idempotency_key=f"key {number}",
+    )
+    return msgspec.structs.replace(graph, **changes)
+
+
+def result_of(graph: JobGraph, status: JobStatus = JobStatus.FINISHED) -> JobResult:
+    return JobResult(
+        job_id=graph.job_id,
+        name=graph.name,
+        status=status,
+        exit_code=0,
+        root_cause="",
+        submitted_ms=graph.submitted_ms,
+        ended_ms=1_700_000_000_500,
+        attempts=(),
+        exceptions=(),
+        idempotency_key=graph.idempotency_key,
+    )
+
+
+class JobStoreContract:
+    """The tests."""
+
+    @pytest.mark.req("HA-11")
+    async def test_what_was_answered_is_found_after_a_crash(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in range(3):
+            assert await store.create(job(number)) == job(number).job_id
+        await store.record_attempt(job(1).job_id, 1)
+        await store.record_attempt(job(1).job_id, 4)
+        await store.record_result(result_of(job(2)))
+        place.crash()
+        store = place.store()
+        await store.open()
+        assert await store.recover() == [
+            StoredJob(job_id=job(0).job_id, attempt=0, graph=job(0)),
+            StoredJob(job_id=job(1).job_id, attempt=4, graph=job(1)),
+        ]
+        assert await store.results() == [result_of(job(2))]
+        await store.close()
+
+    @pytest.mark.req("HA-4")
+    async def test_jobs_come_in_the_order_of_acceptance_whatever_their_clocks_say(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (5, 3, 9, 1):
+            await store.create(job(number))
+        await store.record_result(result_of(job(9)))
+        await store.create(job(7))
+        assert [stored.job_id for stored in await store.recover()] == [job(n).job_id for n in (5, 3, 1, 7)]
+        await store.close()
+
+    async def test_one_leads_at_a_time_and_the_epoch_grows(self, place: Place) -> None:
+        first, second = place.store(), place.store()
+        epoch = await first.open()
+        with pytest.raises(Conflict, match="leads"):
+            await second.open()
+        with pytest.raises(Conflict):
+            await first.open()
+        await first.create(job(1))  # the attempts of others have not harmed it
+        await first.close()
+        assert await second.open() > epoch
+        await second.close()
+
+    @pytest.mark.req("HA-6")
+    async def test_a_deposed_leader_changes_nothing(self, place: Place) -> None:
+        old, new = place.store(), place.store()
+        await old.open()
+        await old.create(job(1))
+        await old.create(job(2))
+        place.depose()
+        await new.open()
+        for write in (
+            old.create(job(3)),
+            old.create(job(1)),
+            old.record_attempt(job(1).job_id, 1),
+            old.record_cancel(job(1).job_id),
+            old.record_result(result_of(job(1))),
+            old.expire_results(0),
+        ):
+            with pytest.raises(Conflict, match="epoch"):
+                await write
+        assert [stored.attempt for stored in await new.recover()] == [0, 0]
+        assert await new.results() == []
+        await new.record_attempt(job(1).job_id, 1)
+        await old.close()
+        await new.record_attempt(job(1).job_id, 2)
+        await new.close()
+
+    async def test_a_repeated_submission_returns_the_first_job(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(1))
+        again = job(2, idempotency_key=job(1).idempotency_key)
+        assert await store.create(again) == job(1).job_id
+        assert await store.create(job(1)) == job(1).job_id
+        assert [stored.graph for stored in await store.recover()] == [job(1)]
+        await store.record_result(result_of(job(1)))
+        assert await store.create(again) == job(1).job_id
+        assert await store.recover() == []
+        await store.expire_results(0)
+        assert await store.create(again) == again.job_id
+        await store.close()
+
+    async def test_jobs_without_a_key_are_all_different(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2):
+            graph = job(number, idempotency_key="")
+            assert await store.create(graph) == graph.job_id
+            assert await store.create(graph) == graph.job_id
+        assert len(await store.recover()) == 2
+        await store.close()
+
+    async def test_an_id_belongs_to_one_job(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(1))
+        with pytest.raises(Conflict):
+            await store.create(job(1, idempotency_key="other", name="other"))
+        await store.record_result(result_of(job(1)))
+        with pytest.raises(Conflict):
+            await store.create(job(1, idempotency_key="other"))
+        assert await store.recover() == []
+        await store.close()
+
+    @pytest.mark.req("HA-7")
+    async def test_attempts_only_grow(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(1))
+        await store.record_attempt(job(1).job_id, 2)
+        for attempt in (0, 1, 2):
+            with pytest.raises(Conflict):
+                await store.record_attempt(job(1).job_id, attempt)
+        assert (await store.recover())[0].attempt == 2
+        with pytest.raises(Absent):
+            await store.record_attempt(job(2).job_id, 1)
+        await store.close()
+
+    async def test_a_cancellation_is_kept_until_the_job_has_ended(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2):
+            await store.create(job(number))
+        for _ in range(2):
+            await store.record_cancel(job(1).job_id)
+        await store.record_attempt(job(1).job_id, 1)
+        with pytest.raises(Absent):
+            await store.record_cancel(job(3).job_id)
+        place.crash()
+        store = place.store()
+        await store.open()
+        recovered = [(stored.attempt, stored.canceled) for stored in await store.recover()]
+        assert recovered == [(1, True), (0, False)]
+        await store.record_result(result_of(job(1), JobStatus.CANCELED))
+        with pytest.raises(Absent):
+            await store.record_cancel(job(1).job_id)
+        await store.close()
+
+    @pytest.mark.req("HA-4")
+    @pytest.mark.req("HA-6")
+    async def test_a_result_ends_the_job_once(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(1))
+        await store.record_result(result_of(job(1)))
+        assert await store.recover() == []
+        await store.record_result(result_of(job(1)))
+        with pytest.raises(Conflict):
+            await store.record_result(result_of(job(1), JobStatus.FAILED))
+        with pytest.raises(Absent):
+            await store.record_attempt(job(1).job_id, 1)
+        with pytest.raises(Absent):
+            await store.record_result(result_of(job(2)))
+        assert await store.results() == [result_of(job(1))]
+        await store.close()
+
+    async def test_only_the_newest_results_are_kept(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (4, 2, 3):
+            await store.create(job(number))
+        for number in (3, 4, 2):
+            await store.record_result(result_of(job(number)))
+        assert await store.expire_results(5) == []
+        assert await store.expire_results(1) == [job(3).job_id, job(4).job_id]
+        assert await store.results() == [result_of(job(2))]
+        with pytest.raises(Absent):
+            await store.record_result(result_of(job(3)))
+        await store.close()
+
+    @pytest.mark.req("HA-10")
+    async def test_an_unreadable_graph_spoils_only_its_own_job(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in range(3):
+            await store.create(job(number))
+        await store.record_attempt(job(1).job_id, 1)
+        where = place.damage(job(1).job_id)
+        first, damaged, last = await store.recover()
+        assert (first.graph, last.graph) == (job(0), job(2))
+        assert (damaged.graph, damaged.attempt) == (None, 1)
+        assert where in damaged.problem
+        await store.record_result(result_of(job(1), JobStatus.FAILED))
+        assert len(await store.recover()) == 2
+        await store.close()
+
+    async def test_a_closed_store_does_nothing(self, place: Place) -> None:
+        store = place.store()
+        for _ in range(2):
+            with pytest.raises(Conflict):
+                await store.create(job(1))
+            with pytest.raises(Conflict):
+                await store.recover()
+            await store.open()
+            await store.close()
+            await store.close()

@@ -1,0 +1,92 @@
+"""A Launcher without processes: it remembers what it was asked, and the test decides when something ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+
+KILLED = -9
+
+
+class FakeLauncher:
+    """Processes start after ``start_seconds`` and obey ``stop`` unless ``obeys`` is False, which SIGKILL overrules."""
+
+    def __init__(self) -> None:
+        self.start_seconds = 0.0
+        self.obeys = True
+        self.problems: list[EmberkeepError] = []  # raised by the next starts, one each
+        self.alive: dict[ProcessKey, int] = {}  # pids
+        self.started: list[StartDriver | StartExecutor] = []
+        self.stops: list[tuple[ProcessKey, float]] = []
+        self.forgotten: list[JobId] = []
+        self._gone: dict[ProcessKey, asyncio.Event] = {}
+        self._told: Callable[[ProcessExit], None] | None = None
+        self._next_pid = 1000
+
+    def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
+        self._told = callback
+
+    async def start_driver(self, request: StartDriver) -> int:
+        key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
+        return await self._start(key, request)
+
+    async def start_executor(self, request: StartExecutor) -> int:
+        return await self._start(executor_key(request), request)
+
+    async def _start(self, key: ProcessKey, request: StartDriver | StartExecutor) -> int:
+        self.started.append(request)
+        await asyncio.sleep(self.start_seconds)
+        if self.problems:
+            raise self.problems.pop(0)
+        self._next_pid += 1
+        self.alive[key] = self._next_pid
+        self._gone[key] = asyncio.Event()
+        return self._next_pid
+
+    async def stop(self, key: ProcessKey, grace: float) -> None:
+        self.stops.append((key, grace))
+        gone = self._gone.get(key)
+        if gone is None:
+            return
+        if grace > 0 and not self.obeys:
+            try:
+                async with asyncio.timeout(grace):
+                    await gone.wait()
+            except TimeoutError:
+                pass
+        self.end(key, KILLED if grace == 0 or not self.obeys else 143)
+
+    async def forget_job(self, job_id: JobId) -> None:
+        self.forgotten.append(job_id)
+
+    def end(self, key: ProcessKey, exit_code: int, outcome: AttemptOutcome | None = None, detail: str = "") -> None:
+        """A process ends. Nothing happens when it has ended before."""
+        if self.alive.pop(key, None) is None:
+            return
+        self._gone.pop(key).set()
+        if self._told is not None:
+            self._told(ProcessExit(key=key, exit_code=exit_code, outcome=outcome, detail=detail))
+
+    def executors(self) -> list[ExecutorKey]:
+        """Those that live."""
+        return [key for key in self.alive if isinstance(key, ExecutorKey)]
+
+    def drivers(self) -> list[DriverKey]:
+        """Those that live."""
+        return [key for key in self.alive if isinstance(key, DriverKey)]
+
+
+def executor_key(request: StartExecutor) -> ExecutorKey:
+    """The key of the process that a request starts."""
+    return ExecutorKey(
+        job_id=request.job_id,
+        attempt=request.attempt,
+        allocation_id=request.allocation_id,
+        executor_id=request.executor_id,
+    )

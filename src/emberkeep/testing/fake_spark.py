@@ -1,0 +1,49 @@
+"""A SparkDriver without Spark: the test decides what it sees, and reads what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.jobmaster.ports import SparkView
+
+
+class FakeSpark:
+    """``executors`` are those registered with it; ``hangs`` makes it stop answering, as a JVM that is out of memory."""
+
+    def __init__(self) -> None:
+        self.is_up = True
+        self.hangs = False
+        self.executors: set[ExecutorId] = set()
+        self.removed: list[tuple[ExecutorId, str]] = []
+        self.failures: list[str] = []
+        self.abandonments: list[str] = []
+
+    async def view(self) -> SparkView | None:
+        await self._cross()
+        if not self.is_up:
+            return None
+        return SparkView(
+            executors=frozenset(self.executors),
+            queries=(),
+            active_stages=0,
+            active_tasks=0,
+            completed_tasks=0,
+            failed_tasks=0,
+        )
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        self.removed.append((executor_id, reason))
+        await self._cross()
+        self.executors.discard(executor_id)
+
+    async def fail(self, message: str) -> None:
+        self.failures.append(message)
+
+    async def abandon(self, message: str) -> None:
+        self.abandonments.append(message)
+
+    async def _cross(self) -> None:
+        """Into the JVM."""
+        if self.hangs:
+            await asyncio.get_running_loop().create_future()

@@ -1,0 +1,170 @@
+"""Fakes of outside things, held to the same contracts as what they stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+
+
+@dataclass
+class _Handle:
+    graph: bytes
+    idempotency_key: str
+    attempt: int = 0
+    canceled: bool = False
+
+
+@dataclass
+class MemoryDisk:
+    """What outlives a JobManager: the durable truth that MemoryJobStores share, encoded as a real store keeps it."""
+
+    epoch: int = 0
+    jobs: dict[JobId, _Handle] = field(default_factory=dict)
+    results: dict[JobId, bytes] = field(default_factory=dict)
+    leader: MemoryJobStore | None = None
+
+    def crash(self) -> None:
+        """The leading process dies: its lock is free, what it wrote stays."""
+        self.leader = None
+
+    def damage(self, job_id: JobId) -> None:
+        """Tear the graph of a job."""
+        handle = self.jobs[job_id]
+        handle.graph = handle.graph[: len(handle.graph) // 2]
+
+
+@dataclass
+class _Failure:
+    error: EmberkeepError
+    applied: bool
+
+
+class MemoryJobStore:
+    """Implements JobStore for one life of a JobManager. It never yields to the event loop."""
+
+    def __init__(self, disk: MemoryDisk) -> None:
+        self._disk = disk
+        self._epoch: int | None = None
+        self._failures: list[_Failure] = []
+
+    def fail_next(self, error: EmberkeepError, *, applied: bool = False) -> None:
+        """Let the next write raise ``error``, after it was carried out if ``applied``; repeated calls queue up."""
+        self._failures.append(_Failure(error, applied))
+
+    async def open(self) -> int:
+        if self._epoch is not None or self._disk.leader is not None:
+            raise Conflict("another JobManager leads with this store")
+        self._disk.leader = self
+        self._disk.epoch += 1
+        self._epoch = self._disk.epoch
+        return self._epoch
+
+    async def create(self, graph: JobGraph) -> JobId:
+        failure = self._begin()
+        job_id = self._known(graph)
+        if job_id is None:
+            job_id = graph.job_id
+            self._disk.jobs[job_id] = _Handle(msgspec.json.encode(graph), graph.idempotency_key)
+        _end(failure)
+        return job_id
+
+    def _known(self, graph: JobGraph) -> JobId | None:
+        keys = {handle.idempotency_key: job_id for job_id, handle in self._disk.jobs.items()}
+        keys |= {result.idempotency_key: result.job_id for result in self._results()}
+        if graph.idempotency_key in keys and graph.idempotency_key:
+            return keys[graph.idempotency_key]
+        if graph.job_id in self._disk.results:
+            raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
+        handle = self._disk.jobs.get(graph.job_id)
+        if handle is None:
+            return None
+        if handle.graph != msgspec.json.encode(graph):
+            raise Conflict(f"job {graph.job_id} exists with another graph")
+        return graph.job_id
+
+    async def recover(self) -> list[StoredJob]:
+        self._check_open()
+        return [_recovered(job_id, handle) for job_id, handle in self._disk.jobs.items()]
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        failure = self._begin()
+        handle = self._disk.jobs.get(job_id)
+        if handle is None:
+            raise Absent(f"job {job_id} has no handle")
+        if attempt <= handle.attempt:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {handle.attempt}")
+        handle.attempt = attempt
+        _end(failure)
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        failure = self._begin()
+        handle = self._disk.jobs.get(job_id)
+        if handle is None:
+            raise Absent(f"job {job_id} has no handle")
+        handle.canceled = True
+        _end(failure)
+
+    async def record_result(self, result: JobResult) -> None:
+        failure = self._begin()
+        known = self._disk.results.get(result.job_id)
+        if known is None:
+            if self._disk.jobs.pop(result.job_id, None) is None:
+                raise Absent(f"job {result.job_id} has no handle")
+            self._disk.results[result.job_id] = msgspec.json.encode(result)
+        elif msgspec.json.decode(known, type=JobResult) != result:
+            raise Conflict(f"job {result.job_id} has ended with another result")
+        _end(failure)
+
+    async def results(self) -> list[JobResult]:
+        self._check_open()
+        return self._results()
+
+    def _results(self) -> list[JobResult]:
+        return [msgspec.json.decode(result, type=JobResult) for result in self._disk.results.values()]
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        failure = self._begin()
+        expired = list(self._disk.results)[: max(0, len(self._disk.results) - keep)]
+        for job_id in expired:
+            del self._disk.results[job_id]
+        _end(failure)
+        return expired
+
+    async def close(self) -> None:
+        self._epoch = None
+        if self._disk.leader is self:
+            self._disk.leader = None
+
+    def _check_open(self) -> None:
+        if self._epoch is None:
+            raise Conflict("this store is not open")
+
+    def _begin(self) -> _Failure | None:
+        """Start a write. Returns the failure that is due after it."""
+        self._check_open()
+        failure = self._failures.pop(0) if self._failures else None
+        if failure is not None and not failure.applied:
+            raise failure.error
+        if self._epoch != self._disk.epoch:
+            raise Conflict(f"epoch {self._epoch} is over: a newer JobManager leads with epoch {self._disk.epoch}")
+        return failure
+
+
+def _end(failure: _Failure | None) -> None:
+    if failure is not None:
+        raise failure.error
+
+
+def _recovered(job_id: JobId, handle: _Handle) -> StoredJob:
+    try:
+        graph = msgspec.json.decode(handle.graph, type=JobGraph)
+    except msgspec.DecodeError as error:
+        problem = f"memory, {job_id}: {error}"
+        return StoredJob(job_id=job_id, attempt=handle.attempt, graph=None, canceled=handle.canceled, problem=problem)
+    return StoredJob(job_id=job_id, attempt=handle.attempt, graph=graph, canceled=handle.canceled)

@@ -1,0 +1,319 @@
+"""Scripted jobs for the simulator: what a user's script does, the Spark beside it, driver and executor processes.
+
+The driver follows ``daemons.driver``: the script starts only when the JobManager has accepted the attempt; its outcome
+is written to disk first and reported then; a refusal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
+from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT
+from emberkeep.base.system import System
+from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.protocol.messages import StartDriver
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from emberkeep.testing.machines import Machines, Process
+
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+REPORT_SECONDS = 10.0  # as the real driver
+SIGTERM_CODE = 143
+CONNECT_SECONDS = 10  # an executor that does not reach its driver for so long gives up
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job does. Travels as the job's first argument. Times in seconds of work."""
+
+    seconds: float | None = 5.0  # None: streams until it is told to end
+    exit_code: int = 0
+    raises: bool = False
+    sessions: int = 1
+    session_after: float = 0.5
+    stops_spark: bool = True
+    ignores_sigterm: bool = False
+    executors: int = 1
+    cores: int = 1
+    memory_mb: int = 1024
+    lost_attempts: int = 0  # so many first attempts are killed in the middle (out of memory)
+    mute_attempts: int = 0  # so many first attempts hang before their JobMaster is up
+    setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
+    bad_executors: bool = False  # every executor dies at its start
+
+
+def script_of(arguments: tuple[str, ...]) -> Script:
+    """Read a job's script back from its arguments."""
+    return msgspec.json.decode(arguments[0], type=Script)
+
+
+@dataclass
+class Truth:
+    """What really happened in drivers, to be compared with what the cluster says."""
+
+    script_starts: list[tuple[JobId, int, float, int]] = field(default_factory=list)  # …, virtual seconds, pid
+    outcomes: dict[tuple[JobId, int], AttemptOutcome] = field(default_factory=dict)
+    setup_failures: dict[tuple[JobId, int], str] = field(default_factory=dict)
+    abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
+
+
+class SimSpark:
+    """The SparkDriver port beside a scripted script."""
+
+    def __init__(self, process: Process, machines: Machines, configuration: Configuration, truth: Truth) -> None:
+        self.process = process
+        self.executors: dict[ExecutorId, Process] = {}
+        self.application: Application | None = None
+        self.failure: AttemptOutcome | None = None
+        self._machines = machines
+        self._configuration = configuration
+        self._truth = truth
+        self._changed = asyncio.Event()
+
+    async def view(self) -> SparkView | None:
+        await asyncio.sleep(0.005)  # crosses into the JVM
+        if self.application is None:
+            return None
+        return SparkView(
+            executors=frozenset(self.executors),
+            queries=(),
+            active_stages=1,
+            active_tasks=len(self.executors),
+            completed_tasks=0,
+            failed_tasks=0,
+        )
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        await asyncio.sleep(0.005)
+        if self.executors.pop(executor_id, None) is not None:
+            self._machines.history.add(self.process.name, f"Spark drops executor {executor_id}: {reason}")
+
+    async def fail(self, message: str) -> None:
+        self._machines.history.add(self.process.name, f"cannot go on: {message}")
+        self.failure = AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message)
+        self.process.outcome = self.failure
+        self.process.term.set()
+        await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
+        self._machines.kill(self.process)
+
+    async def abandon(self, message: str) -> None:
+        key = self.process.key
+        assert isinstance(key, DriverKey)  # noqa: S101 - this is a driver
+        self._machines.history.add(self.process.name, f"abandons: {message}")
+        self._machines.history.count("attempt abandoned")
+        self._truth.abandoned[key.job_id, key.attempt] = self._machines.loop.time()
+        self._machines.kill(self.process)
+        await asyncio.get_running_loop().create_future()  # nothing after this line ever runs
+
+    def register(self, executor: Process) -> None:
+        """An executor has connected."""
+        assert isinstance(executor.key, ExecutorKey)  # noqa: S101
+        self.executors[executor.key.executor_id] = executor
+        self._changed.set()
+
+    def disconnected(self, executor: Process) -> None:
+        """The connection to an executor broke."""
+        assert isinstance(executor.key, ExecutorKey)  # noqa: S101
+        self.executors.pop(executor.key.executor_id, None)
+
+    async def some_executor(self) -> None:
+        """Wait until an executor is there."""
+        while not self.executors:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+@dataclass
+class DriverWork:
+    """The driver process of one attempt. ``run`` is its main program."""
+
+    process: Process
+    request: StartDriver
+    machines: Machines
+    configuration: Configuration
+    system: System
+    truth: Truth
+    address: str
+    sparks: dict[str, SimSpark]  # by driver URL
+
+    def __post_init__(self) -> None:
+        self.script = script_of(self.request.graph.arguments)
+        self.spark = SimSpark(self.process, self.machines, self.configuration, self.truth)
+        self.key = (self.request.graph.job_id, self.request.attempt)
+        self.service = JobMasterService(
+            self.system,
+            self.configuration,
+            self.machines.network.client(self.process.party),
+            self.spark,
+            self.request.graph.job_id,
+            self.request.attempt,
+            self.address,
+            TaskManagerId(self.process.owner),
+            self.request.job_manager,
+            self.process.pid,
+        )
+
+    async def run(self) -> None:
+        """Start the JobMaster, then the script, then tell its outcome and exit."""
+        if self.request.attempt <= self.script.mute_attempts:
+            await asyncio.get_running_loop().create_future()  # hangs before the JobMaster is up
+        self.machines.network.listen_rpc(self.address, self.process.party, self.service)
+        serving = asyncio.create_task(self.service.run(), name="JobMaster")
+        serving.add_done_callback(self._job_master_ended)
+        outcome = await self._run_until_term()
+        self._stop_application()
+        # Disk first: the task manager finds it there even when nobody answers now.
+        self._write(outcome)
+        try:
+            async with asyncio.timeout(REPORT_SECONDS):
+                await self.service.report_outcome(outcome)
+        except (EmberkeepError, TimeoutError) as error:
+            self.machines.history.add(self.process.name, f"outcome not delivered: {error}")
+        self.machines.exit(self.process, outcome.exit_code)
+
+    def _write(self, outcome: AttemptOutcome) -> None:
+        self.process.outcome = outcome
+        self.truth.outcomes[self.key] = outcome
+        self.machines.history.add(self.process.name, f"script ends: {outcome.exit_code} {outcome.message}")
+
+    def _job_master_ended(self, serving: asyncio.Task[None]) -> None:
+        if self.process.alive and not serving.cancelled() and serving.exception() is not None:
+            self.machines.history.violate("bug", f"JobMaster of {self.process.name} died: {serving.exception()!r}")
+            self.machines.kill(self.process)
+
+    async def _run_until_term(self) -> AttemptOutcome:
+        script = asyncio.create_task(self._play(), name="script")
+        if self.script.ignores_sigterm:
+            return await script
+        told = asyncio.create_task(self.process.term.wait(), name="SIGTERM")
+        await asyncio.wait({script, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if script.done():
+            return script.result()
+        script.cancel()
+        return self.spark.failure or AttemptOutcome(
+            exit_code=SIGTERM_CODE, kind=FailureKind.SCRIPT, message="the script was told to end (SIGTERM)"
+        )
+
+    async def _play(self) -> AttemptOutcome:
+        try:
+            async with asyncio.timeout(self.configuration[DRIVER_START_TIMEOUT]):
+                await self.service.registered()
+        except TimeoutError:
+            return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="the JobManager did not answer")
+        self.truth.script_starts.append((*self.key, self.machines.loop.time(), self.process.pid))
+        self.machines.history.add(self.process.name, "script starts")
+        await asyncio.sleep(self.script.session_after)
+        for number in range(self.script.sessions):
+            self._start_application(number)
+            await self._work()
+            if self.script.stops_spark or number + 1 < self.script.sessions:
+                self._stop_application()
+        if self.script.sessions == 0:
+            await asyncio.sleep(self.script.seconds or 1.0)
+        if self.script.raises:
+            return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message="ValueError: as the script says")
+        if self.script.exit_code:
+            message = f"the script exited with code {self.script.exit_code}"
+            return AttemptOutcome(exit_code=self.script.exit_code, kind=FailureKind.SCRIPT, message=message)
+        return AttemptOutcome(exit_code=0)
+
+    async def _work(self) -> None:
+        if self.script.seconds is None:
+            await asyncio.get_running_loop().create_future()
+            return
+        half = self.script.seconds / self.script.sessions / 2
+        await self.spark.some_executor()
+        await asyncio.sleep(half)
+        if self.request.attempt <= self.script.lost_attempts:
+            self.machines.kill(self.process)
+        await asyncio.sleep(half)
+        await self.spark.some_executor()  # the last task needs one as well
+
+    def _start_application(self, number: int) -> None:
+        url = f"spark://CoarseGrainedScheduler@{self.address}/{number}"
+        requirement = SlotRequirement(
+            count=self.script.executors,
+            profile=ResourceProfile(cores=self.script.cores, memory_mb=self.script.memory_mb),
+            runtime=RUNTIME,
+        )
+        self.sparks[url] = self.spark
+        self.spark.application = Application(
+            app_id=f"app-{self.process.pid}-{number}",
+            driver_url=url,
+            requirement=requirement,
+            heap_mb=self.script.memory_mb * 3 // 4,
+            java_options=(),
+            extra_class_path="",
+            environ={"SIM_BAD": "1"} if self.script.bad_executors else {},
+            auth_secret="",
+            python_path=(),
+        )
+        self.service.application_started(self.spark.application)
+
+    def _stop_application(self) -> None:
+        if self.spark.application is None:
+            return
+        self.sparks.pop(self.spark.application.driver_url, None)
+        self.spark.application = None
+        for executor in list(self.spark.executors.values()):
+            self.machines.loop.call_later(0.2, self.machines.exit, executor, 0, context=executor.party.scope.context)
+        self.spark.executors.clear()
+        self.service.application_stopped()
+
+
+@dataclass
+class ExecutorWork:
+    """An executor process: connects to its driver, works, ends with it (unless ``clings``, as one that is cut off)."""
+
+    process: Process
+    driver_url: str
+    bad: bool
+    clings: bool
+    machines: Machines
+    sparks: dict[str, SimSpark]
+    rng: random.Random
+
+    async def run(self) -> None:
+        """Connect to the driver, then stay until it goes."""
+        await asyncio.sleep(self.rng.uniform(0.2, 1.5))
+        if self.bad:
+            self.machines.exit(self.process, 1)
+            return
+        spark = await self._connect()
+        if spark is None:
+            self.machines.exit(self.process, 1)
+            return
+        spark.register(self.process)
+        self.process.on_exit.append(spark.disconnected)
+        self.machines.history.add(self.process.name, "executor registers with its driver", routine=True)
+        if not self.clings:
+            spark.process.on_exit.append(self._driver_gone())
+
+    async def _connect(self) -> SimSpark | None:
+        for _ in range(CONNECT_SECONDS):
+            spark = self.sparks.get(self.driver_url)
+            if spark is None or not spark.process.alive:
+                if not self.clings:
+                    return None
+            elif self.machines.network.passes(self.process.party, spark.process.party):
+                return spark
+            await asyncio.sleep(1.0)
+        return None
+
+    def _driver_gone(self) -> Callable[[Process], None]:
+        def told(_: Process) -> None:
+            self.machines.loop.call_later(
+                0.3, self.machines.exit, self.process, 1, context=self.process.party.scope.context
+            )
+
+        return told

@@ -1,0 +1,151 @@
+"""The Launcher port on a simulated machine: starts scripted driver and executor processes."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.protocol.messages import StartDriver, StartExecutor
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.testing.machines import Machine, Machines, Process
+from emberkeep.testing.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
+from emberkeep.testing.virtual_loop import seeded_random, seeded_system
+
+DRIVER_PORTS = 30_000  # plus the pid
+
+
+@dataclass
+class LaunchRoom:
+    """What all launchers of a simulation share."""
+
+    machines: Machines
+    configuration: Configuration
+    truth: Truth
+    sparks: dict[str, SimSpark]
+    seed: str
+    clinging_executors: bool  # executors do not notice that their driver has gone
+    slow_starts: float  # chance that preparing a driver takes long
+    drivers: dict[int, DriverWork] = field(default_factory=dict)  # by pid, dead ones too
+
+
+class SimLauncher:
+    """One per life of a task manager."""
+
+    def __init__(self, room: LaunchRoom, machine: Machine, agent: Process, rng: random.Random) -> None:
+        self._room = room
+        self._machine = machine
+        self._agent = agent
+        self._rng = rng
+        self._processes: dict[ProcessKey, Process] = {}
+        self._told: Callable[[ProcessExit], None] | None = None
+        self._tries: dict[DriverKey, int] = {}
+
+    def kill_leftovers(self) -> None:
+        """Processes of this task manager's former life end before it offers anything."""
+        for process in list(self._room.machines.alive(self._machine)):
+            if process.key is not None and process.owner == self._agent.name:
+                self._room.machines.kill(process)
+
+    def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
+        self._told = callback
+
+    async def start_driver(self, request: StartDriver) -> int:
+        key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
+        await asyncio.sleep(self._preparation())
+        self._set_up(key, request)
+        process = self._start(key, f"driver {request.graph.name}.{request.attempt}")
+        room = self._room
+        work = DriverWork(
+            process=process,
+            request=request,
+            machines=room.machines,
+            configuration=room.configuration.with_texts(request.graph.options, "job"),
+            system=seeded_system(self._machine.clock, room.seed, f"{process.name}#{process.pid}"),
+            truth=room.truth,
+            address=f"{self._machine.host}:{DRIVER_PORTS + process.pid}",
+            sparks=room.sparks,
+        )
+        room.drivers[process.pid] = work
+        process.party.scope.spawn(work.run(), "main")
+        return process.pid
+
+    def _preparation(self) -> float:
+        slow = self._room.slow_starts and self._rng.random() < self._room.slow_starts
+        return self._rng.uniform(3.0, 25.0) if slow else self._rng.uniform(0.02, 0.5)
+
+    def _set_up(self, key: DriverKey, request: StartDriver) -> None:
+        script = script_of(request.graph.arguments)
+        tries = self._tries[key] = self._tries.get(key, 0) + 1
+        if script.setup == "fatal":
+            self._room.truth.setup_failures[key.job_id, key.attempt] = "script.py is missing"
+            raise Fatal("script.py is missing", hint="submit it again")
+        if script.setup == "retry" and tries == 1:
+            raise RetryLater("the artefacts cannot be fetched just now")
+
+    async def start_executor(self, request: StartExecutor) -> int:
+        await asyncio.sleep(self._rng.uniform(0.005, 0.05))
+        key = ExecutorKey(
+            job_id=request.job_id,
+            attempt=request.attempt,
+            allocation_id=request.allocation_id,
+            executor_id=request.executor_id,
+        )
+        process = self._start(key, f"executor {request.job_id[:4]}.{request.attempt}.{request.executor_id}")
+        work = ExecutorWork(
+            process=process,
+            driver_url=request.driver_url,
+            bad="SIM_BAD" in request.environ,
+            clings=self._room.clinging_executors,
+            machines=self._room.machines,
+            sparks=self._room.sparks,
+            rng=seeded_random(self._room.seed, f"{process.name}#{process.pid}"),
+        )
+        process.party.scope.spawn(work.run(), "main")
+        return process.pid
+
+    def _start(self, key: DriverKey | ExecutorKey, name: str) -> Process:
+        known = self._processes.get(key)
+        if known is not None:
+            self._room.machines.history.violate("bug", f"{self._agent.name} starts {name} twice")
+        process = self._room.machines.start(self._machine, name, key=key, owner=self._agent.name)
+        self._processes[key] = process
+        process.on_exit.append(self._exited)
+        return process
+
+    def _exited(self, process: Process) -> None:
+        assert process.key is not None  # noqa: S101 - drivers and executors only
+        code = process.exit_code or 0
+        detail = "" if code == 0 else f"{process.name} ended with {code}"
+        exit_ = ProcessExit(key=process.key, exit_code=code, outcome=process.outcome, detail=detail)
+        self._agent.party.scope.call_soon(self._tell, exit_)
+
+    def _tell(self, exit_: ProcessExit) -> None:
+        if self._told is not None:
+            self._told(exit_)
+
+    async def stop(self, key: ProcessKey, grace: float) -> None:
+        process = self._processes.get(key)
+        if process is None or not process.alive:
+            return
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        process.on_exit.append(lambda _: None if gone.done() else gone.set_result(None))
+        if grace > 0:
+            process.term.set()
+            done, _ = await asyncio.wait({gone}, timeout=grace)
+            if done:
+                return
+        # A killed process may take its time to vanish: what it holds is not free before.
+        await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
+        self._room.machines.kill(process)
+
+    async def forget_job(self, job_id: JobId) -> None:
+        left = [p.name for key, p in self._processes.items() if key.job_id == job_id and p.alive]
+        if left:
+            self._room.machines.history.violate("bug", f"{self._agent.name} forgets job {job_id} with {left} alive")
+        for key in [key for key in self._processes if key.job_id == job_id]:
+            del self._processes[key]

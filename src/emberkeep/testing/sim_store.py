@@ -1,0 +1,126 @@
+"""The job store of a simulated cluster: outlives its JobManagers; may be slow, refuse, or leave an outcome unknown."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
+from emberkeep.testing.history import History
+from emberkeep.testing.machines import Process
+
+T = TypeVar("T")
+
+SLOW = 0.05  # chance of an operation that takes long
+
+
+class SimStore:
+    """What is durable, and who is told of it. ``trouble``: chance that an operation does not answer as it should."""
+
+    def __init__(self, rng: random.Random, history: History) -> None:
+        self.trouble = 0.0
+        self.disk = MemoryDisk()
+        self.leader: Process | None = None
+        self.graphs: dict[JobId, JobGraph] = {}  # of every job that was ever written
+        self.recorded: dict[JobId, JobResult] = {}  # every result that was ever written
+        self.on_create: list[Callable[[JobId, str], None]] = []
+        self.on_attempt: list[Callable[[JobId, int], None]] = []
+        self.on_result: list[Callable[[JobResult], None]] = []
+        self.rng = rng
+        self.history = history
+
+    def session(self, process: Process) -> StoreSession:
+        """The JobStore port of one life of a JobManager."""
+        return StoreSession(self, process)
+
+
+class StoreSession:
+    """The JobStore port: the fake store, with time and trouble."""
+
+    def __init__(self, store: SimStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+        self._inner = MemoryJobStore(store.disk)
+
+    async def _operate(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Take some time; in bad times fail before the operation, or after it."""
+        store = self._store
+        store.history.step(self._process.name, f"store, before {what}")
+        await asyncio.sleep(store.rng.uniform(0.0005, 0.01))
+        if store.rng.random() < SLOW:
+            await asyncio.sleep(store.rng.uniform(0.1, 2.0))
+        fate = store.rng.random() if store.trouble else 1.0
+        if fate < store.trouble / 2:
+            await asyncio.sleep(store.rng.uniform(0.0, 2.0))
+            store.history.count("store refused")
+            raise RetryLater(f"{what}: the store is busy")
+        result = await operation()
+        store.history.add(self._process.name, f"store: {what}")
+        store.history.step(self._process.name, f"store, after {what}")
+        if fate < store.trouble:
+            await asyncio.sleep(store.rng.uniform(0.0, 2.0))
+            store.history.count("store outcome unknown")
+            raise UnknownOutcome(f"{what}: the store did not answer")
+        await asyncio.sleep(store.rng.uniform(0.0005, 0.01))
+        return result
+
+    async def open(self) -> int:
+        await asyncio.sleep(0.01)
+        store = self._store
+        if store.leader is not None and not store.leader.alive:
+            store.disk.crash()
+        epoch = await self._inner.open()
+        store.leader = self._process
+        store.history.add(self._process.name, f"leads with epoch {epoch}")
+        return epoch
+
+    async def create(self, graph: JobGraph) -> JobId:
+        async def create() -> JobId:
+            job_id = await self._inner.create(graph)
+            if job_id not in self._store.graphs:
+                self._store.graphs[job_id] = graph
+                for told in self._store.on_create:
+                    told(job_id, graph.idempotency_key)
+            return job_id
+
+        return await self._operate(f"create {graph.name}", create)
+
+    async def recover(self) -> list[StoredJob]:
+        return await self._operate("recover", self._inner.recover)
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        async def record() -> None:
+            await self._inner.record_attempt(job_id, attempt)
+            for told in self._store.on_attempt:
+                told(job_id, attempt)
+
+        await self._operate(f"attempt {attempt} of {job_id[:8]}", record)
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        await self._operate(f"cancel {job_id[:8]}", lambda: self._inner.record_cancel(job_id))
+
+    async def record_result(self, result: JobResult) -> None:
+        async def record() -> None:
+            await self._inner.record_result(result)
+            self._store.recorded.setdefault(result.job_id, result)
+            for told in self._store.on_result:
+                told(result)
+
+        await self._operate(f"result {result.status.value} of {result.name}", record)
+
+    async def results(self) -> list[JobResult]:
+        return await self._operate("results", self._inner.results)
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        return await self._operate(f"expire all but {keep} results", lambda: self._inner.expire_results(keep))
+
+    async def close(self) -> None:
+        await self._inner.close()
+        if self._store.leader is self._process:
+            self._store.leader = None

@@ -1,0 +1,87 @@
+"""How times, durations and amounts are written for people. Plain functions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+DASH = "–"
+
+
+def moment(time_ms: int | None) -> str:
+    """A point in time, in UTC: pages are looked at from many places.
+
+    >>> moment(1795000000000)
+    '2026-11-18 11:06:40'
+    """
+    return DASH if time_ms is None else datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def clock_time(time_ms: int) -> str:
+    """The time of day, in UTC.
+
+    >>> clock_time(1795000000000)
+    '11:06:40'
+    """
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S")
+
+
+def span(milliseconds: int) -> str:
+    """A duration in its two largest units.
+
+    >>> span(850), span(62_000), span(7_260_000), span(200_000_000)
+    ('850 ms', '1 min 2 s', '2 h 1 min', '2 d 7 h')
+    """
+    if milliseconds < 1000:
+        return f"{max(0, milliseconds)} ms"
+    seconds = milliseconds // 1000
+    units = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+    parts = []
+    for size, unit in units:
+        amount, seconds = divmod(seconds, size)
+        if amount:
+            parts.append(f"{amount} {unit}")
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def mebibytes(amount: int) -> str:
+    """Memory or disk from MiB.
+
+    >>> mebibytes(512), mebibytes(8192), mebibytes(51200)
+    ('512 MiB', '8 GiB', '50 GiB')
+    """
+    if amount < 1024:
+        return f"{amount} MiB"
+    return f"{amount / 1024:.1f}".removesuffix(".0") + " GiB"
+
+
+def byte_size(amount: int) -> str:
+    """A size in its largest unit.
+
+    >>> byte_size(700), byte_size(1536), byte_size(30_000_000), byte_size(5 * 1024**3)
+    ('700 B', '1.5 KiB', '28.6 MiB', '5 GiB')
+    """
+    size = float(amount)
+    for unit in ("B", "KiB", "MiB"):
+        if size < 1024:
+            return f"{size:.1f}".removesuffix(".0") + f" {unit}"
+        size /= 1024
+    return f"{size:.1f}".removesuffix(".0") + " GiB"
+
+
+def count(amount: float) -> str:
+    """A number with thousands apart; fractions only where they matter.
+
+    >>> count(1234567), count(2048.52), count(0.5)
+    ('1\u202f234\u202f567', '2\u202f049', '0.5')
+    """
+    text = f"{amount:,.0f}" if amount >= 100 or amount == int(amount) else f"{amount:.1f}"
+    return text.replace(",", "\u202f")
+
+
+def short_id(identifier: str) -> str:
+    """The beginning of a long id, enough to tell a few apart."""
+    return identifier[:8]

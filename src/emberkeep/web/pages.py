@@ -1,0 +1,174 @@
+"""The pages: what each shows, taken from the JobManager's gateway."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import jinja2
+from aiohttp import web
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.ids import parse_job_id, parse_task_manager_id
+from emberkeep.jobmanager.views import JobManagerGateway, JobView
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.static_files import static_route
+from emberkeep.web.templates import make_environment
+
+JOBS_PER_PAGE = 100
+_ENDED_ON_OVERVIEW = 10
+_LOG_PATHS = (
+    "/jobs/{jobid:[0-9a-f]{32}}/logs/{logid:[A-Za-z0-9._~-]{1,340}}",
+    "/taskmanagers/{taskmanagerid:[A-Za-z0-9._-]{1,128}}/logs/{name:[A-Za-z0-9._-]{1,200}}",
+    "/jobmanager/logs/{name:[A-Za-z0-9._-]{1,200}}",
+)
+
+Page = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def web_routes(gateway: JobManagerGateway, clock: Clock) -> list[web.AbstractRouteDef]:
+    """All pages and their static files, to serve behind the access checks. ``/static/{name}`` may be public."""
+    pages = _Pages(gateway, clock, make_environment())
+    shown: list[tuple[str, Page]] = [
+        ("/", pages.overview),
+        ("/jobs", pages.jobs),
+        ("/jobs/{jobid}", pages.job),
+        ("/taskmanagers", pages.task_managers),
+        ("/taskmanagers/{taskmanagerid}", pages.task_manager),
+        *((path, pages.log) for path in _LOG_PATHS),
+    ]
+    return [*(web.get(path, pages.guarded(page)) for path, page in shown), static_route()]
+
+
+class _Pages:
+    def __init__(self, gateway: JobManagerGateway, clock: Clock, environment: jinja2.Environment) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._environment = environment
+
+    def guarded(self, page: Page) -> Page:
+        """The page, or a page that says why there is none."""
+
+        async def show(request: web.Request) -> web.Response:
+            try:
+                return await page(request)
+            except EmberkeepError as error:
+                return self._render("error.html", "error", _status(error), error=error)
+
+        return show
+
+    async def overview(self, request: web.Request) -> web.Response:
+        jobs = await self._gateway.jobs()
+        running, ended = _split(jobs)
+        return self._render(
+            "overview.html",
+            "overview",
+            running=running,
+            ended=ended[:_ENDED_ON_OVERVIEW],
+            counts=Counter(job.status for job in jobs),
+            task_managers=await self._gateway.task_managers(),
+            started_ms=self._gateway.started_ms(),
+        )
+
+    async def jobs(self, request: web.Request) -> web.Response:
+        status = _parse_status(request.query.get("state", ""))
+        number = _parse_page(request.query.get("page", "1"))
+        jobs = await self._gateway.jobs()
+        chosen = [job for job in jobs if status is None or job.status is status]
+        first = (number - 1) * JOBS_PER_PAGE
+        return self._render(
+            "jobs.html",
+            "jobs",
+            jobs=chosen[first : first + JOBS_PER_PAGE],
+            counts=Counter(job.status for job in jobs),
+            total=len(chosen),
+            status=status,
+            statuses=list(JobStatus),
+            number=number,
+            pages=max(1, -(-len(chosen) // JOBS_PER_PAGE)),
+        )
+
+    async def job(self, request: web.Request) -> web.Response:
+        job = await self._gateway.job(parse_job_id(request.match_info["jobid"]))
+        return self._render(
+            "job.html",
+            "jobs",
+            job=job,
+            timeline=_timeline(job, self._clock.now_ms()),
+            report=job.status_report,
+            exceptions=sorted(job.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True),
+        )
+
+    async def task_managers(self, request: web.Request) -> web.Response:
+        return self._render("task_managers.html", "taskmanagers", task_managers=await self._gateway.task_managers())
+
+    async def task_manager(self, request: web.Request) -> web.Response:
+        identifier = parse_task_manager_id(request.match_info["taskmanagerid"])
+        view = await self._gateway.task_manager(identifier)
+        names = {job.job_id: job.name for job in await self._gateway.jobs()}
+        return self._render("task_manager.html", "taskmanagers", view=view, names=names)
+
+    async def log(self, request: web.Request) -> web.Response:
+        owner, _, name = request.path.rpartition("/logs/")
+        section = "overview" if owner == "/jobmanager" else owner.split("/")[1]
+        back = "/" if owner == "/jobmanager" else owner
+        return self._render("log.html", section, source=API_PREFIX + request.path, name=name, back=back)
+
+    def _render(self, template: str, section: str, code: HTTPStatus = HTTPStatus.OK, **values: Any) -> web.Response:
+        text = self._environment.get_template(template).render(
+            section=section,
+            now_ms=self._clock.now_ms(),
+            address=self._gateway.address(),
+            epoch=self._gateway.epoch(),
+            api=API_PREFIX,
+            **values,
+        )
+        return web.Response(text=text, status=code, content_type="text/html", charset="utf-8")
+
+
+def _status(error: EmberkeepError) -> HTTPStatus:
+    for kind, status in (
+        (Absent, HTTPStatus.NOT_FOUND),
+        (InvalidInput, HTTPStatus.BAD_REQUEST),
+        (Conflict, HTTPStatus.CONFLICT),
+        (RetryLater, HTTPStatus.SERVICE_UNAVAILABLE),
+    ):
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
+    """Jobs that have not ended, and the others with the latest end first."""
+    running = [job for job in jobs if not job.status.is_globally_terminal]
+    ended = [job for job in jobs if job.status.is_globally_terminal]
+    return running, sorted(ended, key=lambda job: job.ended_ms or 0, reverse=True)
+
+
+def _timeline(job: JobView, now_ms: int) -> list[tuple[JobStatus, int, int | None]]:
+    """(status, when it was entered last, milliseconds until the next one); None for the last status of an ended job."""
+    entered = sorted(job.status_times_ms.items(), key=lambda item: item[1])
+    ends = [time for _, time in entered[1:]] + [now_ms]
+    return [
+        (status, time, None if status.is_globally_terminal else max(0, end - time))
+        for (status, time), end in zip(entered, ends, strict=True)
+    ]
+
+
+def _parse_status(text: str) -> JobStatus | None:
+    if not text:
+        return None
+    try:
+        return JobStatus(text)
+    except ValueError:
+        raise InvalidInput(f"{text[:40]!r} is not a job's state", field="state") from None
+
+
+def _parse_page(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:9]) >= 1 and len(text) < 9):
+        raise InvalidInput(f"{text[:40]!r} is not a page's number", field="page")
+    return int(text)

@@ -1,0 +1,98 @@
+// Keeps a page fresh: fetches it again and puts in those of its parts that have changed.
+//
+// Parts are elements with `data-live` and an id. The markup comes from the same server and the same escaping templates
+// as the page itself, so it is exactly as trustworthy as a reload; nothing else is ever parsed as HTML.
+
+const POLL_MS = 3000;
+const AT_MOST_EVERY_MS = 500;
+const notice = document.getElementById("notice");
+
+let events = null;
+let timer = null;
+let busy = false;
+let again = false;
+
+function say(text) {
+  notice.textContent = text;
+  notice.hidden = text === "";
+}
+
+async function fetchPage() {
+  const response = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
+  if (response.status === 401 || response.status === 403) {
+    say("This session is not valid any more: open the login address again.");
+    return null;
+  }
+  if (!response.headers.get("Content-Type")?.startsWith("text/html")) throw new Error(`HTTP status ${response.status}`);
+  say("");
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+function replaceParts(fresh) {
+  for (const old of document.querySelectorAll("[data-live]")) {
+    const part = fresh.getElementById(old.id);
+    if (part === null) continue;
+    // What the reader has opened stays open.
+    for (const open of old.querySelectorAll("details[open]")) fresh.getElementById(open.id)?.setAttribute("open", "");
+    if (old.isEqualNode(part) || old.contains(document.activeElement) && old.querySelector(":focus-visible")) continue;
+    if (document.getSelection()?.containsNode(old, true) && !document.getSelection().isCollapsed) continue;
+    old.replaceWith(document.importNode(part, true));
+  }
+}
+
+export async function refresh() {
+  if (busy) {
+    again = true;
+    return;
+  }
+  busy = true;
+  clearTimeout(timer);
+  try {
+    const fresh = await fetchPage();
+    if (fresh !== null) {
+      replaceParts(fresh);
+      listen();
+    }
+  } catch (error) {
+    say(`The JobManager does not answer (${error.message}). What you see may be out of date.`);
+  } finally {
+    busy = false;
+    timer = setTimeout(tick, again ? AT_MOST_EVERY_MS : POLL_MS);
+    again = false;
+  }
+}
+
+function tick() {
+  if (document.hidden) timer = setTimeout(tick, POLL_MS);
+  else refresh();
+}
+
+// A running job's page is told of changes, so that they show at once.
+function listen() {
+  const source = document.querySelector("[data-events]")?.dataset.events ?? null;
+  if (source === null || document.hidden) {
+    events?.close();
+    events = null;
+  } else if (events === null || events.readyState === EventSource.CLOSED) {
+    events = new EventSource(source);
+    let first = true;
+    events.addEventListener("job", () => {
+      if (!first) refresh();
+      first = false;
+    });
+    events.addEventListener("end", () => {
+      events?.close();
+      events = null;
+      refresh();
+    });
+  }
+}
+
+if (document.querySelector("[data-live]") !== null) {
+  timer = setTimeout(tick, POLL_MS);
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) refresh();
+    else listen();
+  });
+  listen();
+}

@@ -1,0 +1,82 @@
+// Lists logs. Names come from other processes, so they become text and encoded links, never markup.
+
+const SIZES = ["bytes", "KiB", "MiB", "GiB"];
+
+function size(bytes) {
+  let step = 0;
+  while (bytes >= 1024 && step < SIZES.length - 1) {
+    bytes /= 1024;
+    step += 1;
+  }
+  return `${step === 0 ? bytes : bytes.toFixed(1)} ${SIZES[step]}`;
+}
+
+function moment(milliseconds) {
+  return new Date(milliseconds).toISOString().slice(0, 19).replace("T", " ");
+}
+
+function paragraph(text) {
+  const element = document.createElement("p");
+  element.className = "empty";
+  element.textContent = text;
+  return element;
+}
+
+function cell(row, label, content, kind = "") {
+  const element = row.insertCell();
+  element.dataset.label = label;
+  element.className = kind;
+  element.append(content);
+}
+
+// A process's own logs go by their names; those of jobs by what wrote them, since their names are long.
+function title(log, page) {
+  if (!log["job-id"]) return log.name;
+  const [process, stream] = log.kind.split("-");
+  const writer = log["executor-id"] ? `${process} ${log["executor-id"]} ${stream}` : `${process} ${stream}`;
+  const job = page.startsWith("/jobs/") ? "" : `, job ${log["job-id"].slice(0, 8)}`;
+  return `${writer}, attempt ${log.attempt}${job}`;
+}
+
+function table(logs, page) {
+  const element = document.createElement("table");
+  element.className = "stack";
+  const head = element.createTHead().insertRow();
+  for (const [text, kind] of [["Log", ""], ["Task manager", ""], ["Size", "num"], ["Last change", ""]]) {
+    const heading = document.createElement("th");
+    heading.textContent = text;
+    heading.className = kind;
+    head.append(heading);
+  }
+  const body = element.createTBody();
+  for (const log of logs) {
+    const row = body.insertRow();
+    const link = document.createElement("a");
+    const name = page.startsWith("/jobs/") ? log.id : log.name;
+    link.href = `${page}/${encodeURIComponent(name)}`;
+    link.textContent = title(log, page);
+    link.title = log.name;
+    cell(row, "Log", link);
+    cell(row, "Task manager", log["taskmanager-id"] || "–");
+    cell(row, "Size", size(log.size), "num");
+    cell(row, "Last change", moment(log.mtime), "when");
+  }
+  return element;
+}
+
+async function fill(place) {
+  try {
+    const response = await fetch(place.dataset.logs, { cache: "no-store" });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(answer.detail);
+    const parts = [answer.logs.length > 0 ? table(answer.logs, place.dataset.page) : paragraph("No logs.")];
+    if (answer.unreachable?.length > 0) {
+      parts.push(paragraph(`Not reachable, so their logs are missing: ${answer.unreachable.join(", ")}`));
+    }
+    place.replaceChildren(...parts);
+  } catch (error) {
+    place.replaceChildren(paragraph(`The logs cannot be listed: ${error.message}`));
+  }
+}
+
+for (const place of document.querySelectorAll("[data-logs]")) fill(place);

@@ -1,0 +1,44 @@
+"""The template engine: everything that is put into a page is escaped, and a name that is missing is an error."""
+
+from __future__ import annotations
+
+import jinja2
+
+import emberkeep
+from emberkeep.jobs.model import JobStatus
+from emberkeep.web import formats
+
+_TONES = {
+    JobStatus.CREATED: "waiting",
+    JobStatus.INITIALIZING: "waiting",
+    JobStatus.RUNNING: "running",
+    JobStatus.RESTARTING: "waiting",
+    JobStatus.FAILING: "failed",
+    JobStatus.FAILED: "failed",
+    JobStatus.CANCELLING: "cancelled",
+    JobStatus.CANCELED: "cancelled",
+    JobStatus.FINISHED: "finished",
+}
+
+
+def make_environment() -> jinja2.Environment:
+    """The environment of all pages."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("emberkeep.web", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        moment=formats.moment,
+        clock_time=formats.clock_time,
+        span=formats.span,
+        mebibytes=formats.mebibytes,
+        byte_size=formats.byte_size,
+        count=formats.count,
+        short_id=formats.short_id,
+        tone=_TONES.__getitem__,
+    )
+    environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)
+    return environment

@@ -1,0 +1,110 @@
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.process_identity import identify
+from emberkeep.client import daemon_process, embedded
+from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions, remove_abandoned
+from emberkeep.client.leftovers import wait_gone
+from emberkeep.client.rest_client import RestClient
+from tests.integration.client.test_local_cluster import fake_program
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def notices() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]) -> Iterator[EmbeddedCluster]:
+    monkeypatch.setattr(daemon_process, "daemon_program", fake_program)
+    made = EmbeddedCluster(EmbeddedOptions(tmp_path / "runs", None, ("rest.port=7",), 5.0), notices.append)
+    yield made
+    made.stop(lambda: True)
+
+
+def child_pid(cluster: EmbeddedCluster) -> int:
+    return cluster._child().identity.pid
+
+
+async def test_it_serves_and_leaves_nothing(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    endpoint = await cluster.start()
+    async with RestClient(endpoint) as client:
+        assert await client.jobs() == []
+    directory, pid = cluster.directory, child_pid(cluster)
+    assert directory is not None
+    assert directory.stat().st_mode & 0o777 == 0o700
+    cluster.stop(lambda: False)
+    assert identify(pid) is None
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+async def test_its_directory_can_be_kept(cluster: EmbeddedCluster) -> None:
+    await cluster.start()
+    cluster.stop(lambda: False, keep_directory=True)
+    assert cluster.directory is not None
+    assert (cluster.directory / "local.err").exists()
+
+
+async def test_a_killed_child_comes_back_at_the_same_place(cluster: EmbeddedCluster, notices: list[str]) -> None:
+    endpoint = await cluster.start()
+    supervising = asyncio.create_task(cluster.supervise())
+    first = child_pid(cluster)
+    os.kill(first, signal.SIGKILL)
+    async with RestClient(endpoint, patience=20) as client, asyncio.timeout(20):
+        while child_pid(cluster) == first:  # noqa: ASYNC110 - the event of another process
+            await asyncio.sleep(0.02)
+        assert await client.jobs() == []
+    supervising.cancel()
+    assert len(notices) == 1
+    assert "was killed by signal 9; starting it again" in notices[0]
+
+
+async def test_a_child_that_keeps_dying_is_given_up(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "MAX_RESTARTS", 1)
+    await cluster.start()
+    supervising = asyncio.create_task(cluster.supervise())
+    killed: set[int] = set()
+    async with asyncio.timeout(30):
+        while not supervising.done():
+            if child_pid(cluster) not in killed and cluster._child().process.poll() is None:
+                killed.add(child_pid(cluster))
+                cluster._child().process.kill()
+            await asyncio.sleep(0.02)
+    with pytest.raises(Fatal):
+        supervising.result()
+
+
+async def test_a_child_that_cannot_start_is_told(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({"local": {"exit": 5}}))
+    with pytest.raises(Fatal, match=r"local ended with exit code 5:\n  some trouble \(run it with --keep-logs"):
+        await cluster.start()
+
+
+async def test_an_impatient_user_does_not_wait(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({"local": {"ignores_sigterm": True}}))
+    monkeypatch.setattr(embedded, "HURRIED_TIMEOUT", 0.1)
+    await cluster.start()
+    identity = cluster._child().identity
+    os.kill(identity.pid, signal.SIGSTOP)
+    await asyncio.to_thread(cluster.stop, lambda: True)
+    assert wait_gone([identity], 0) == []
+
+
+async def test_what_a_killed_command_left_is_removed_by_the_next(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    await cluster.start()
+    abandoned = tmp_path / "runs" / "run-abandoned"
+    abandoned.mkdir()
+    (abandoned / "lock").touch()
+    remove_abandoned(tmp_path / "runs")
+    assert not abandoned.exists()
+    assert cluster.directory is not None
+    assert cluster.directory.exists()  # in use

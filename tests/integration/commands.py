@@ -1,0 +1,106 @@
+"""The `emberkeep` command as a user runs it: a process of its own with an environment, a home and a directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.integration.conditions import DEADLINE
+from tests.integration.leaks import Traces
+
+_INHERITED = ("PATH", "JAVA_HOME", "LANG", "LC_ALL")
+SMALL = ("--driver-memory", "512m", "--executor-memory", "512m")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def __str__(self) -> str:
+        return f"exit code {self.code}\n--- standard output\n{self.out}\n--- standard error\n{self.err}"
+
+
+class Running:
+    """A command that runs; its output goes to files."""
+
+    def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
+        self.process = process
+        self._out = out
+        self._err = err
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text()
+
+    def wait(self, seconds: float = DEADLINE) -> Ended:
+        """Fails when it does not end in time."""
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the command has not ended after {seconds:g} s\n{self}") from None
+        return Ended(code, self.out, self.err)
+
+    def __str__(self) -> str:
+        return f"--- standard output\n{self.out}\n--- standard error\n{self.err}"
+
+
+class Shell:
+    """Runs commands in ``directory/work``, with home, state and temporary directory below ``directory`` too."""
+
+    def __init__(self, directory: Path, class_archives: Path) -> None:
+        self.directory = directory
+        self.work = directory / "work"
+        self.state = directory / "state" / "emberkeep"
+        self.traces = Traces(directory)
+        for path in (self.work, directory / "home", directory / "cache" / "emberkeep"):
+            path.mkdir(parents=True)
+        (directory / "cache" / "emberkeep" / "class-archives").symlink_to(class_archives)
+        self.environment = {
+            **{name: os.environ[name] for name in _INHERITED if name in os.environ},
+            "HOME": str(directory / "home"),
+            "XDG_STATE_HOME": str(directory / "state"),
+            "XDG_CACHE_HOME": str(directory / "cache"),
+            **self.traces.environment(),
+        }
+        self._commands = 0
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.work / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def start(self, *words: str, environment: dict[str, str] | None = None) -> Running:
+        self._commands += 1
+        out, err = (self.directory / f"command-{self._commands}.{stream}" for stream in ("out", "err"))
+        with out.open("wb") as out_file, err.open("wb") as err_file:
+            process = subprocess.Popen(
+                [str(Path(sys.executable).with_name("emberkeep")), *words],
+                cwd=self.work,
+                env=self.environment if environment is None else environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out_file,
+                stderr=err_file,
+                start_new_session=True,
+            )
+        return Running(process, out, err)
+
+    def run(self, *words: str, environment: dict[str, str] | None = None, seconds: float = DEADLINE) -> Ended:
+        return self.start(*words, environment=environment).wait(seconds)
+
+    def done(self, *words: str) -> Ended:
+        """A command that must succeed."""
+        ended = self.run(*words)
+        assert ended.code == 0, f"emberkeep {' '.join(words)}: {ended}"
+        return ended

@@ -1,0 +1,24 @@
+"""Waiting for what other processes do: on a condition, with a deadline, never for a fixed time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+DEADLINE = 240.0  # seconds; generous, as no test waits for it when all is well
+_POLL = 0.1
+
+
+def until(look: Callable[[], T | None], what: str | Callable[[], str], seconds: float = DEADLINE) -> T:
+    """The first true value of ``look``. Fails with ``what`` was waited for."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(_POLL)

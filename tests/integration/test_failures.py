@@ -1,0 +1,255 @@
+"""Processes killed in the middle of jobs, on one cluster of two nodes: executors, drivers, nodes, the JobManager."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from emberkeep.jobs.model import FailureKind, JobStatus
+from tests.integration.clusters import QUICK, Cluster, kill_process
+from tests.integration.commands import Shell
+from tests.integration.conditions import until
+from tests.integration.streams import SCRIPT, Stream
+
+pytestmark = pytest.mark.integration
+
+QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
+    cluster = Cluster(Shell(tmp_path_factory.mktemp("failures"), class_archive.parent))
+    try:
+        cluster.up("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "--memory", "4g", *QUICK)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture(autouse=True)
+def everything_is_given_back(cluster: Cluster) -> Iterator[None]:
+    yield
+    cluster.cancel_all()
+    cluster.wait_until_idle()
+
+
+def wait_for_batches(cluster: Cluster, job_id: str, stream: Stream, more: int = 3) -> None:
+    """Until that many more batches are there than now."""
+    wanted = stream.batches() + more
+    until(lambda: stream.batches() >= wanted, lambda: cluster.story(job_id))  # type: ignore[arg-type]
+
+
+SHUFFLE = """
+import os, sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+place = Path(sys.argv[1])
+context = SparkSession.builder.getOrCreate().sparkContext
+
+def slowly(pair):
+    while not (place / "go").exists():
+        (place / f"waits-{os.getppid()}-{os.getpid()}").touch()
+        time.sleep(0.1)
+    return pair
+
+sums = context.parallelize(range(1000), 8).map(lambda n: (n % 10, n)).reduceByKey(lambda a, b: a + b, 4)
+print(sorted(sums.map(slowly).collect()), flush=True)
+"""
+
+
+def test_a_lost_executor_of_a_batch_job_is_replaced_and_its_shuffle_files_are_made_again(cluster: Cluster) -> None:
+    place = cluster.shell.directory / "shuffle"
+    place.mkdir()
+    cluster.shell.write("shuffle.py", SHUFFLE)
+    job_id = cluster.submit("shuffle.py", arguments=(str(place),), executors=2)
+    executors = cluster.wait_for_executors(job_id, 2)
+    until(lambda: list(place.glob("waits-*")), lambda: cluster.story(job_id))
+    victim = executors[0]
+    kill_process(victim.pid)
+    job = cluster.wait_for(
+        job_id,
+        lambda job: (
+            victim.id not in {executor.id for executor in job.emberkeep.executors}
+            and sum(executor.registered for executor in job.emberkeep.executors) == 2
+        ),
+        "another executor takes its place",
+    )
+    assert job.emberkeep.attempt == 1
+    (place / "go").touch()
+    cluster.wait_for_end(job_id)
+    assert cluster.output(job_id) == f"{[(k, sum(range(k, 1000, 10))) for k in range(10)]}\n"
+    told = cluster.ask(lambda client: client.exceptions(job_id)).exception_history.entries
+    lost = [entry.message for entry in told if entry.exception_name == "ExecutorLost"]
+    assert lost == [f"executor {victim.id} on {victim.taskmanager_id} was killed by signal 9"], told
+
+
+def test_a_stream_survives_the_loss_of_its_executor_its_driver_and_its_jvm(cluster: Cluster) -> None:
+    stream = Stream(cluster.shell.directory / "killed-processes")
+    cluster.shell.write("stream.py", SCRIPT)
+    job_id = cluster.submit("stream.py", *QUICK_RESTART, arguments=(str(stream.place),))
+    wait_for_batches(cluster, job_id, stream)
+
+    victim = cluster.wait_for_executors(job_id)[0]
+    kill_process(victim.pid)
+    cluster.wait_for(job_id, lambda job: victim.id not in {e.id for e in job.emberkeep.executors}, "its loss is seen")
+    cluster.wait_for_executors(job_id)
+    wait_for_batches(cluster, job_id, stream)
+
+    driver = cluster.wait_for_driver(job_id)
+    kill_process(driver)
+    second = cluster.wait_for_driver(job_id, attempt=2)
+    assert second != driver
+    wait_for_batches(cluster, job_id, stream)
+
+    jvms = [child for child in psutil.Process(second).children() if "java" in child.name()]
+    assert len(jvms) == 1
+    kill_process(jvms[0].pid)
+    cluster.wait_for_driver(job_id, attempt=3)
+    wait_for_batches(cluster, job_id, stream)
+
+    stream.finish()
+    job = cluster.wait_for_end(job_id)
+    assert [attempt.failure_kind for attempt in job.emberkeep.attempts] == [FailureKind.LOST, FailureKind.LOST, None]
+    assert job.emberkeep.attempts[0].exit_code == 128 + signal.SIGKILL
+    assert "JVM" in job.emberkeep.attempts[1].root_cause
+    assert len(stream.drivers()) == 3
+    stream.check()
+
+
+def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_on_elsewhere(cluster: Cluster) -> None:
+    stream = Stream(cluster.shell.directory / "lost-nodes")
+    cluster.shell.write("stream.py", SCRIPT)
+    job_id = cluster.submit("stream.py", *QUICK_RESTART, arguments=(str(stream.place),), executors=2)
+    cluster.wait_for_executors(job_id, 2)
+    wait_for_batches(cluster, job_id, stream)
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    (other,) = {"tm-127.0.0.2", "tm-127.0.0.3"} - {driver.taskmanager_id}
+
+    cluster.lose_node(other)
+    cluster.wait_for(
+        job_id,
+        lambda job: (
+            [executor.taskmanager_id for executor in job.emberkeep.executors if executor.registered]
+            == [driver.taskmanager_id] * 2
+        ),
+        "both executors are on the node that is left",
+    )
+    wait_for_batches(cluster, job_id, stream)
+    assert cluster.job(job_id).emberkeep.attempt == 1
+
+    cluster.up()
+    cluster.lose_node(driver.taskmanager_id)
+    cluster.wait_for_driver(job_id, attempt=2)
+    job = cluster.job(job_id)
+    assert job.emberkeep.driver is not None
+    assert job.emberkeep.driver.taskmanager_id == other
+    wait_for_batches(cluster, job_id, stream)
+    cluster.up()
+    stream.finish()
+    cluster.wait_for_end(job_id)
+    assert len(stream.drivers()) == 2
+    stream.check()
+
+
+GATED = """
+import sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+spark = SparkSession.builder.getOrCreate()
+print("before", spark.range(10).count(), flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+print("after", spark.range(20).count(), flush=True)
+"""
+
+
+def test_a_running_job_does_not_notice_the_loss_of_the_job_manager(cluster: Cluster) -> None:
+    gate = cluster.shell.directory / "gate"
+    cluster.shell.write("gated.py", GATED)
+    running = cluster.shell.start("run", "--num-executors", "1", "--executor-memory", "512m", "gated.py", str(gate))
+    until(lambda: "before 10" in running.out, lambda: str(running))
+    job_id = next(job.jid for job in cluster.ask(lambda client: client.jobs()) if not job.state.is_globally_terminal)
+    driver, executors = cluster.wait_for_driver(job_id), cluster.wait_for_executors(job_id)
+    ended = cluster.submit("gated.py", arguments=(str(cluster.shell.directory / "never"),))
+    cluster.cancel(ended)
+
+    cluster.kill("jobmanager")
+    said = cluster.up()
+    assert "starting the JobManager" in said.err
+    assert "starting task manager" not in said.err
+    assert cluster.wait_for_driver(job_id) == driver
+    assert [executor.pid for executor in cluster.wait_for_executors(job_id)] == [executor.pid for executor in executors]
+    assert cluster.job(ended).state is JobStatus.CANCELED
+    gate.touch()
+    assert running.wait().code == 0
+    assert running.out == "before 10\nafter 20\n"
+    assert cluster.job(job_id).emberkeep.attempt == 1
+
+
+SLEEPS = """
+import time
+print("sleeping", flush=True)
+time.sleep(3600)
+"""
+
+
+def test_restart_strategies_are_kept_to(cluster: Cluster) -> None:
+    cluster.shell.write("sleeps.py", SLEEPS)
+    never = cluster.submit("sleeps.py", "-D", "restart-strategy.type=none")
+    once = cluster.submit("sleeps.py", *QUICK_RESTART, "-D", "restart-strategy.fixed-delay.attempts=1")
+    kill_process(cluster.wait_for_driver(never))
+    kill_process(cluster.wait_for_driver(once))
+    kill_process(cluster.wait_for_driver(once, attempt=2))
+    for job_id, attempts in ((never, 1), (once, 2)):
+        job = cluster.wait_for_end(job_id, JobStatus.FAILED)
+        assert len(job.emberkeep.attempts) == attempts
+        assert "killed by signal 9" in job.emberkeep.root_cause
+        assert job.emberkeep.exit_code == 128 + signal.SIGKILL
+    cluster.shell.write("fails.py", "raise SystemExit(7)\n")
+    job = cluster.wait_for_end(cluster.submit("fails.py", *QUICK_RESTART), JobStatus.FAILED)
+    assert (job.emberkeep.exit_code, len(job.emberkeep.attempts)) == (7, 1)  # the script's own word is final
+
+
+def test_a_second_task_manager_under_the_same_id_is_refused(cluster: Cluster) -> None:
+    shell, record = cluster.shell, cluster.record
+    own = cluster.daemon("tm-127.0.0.2")
+    definitions = {
+        "taskmanager.resource-id": own.name,
+        "taskmanager.host": "127.0.0.2",
+        "jobmanager.rpc.address": record.url.removeprefix("http://"),
+        "security.token-file": record.token_file,
+        "process.taskmanager.working-dir": own.directory,
+        "heartbeat.interval": "500ms",
+        "heartbeat.timeout": "4s",
+    }
+
+    def second(**changes: str) -> list[str]:
+        values = definitions | {key.replace("_", "."): value for key, value in changes.items()}
+        return ["taskmanager", *(word for key, value in values.items() for word in ("-D", f"{key}={value}"))]
+
+    ended = shell.run(*second())
+    assert ended.code == 1, ended
+    assert f"another task manager uses the working directory {own.directory}" in ended.err
+    elsewhere = {"process.taskmanager.working-dir": str(shell.directory / "second")}
+    definitions |= elsewhere
+    ended = shell.run(*second(taskmanager_host="127.0.0.4"))
+    assert ended.code == 1, ended
+    assert "refuses task manager tm-127.0.0.2" in ended.err
+    assert "registered from 127.0.0.2 and alive" in ended.err
+    assert own.is_running
+    registered = {tm.id: tm.emberkeep.pid for tm in cluster.ask(lambda client: client.task_managers())}
+    assert registered[own.name] == own.identity.pid  # type: ignore[index]
+
+    # On the same host the newer life counts, as after a crash; the older one gives up.
+    newer = shell.start(*second())
+    until(lambda: not own.is_running, lambda: str(newer))
+    assert newer.process.poll() is None, newer
+    newer.process.send_signal(signal.SIGTERM)
+    assert newer.wait().code == 0
+    cluster.up()
+    assert cluster.daemon("tm-127.0.0.2").is_running

@@ -1,0 +1,180 @@
+"""What a launcher holds for the processes that it starts, and lets go of however they end. A script stands for Java."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.processes import ProcessSupervisor
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.blobs.model import BlobKey
+from emberkeep.daemons.launcher import Node, ProcessLauncher
+from emberkeep.jobs.model import Artefact, ArtefactRole
+from emberkeep.protocol.messages import StartExecutor
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.taskmanager.library_cache import LibraryCache
+from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
+from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
+from tests.unit.taskmanager.archives import regular, tar
+from tests.unit.taskmanager.directory_blobs import DirectoryBlobs
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("BLOB-13")]
+
+DEADLINE = 60.0  # seconds; no test waits for it when all is well
+JOB = JobId("a" * 32)
+# Tells its arguments and what it sees in its working directory, then waits to be killed.
+PROGRAM = '#!/bin/sh\necho "$@"\nls -L .\ncat inside/*.txt\necho ready >&2\nexec sleep 3600\n'
+
+
+class SlowBlobs(DirectoryBlobs):
+    """Brings nothing before ``open`` is set."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.asked = asyncio.Event()
+        self.open = asyncio.Event()
+        self.open.set()
+
+    async def acquire(self, owner: JobId, key: BlobKey, holder: str) -> Path:
+        self.asked.set()
+        await self.open.wait()
+        return await super().acquire(owner, key, holder)
+
+
+class Bench:
+    def __init__(self, directory: Path, supervisor: ProcessSupervisor) -> None:
+        self.java = directory / "java"
+        self.java.write_text(PROGRAM)
+        self.java.chmod(0o755)
+        self.directory = WorkingDirectory(directory / "tm")
+        self.blobs = SlowBlobs(directory / "blobs")
+        self.archives = UnpackedArchives(self.directory.unpacked)
+        libraries = LibraryCache(self.blobs, self.archives, retention=3600.0)
+        java = JavaRuntime(None, self.java, 17)
+        node = Node("tm", "127.0.0.1", self.directory, directory / "token", java, Configuration())
+        self.launcher = ProcessLauncher(node, supervisor, libraries)
+        self.exits: list[ProcessExit] = []
+        self.launcher.on_exit(self.exits.append)
+        self.artefacts = (
+            self.blobs.add(b"a jar", "udf.jar", ArtefactRole.JAR),
+            self.blobs.add(b"looked up", "lookup.txt", ArtefactRole.FILE),
+            self.blobs.add(tar(regular("packed.txt", b"unpacked")), "data.tgz", ArtefactRole.ARCHIVE, "inside"),
+        )
+
+    def request(self, executor: str = "1", *more: Artefact) -> StartExecutor:
+        return StartExecutor(
+            job_id=JOB,
+            attempt=1,
+            allocation_id=AllocationId("b" * 32),
+            executor_id=ExecutorId(executor),
+            driver_url="spark://driver",
+            app_id="app-1",
+            cores=1,
+            heap_mb=100,
+            java_options=(),
+            extra_class_path="",
+            environ={},
+            auth_secret="",
+            python_path=(),
+            artefacts=(*self.artefacts, *more),
+        )
+
+    def log(self, executor: str = "1", stream: str = "stdout") -> str:
+        path = self.directory.attempt_logs(JOB, 1) / f"executor-{executor}.{stream}"
+        return path.read_text() if path.exists() else ""
+
+    def users(self) -> int:
+        """References to the job's files and to what was unpacked of them."""
+        held = sum(len(holders) for holders in self.blobs.holders.values())
+        return held + self.archives.users(self.artefacts[2].sha256)
+
+    async def ended(self, count: int) -> None:
+        await until(lambda: len(self.exits) == count)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in other processes
+            await asyncio.sleep(0.01)
+
+
+def key_of(request: StartExecutor) -> ExecutorKey:
+    return ExecutorKey(
+        job_id=request.job_id,
+        attempt=request.attempt,
+        allocation_id=request.allocation_id,
+        executor_id=request.executor_id,
+    )
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    supervisor = ProcessSupervisor(tmp_path / "records", linger=0.5)
+    bench = Bench(tmp_path, supervisor)
+    await bench.archives.start()
+    watching = asyncio.create_task(supervisor.run())
+    try:
+        yield bench
+    finally:
+        await bench.launcher.kill_all()
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+        await supervisor.close()
+
+
+async def test_an_executor_sees_its_files_and_holds_them_as_long_as_it_lives(bench: Bench) -> None:
+    for executor in ("1", "2"):
+        await bench.launcher.start_executor(bench.request(executor))
+    await until(lambda: "ready" in bench.log("1", "stderr") and "ready" in bench.log("2", "stderr"))
+    arguments, *seen = bench.log().splitlines()
+    assert seen == ["inside", "lookup.txt", "udf.jar", "unpacked"]
+    class_path = arguments.split()[1]
+    assert class_path.split(":")[-1].endswith("/executors/1-bbbbbbbb/work/udf.jar")
+    assert bench.users() == 8
+    await bench.launcher.stop(key_of(bench.request("1")), 0.0)
+    await bench.ended(1)
+    assert bench.users() == 4, "those of the other one"
+    await bench.launcher.kill_all()
+    await bench.ended(2)
+    assert bench.users() == 0
+    await until(lambda: not any((bench.directory.attempt(JOB, 1) / "executors").iterdir()))
+
+
+async def test_nothing_is_held_for_what_does_not_come_to_be(bench: Bench) -> None:
+    absent = Artefact(role=ArtefactRole.FILE, name="absent", sha256="0" * 64, size=1)
+    with pytest.raises(Fatal, match="is not to be had"):
+        await bench.launcher.start_executor(bench.request("1", absent))
+    bench.java.unlink()
+    with pytest.raises(Fatal):
+        await bench.launcher.start_executor(bench.request("1"))
+    assert bench.users() == 0
+    assert bench.exits == []
+
+
+async def test_one_that_is_asked_to_end_while_its_files_are_brought_does_not_start(bench: Bench) -> None:
+    bench.blobs.open.clear()
+    request = bench.request()
+    starting = asyncio.create_task(bench.launcher.start_executor(request))
+    await bench.blobs.asked.wait()
+    await bench.launcher.stop(key_of(request), 0.0)
+    with pytest.raises(Fatal, match="asked to end before it was started"):
+        await starting
+    bench.blobs.asked.clear()
+    starting = asyncio.create_task(bench.launcher.start_executor(request))
+    await bench.blobs.asked.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    bench.blobs.open.set()
+    assert bench.users() == 0
+    await bench.launcher.start_executor(request)
+    await until(lambda: "ready" in bench.log("1", "stderr"))
+    assert bench.users() == 4

@@ -1,0 +1,90 @@
+"""Real ZooKeeper servers for tests, and clients that look behind the stores' backs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kazoo.client import KazooClient
+
+from emberkeep.adapters.zookeeper_session import SessionSettings, SessionState, ZooKeeperSession
+from emberkeep.client.daemon_process import Daemon
+from emberkeep.client.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
+from tests.integration.conditions import DEADLINE
+
+
+class Ensemble:
+    """Servers that can be killed, frozen and started again over their data."""
+
+    def __init__(self, directory: Path, count: int = 1) -> None:
+        self.servers = plan_ensemble(directory, count)
+        self._daemons: dict[int, Daemon] = {}
+
+    @property
+    def hosts(self) -> str:
+        return quorum_of(self.servers)
+
+    async def start(self) -> None:
+        for index in range(len(self.servers)):
+            self.launch(index)
+        await self.serving()
+
+    async def serving(self) -> None:
+        for index, daemon in self._daemons.items():
+            await wait_until_serving(self.servers[index], daemon)
+
+    def launch(self, index: int = 0) -> None:
+        self._daemons[index] = start_server(self.servers[index], self.servers)
+
+    def kill(self, index: int = 0) -> None:
+        daemon = self._daemons.pop(index)
+        self.signal(signal.SIGCONT, daemon)
+        daemon.kill()
+
+    def freeze(self, index: int = 0) -> None:
+        self.signal(signal.SIGSTOP, self._daemons[index])
+
+    def thaw(self, index: int = 0) -> None:
+        self.signal(signal.SIGCONT, self._daemons[index])
+
+    def signal(self, number: signal.Signals, daemon: Daemon) -> None:
+        os.kill(daemon.process.pid, number)
+
+    def stop(self) -> None:
+        for index in list(self._daemons):
+            self.kill(index)
+
+
+def settings(hosts: str, *, session_timeout: float = 10.0, operation_timeout: float = 15.0) -> SessionSettings:
+    return SessionSettings(hosts=hosts, session_timeout=session_timeout, operation_timeout=operation_timeout)
+
+
+async def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait on the loop until it holds."""
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {DEADLINE:g} s: {what}")
+        await asyncio.sleep(0.02)
+
+
+async def connected(session: ZooKeeperSession) -> ZooKeeperSession:
+    await eventually(lambda: session.state is SessionState.CONNECTED, f"a session with {session.hosts}")
+    return session
+
+
+async def expire(session: ZooKeeperSession, hosts: str) -> None:
+    """End a session from outside, as ZooKeeper does when it has heard nothing for too long: its owner hears of it."""
+    client_id = session._kazoo.client_id
+
+    def end() -> None:
+        twin = KazooClient(hosts=hosts, client_id=client_id)
+        twin.start(timeout=DEADLINE)
+        twin.stop()
+        twin.close()
+
+    await asyncio.to_thread(end)

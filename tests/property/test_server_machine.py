@@ -1,0 +1,325 @@
+"""The BLOB server's references and clean-up under any order of events: what must never happen."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobKey
+from emberkeep.blobs.server_machine import SUBMISSION
+from tests.property.blob_world import KEYS, OWNERS, SIZE, BlobWorld, Place, content
+
+owners, keys = st.sampled_from(OWNERS), st.sampled_from(KEYS)
+permanents = st.sampled_from([key for key in KEYS if key.is_permanent])
+receivers = st.sampled_from(["receiver-1", "receiver-2"])
+
+
+class BlobLife(RuleBasedStateMachine):
+    """Clients that upload, submit, vanish; jobs that restart and end; stores that fail; a server that is killed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = BlobWorld()
+
+    def _may_upload(self, owner: JobId, key: BlobKey) -> bool:
+        """What the server itself sees to before it begins an upload."""
+        return (self.world.listed or not key.is_permanent) and not self.world.machine.is_blocked(owner, key)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    @rule(owner=owners, members=st.sets(permanents, min_size=1))
+    def group_is_announced(self, owner: JobId, members: set[BlobKey]) -> None:
+        world, job = self.world, self.world.jobs[owner]
+        if not world.listed:
+            return
+        try:
+            missing = world.machine.open_group(owner, [content(key) for key in sorted(members)])
+        except Conflict:
+            assert job.ended
+            return
+        assert not job.ended
+        assert all((owner, key) in world.told for key in members - set(missing)), "what is not there is not asked for"
+        before = job.group
+        job.group, job.stirred = (set(members), True) if missing else (set(), False)
+        job.arrived = members - set(missing)
+        world.note(touched=[(owner, key) for key in members | before])
+
+    @rule(owner=owners, key=keys, holders=st.sets(receivers))
+    def upload_begins(self, owner: JobId, key: BlobKey, holders: set[str]) -> None:
+        world = self.world
+        if not self._may_upload(owner, key):
+            return
+        holders = set() if key.is_permanent else holders
+        try:
+            number = world.machine.begin_upload(owner, key, holders)
+        except Conflict:
+            assert world.jobs[owner].ended
+            return
+        assert not world.jobs[owner].ended
+        world.uploads[number] = ((owner, key), holders)
+        if (owner, key) in world.delayed:
+            world.told.discard((owner, key))
+            world.delayed.discard((owner, key))
+        world.note()
+
+    @precondition(lambda self: self.world.uploads)
+    @rule(data=st.data())
+    def upload_is_stored(self, data: st.DataObject) -> None:
+        self._store(data.draw(st.sampled_from(list(self.world.uploads))))
+
+    def _store(self, number: int) -> None:
+        world = self.world
+        place, holders = world.uploads.pop(number)
+        self._write(place)
+        job = world.jobs[place[0]]
+        assert world.machine.stored(number, SIZE) is not job.ended, "uploads for ended jobs are refused, others are not"
+        if not job.ended:
+            world.told.add(place)
+            if holders:
+                job.holders.setdefault(place[1], set()).update(holders)
+            self._arrived(place)
+        world.note(touched=[place])
+
+    def _write(self, place: Place) -> None:
+        self.world.local.add(place)
+        if place[1].is_permanent:
+            self.world.ha.add(place)
+
+    def _arrived(self, place: Place) -> None:
+        owner, key = place
+        job = self.world.jobs[owner]
+        if key in job.group:
+            job.arrived.add(key)
+            job.stirred = True
+            if job.arrived >= job.group:
+                touched, job.group = job.group, set()
+                self.world.note(touched=[(owner, member) for member in touched])
+
+    @precondition(lambda self: self.world.uploads)
+    @rule(data=st.data(), leftovers=st.booleans())
+    def upload_fails(self, data: st.DataObject, leftovers: bool) -> None:
+        world = self.world
+        number = data.draw(st.sampled_from(list(world.uploads)))
+        place, _ = world.uploads.pop(number)
+        if leftovers:
+            world.local.add(place)
+        world.machine.failed(number, leftovers=leftovers)
+        world.note(touched=[place])
+
+    @rule(owner=owners, named=st.sets(permanents), times=st.integers(1, 2))
+    def submission_claims(self, owner: JobId, named: set[BlobKey], times: int = 1) -> None:
+        for _ in range(times):
+            self._claim(owner, named)
+
+    def _claim(self, owner: JobId, named: set[BlobKey]) -> None:
+        world, job = self.world, self.world.jobs[owner]
+        if not world.listed:
+            return
+        try:
+            world.machine.claim(owner, [content(key) for key in sorted(named)])
+        except InvalidInput:
+            assert job.ended or not all((owner, key) in world.told - world.delayed for key in named)
+            return
+        if job.ended:
+            assert not named
+            world.machine.withdraw(owner)
+            return
+        assert all((owner, key) in world.told for key in named)
+        job.claims += 1
+        for key in named:
+            job.holders.setdefault(key, set()).add(SUBMISSION)
+        world.note()
+
+    @rule(owner=owners)
+    def submission_is_refused(self, owner: JobId) -> None:
+        world, job = self.world, self.world.jobs[owner]
+        job.claims = max(0, job.claims - 1)
+        if job.claims == 0:
+            for held in job.holders.values():
+                held.discard(SUBMISSION)
+        world.machine.withdraw(owner)
+        world.note()
+
+    @rule(owner=owners)
+    def job_is_submitted(self, owner: JobId) -> None:
+        job = self.world.jobs[owner]
+        if job.claims > 0 and not job.ended and job.artefacts is None:
+            self.world.submit(owner, frozenset(key for key, held in job.holders.items() if SUBMISSION in held))
+
+    @rule(owner=owners, members=st.sets(permanents, min_size=1), others=st.sets(keys))
+    def all_goes_well(self, owner: JobId, members: set[BlobKey], others: set[BlobKey]) -> None:
+        """A job is there, with BLOBs that it names and others, so that what follows starts from everywhere."""
+        world, job = self.world, self.world.jobs[owner]
+        if job.ended or job.artefacts is not None:
+            return
+        for key in sorted(members | others):
+            if (owner, key) not in world.told and self._may_upload(owner, key):
+                number = world.machine.begin_upload(owner, key)
+                world.uploads[number] = ((owner, key), set())
+                self._store(number)
+        self.submission_claims(owner, members)
+        self.job_is_submitted(owner)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @rule(owner=owners, key=keys, receiver=receivers)
+    def is_picked_up(self, owner: JobId, key: BlobKey, receiver: str) -> None:
+        world, job = self.world, self.world.jobs[owner]
+        try:
+            world.machine.hold(owner, key, [receiver])
+        except Absent:
+            lost = (owner, key) not in world.told or (owner, key) in world.delayed
+            assert job.ended or lost, "what is there can be picked up"
+            return
+        assert not job.ended
+        job.holders.setdefault(key, set()).add(receiver)
+        world.note()
+
+    @rule(owner=owners, key=keys, receiver=receivers, times=st.integers(1, 3))
+    def is_released(self, owner: JobId, key: BlobKey, receiver: str, times: int) -> None:
+        for _ in range(times):
+            self.world.machine.release(owner, key, receiver)
+        self.world.jobs[owner].holders.get(key, set()).discard(receiver)
+        self.world.note()
+
+    @rule(owner=owners)
+    def attempt_fails(self, owner: JobId) -> None:
+        world = self.world
+        world.machine.restart(owner)
+        for key, held in world.jobs[owner].holders.items():
+            if not key.is_permanent:
+                held.clear()
+        for place, holders in world.uploads.values():
+            if place[0] == owner and not place[1].is_permanent:
+                holders.clear()
+        world.note()
+
+    @rule(owner=owners, really=st.integers(0, 2))
+    def job_ends(self, owner: JobId, really: int) -> None:
+        job = self.world.jobs[owner]
+        if really == 0 and job.artefacts is not None and not job.recovering:
+            job.ended, job.group, job.claims = True, set(), 0
+            job.holders.clear()
+            self.world.machine.end(owner)
+            self.world.told = {place for place in self.world.told if place[0] != owner}
+            self.world.note()
+
+    # --- the server ---------------------------------------------------------------------------------------------------
+
+    @rule()
+    def interval_is_over(self) -> None:
+        world = self.world
+        world.turns += 1
+        ages = {place: world.turns - since for place, since in world.free_since.items()}
+        world.delayed |= {place for place, _ in world.readers if ages.get(place) == 2}
+        if not world.listed:
+            world.postponed |= {place for place in world.free_since if place[1].is_permanent}
+        world.machine.turn()
+        abandoned = []
+        for owner, job in world.jobs.items():
+            uploading = any(place[0] == owner and place[1] in job.group for place, _ in world.uploads.values())
+            if job.group and not job.stirred and not uploading:
+                abandoned += [(owner, key) for key in job.group]
+                job.group = set()
+            job.stirred = False
+        world.note(touched=abandoned)
+        world.check_ages()
+
+    @precondition(lambda self: self.world.deletions)
+    @rule(data=st.data(), works=st.sampled_from([True, True, False]), half=st.booleans())
+    def deletion_is_done(self, data: st.DataObject, works: bool, half: bool) -> None:
+        self.world.carry_out(data.draw(st.sampled_from(self.world.deletions)), works=works, half=half)
+
+    @rule(owner=owners, key=keys)
+    def copy_begins(self, owner: JobId, key: BlobKey) -> None:
+        try:
+            number = self.world.machine.begin_read(owner, key)
+        except Absent:
+            return
+        self.world.readers.append(((owner, key), number))
+        self.world.note()
+
+    @precondition(lambda self: self.world.readers)
+    @rule(data=st.data(), dropped=st.booleans())
+    def copy_ends(self, data: st.DataObject, dropped: bool) -> None:
+        """``dropped``: the local copy was damaged, and the HA store has one, or an upload has replaced it since."""
+        world = self.world
+        place, number = data.draw(st.sampled_from(world.readers))
+        world.readers.remove((place, number))
+        record = world.machine.owners[place[0]].records[place[1]]
+        dropped = dropped and (record.in_ha or record.stored > number)
+        if dropped and record.stored == number:
+            world.local.discard(place)
+        world.machine.end_read(*place, number, in_local=False if dropped else None)
+        world.note()
+
+    @rule(really=st.integers(0, 3), written=st.integers(0, 2))
+    def server_is_killed(self, really: int, written: int) -> None:
+        if really == 0:
+            self.world.restart_server(written)
+
+    @precondition(lambda self: not self.world.listed)
+    @rule()
+    def ha_store_answers(self) -> None:
+        self.world.list_ha()
+
+    @precondition(lambda self: any(job.recovering for job in self.world.jobs.values()))
+    @rule()
+    def jobs_are_recovered(self) -> None:
+        for owner, job in self.world.jobs.items():
+            if job.recovering:
+                self.world.resubmit(owner)
+
+    # --- truths -------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def what_is_referenced_is_there(self) -> None:
+        world = self.world
+        for owner, job in world.jobs.items():
+            for key in job.artefacts or ():
+                assert job.ended or (owner, key) in world.ha, f"{key} of the unfinished job {owner} is lost"
+        for place in world.told - world.delayed:
+            assert place in world.local | world.ha, f"{place} was acknowledged, and is lost"
+        world.check_stores()
+
+    @invariant()
+    def counts_are_the_worlds(self) -> None:
+        world = self.world
+        for owner, job in world.jobs.items():
+            known = world.machine.owners.get(owner)
+            for key in KEYS:
+                record = None if known is None else known.records.get(key)
+                assert (record.holders if record else set()) == job.holders.get(key, set())
+
+    def teardown(self) -> None:
+        """Nothing more happens: two intervals later only what is referenced is left, in both stores."""
+        world = self.world
+        if not world.listed:
+            world.list_ha()
+        self.jobs_are_recovered()
+        for number, (place, _) in list(world.uploads.items()):
+            del world.uploads[number]
+            world.machine.failed(number, leftovers=False)
+            world.note(touched=[place])
+        while world.readers:
+            place, number = world.readers.pop()
+            world.machine.end_read(*place, number)
+            world.note()
+        for _ in range(4):  # two for groups to be abandoned, two for their BLOBs
+            self.interval_is_over()
+            while world.deletions:
+                world.carry_out(world.deletions[0], works=True, half=False)
+        left = world.local | world.ha
+        assert left == {place for place in left if world.holders(place)}, "the unreferenced are gone"
+        assert all(not job.ended or owner not in world.machine.owners for owner, job in world.jobs.items())
+
+
+TestBlobLife = BlobLife.TestCase
+TestBlobLife.settings = settings(max_examples=300, stateful_step_count=50, deadline=None, report_multiple_bugs=False)
+TestBlobLife.pytestmark = [  # type: ignore[attr-defined]
+    pytest.mark.req(f"BLOB-{number}") for number in (6, 9, 10, 11, 14, 15, 17, 18, 19)
+]

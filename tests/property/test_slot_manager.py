@@ -1,0 +1,387 @@
+"""What must never happen when slots and driver places are given, with task managers that report late, twice, something
+else or nothing, and jobs that come and go."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.slot_manager import Allotted, Granted, SlotManager
+
+LOST_AFTER = 10.0
+PENDING = 20.0
+PATIENCE = 30.0
+RUNTIMES = [RuntimeVersions(python="3.11", spark="4.3.0"), RuntimeVersions(python="3.12", spark="4.3.0")]
+PROFILES = [ResourceProfile(cores=1, memory_mb=1024), ResourceProfile(cores=2, memory_mb=3072)]
+
+
+@dataclass
+class Node:
+    """The truth about one task manager: what really was allocated there."""
+
+    info: TaskManagerInfo
+    sequence: int = 0
+    allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
+    drivers: dict[tuple[JobId, int], DriverUse] = field(default_factory=dict)
+    newest: tuple[int, frozenset[AllocationId]] = (0, frozenset())  # of the reports that were delivered
+
+    def delivered(self, sequence: int, allocations: tuple[Allocation, ...]) -> None:
+        if sequence > self.newest[0]:
+            self.newest = (sequence, frozenset(slot.id for slot in allocations))
+
+    def resources(self) -> tuple[int, int, int, int]:
+        """Slots, cores, memory and driver places in use."""
+        slots = list(self.allocations.values())
+        return (
+            len(slots),
+            sum(slot.profile.cores for slot in slots),
+            sum(slot.profile.memory_mb for slot in slots) + sum(driver.memory_mb for driver in self.drivers.values()),
+            len(self.drivers),
+        )
+
+
+@dataclass
+class Tenant:
+    """The truth about one job."""
+
+    job_id: JobId
+    order: int
+    attempt: int = 0
+    place: Granted | None = None
+    requirements: tuple[SlotRequirement, ...] = ()
+
+
+class Cluster(RuleBasedStateMachine):
+    """Decisions are carried out by obedient task managers, sooner or later; reports may come late or not at all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 100.0
+        self.slots = SlotManager(lost_after=LOST_AFTER, pending_timeout=PENDING, patience=PATIENCE)
+        self.ids = (AllocationId(f"{number:032x}") for number in itertools.count(1))
+        self.nodes: dict[TaskManagerId, Node] = {}
+        self.tenants: dict[JobId, Tenant] = {}
+        self.orders: list[Allotted] = []  # decided, not arrived
+        self.given: set[AllocationId] = set()
+        self.jobs_made = 0
+        self.disturbed = False  # orders, reports or lives were lost, so what is decided may cross what is the case
+        self.late: list[tuple[Node, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
+
+    @initialize(slots=st.integers(1, 4), counts=st.lists(st.integers(1, 6), min_size=2, max_size=3))
+    def contention(self, slots: int, counts: list[int]) -> None:
+        """Two task managers and some jobs that are past their start and want more than there may be."""
+        for _ in range(2):
+            self._start_node(slots, ResourceProfile(cores=4, memory_mb=8192), 2, RUNTIMES[0])
+        for count in counts:
+            tenant = self._new_tenant()
+            tenant.attempt = 1
+            self.slots.add_job(tenant.job_id, tenant.order, 1)
+            tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
+            self.slots.require(tenant.job_id, 1, "jm:1", tenant.requirements)
+
+    # --- task managers ------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.nodes) < 4)
+    @rule(slots=st.integers(0, 4), cores=st.integers(1, 4), memory=st.sampled_from([2048, 4096, 8192]), data=st.data())
+    def node_starts(self, slots: int, cores: int, memory: int, data: st.DataObject) -> None:
+        total = ResourceProfile(cores=cores, memory_mb=memory)
+        self._start_node(slots, total, data.draw(st.integers(0, 2)), data.draw(st.sampled_from(RUNTIMES)))
+
+    def _start_node(self, slots: int, total: ResourceProfile, places: int, runtime: RuntimeVersions) -> None:
+        name = TaskManagerId(f"tm-{len(self.nodes)}")
+        info = TaskManagerInfo(
+            id=name,
+            instance=InstanceId(f"{name}/1"),
+            address=f"{name}:1",
+            host=name,
+            node_id=name,
+            pid=1,
+            slots=slots,
+            driver_places=places,
+            total=total,
+            runtime=runtime,
+            java_major=17,
+            started_ms=1,
+        )
+        self.nodes[name] = Node(info)
+        self._register(self.nodes[name])
+
+    def _register(self, node: Node) -> None:
+        node.sequence += 1
+        drivers = tuple(node.drivers.values())
+        allocations = tuple(node.allocations.values())
+        self.slots.register(node.info, node.sequence, allocations, drivers, self.now)
+        node.delivered(node.sequence, allocations)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), late=st.booleans())
+    def node_reports(self, data: st.DataObject, late: bool) -> None:
+        node = data.draw(st.sampled_from(list(self.nodes.values())))
+        node.sequence += 1
+        report = (node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
+        if late:
+            self.late.append(report)
+        else:
+            self._deliver(*report)
+
+    @precondition(lambda self: self.orders)
+    @rule()
+    def report_is_overtaken(self) -> None:
+        """A report is under way while an order arrives; the next report tells of that one and comes first."""
+        order = self.orders.pop(0)
+        node = self.nodes[order.info.id]
+        node.sequence += 1
+        self.late.append((node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values())))
+        self.disturbed = self.disturbed or not self.slots.is_pending(order.allocation.id)
+        self._allocate(order)
+        node.sequence += 1
+        self._deliver(node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
+
+    @precondition(lambda self: self.late)
+    @rule(data=st.data())
+    def late_report_arrives(self, data: st.DataObject) -> None:
+        self._deliver(*self.late.pop(data.draw(st.integers(0, len(self.late) - 1))))
+
+    def _deliver(
+        self, node: Node, sequence: int, allocations: tuple[Allocation, ...], drivers: tuple[DriverUse, ...]
+    ) -> None:
+        info = node.info
+        if self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now):
+            node.delivered(sequence, allocations)
+        else:
+            self._register(node)
+
+    @precondition(lambda self: self.orders)
+    @rule(data=st.data(), fate=st.sampled_from(["arrives", "refused", "lost"]))
+    def order_ends(self, data: st.DataObject, fate: str) -> None:
+        order = self.orders.pop(data.draw(st.integers(0, len(self.orders) - 1)))
+        self.disturbed = self.disturbed or fate != "arrives"
+        if fate == "refused":
+            self.slots.refused(order.allocation.id, self.now)
+        elif fate == "arrives":
+            self.disturbed = self.disturbed or not self.slots.is_pending(order.allocation.id)
+            self._allocate(order)
+
+    def _allocate(self, order: Allotted) -> None:
+        node = self.nodes[order.info.id]
+        tenant = self.tenants.get(order.allocation.job_id)
+        if tenant is None or tenant.attempt != order.allocation.attempt:
+            return  # its JobMaster is gone: nobody accepts the offer
+        slots, cores, memory, _ = node.resources()
+        wanted = order.allocation.profile
+        total = node.info.total
+        fits = slots < node.info.slots and cores + wanted.cores <= total.cores
+        if not fits or memory + wanted.memory_mb > total.memory_mb:
+            assert self.disturbed, "resources are never exceeded, unless an order that was given up still arrived"
+            self.slots.refused(order.allocation.id, self.now)
+            return
+        node.allocations[order.allocation.id] = order.allocation
+
+    @precondition(lambda self: any(node.allocations for node in self.nodes.values()))
+    @rule(data=st.data())
+    def executor_ends(self, data: st.DataObject) -> None:
+        node = data.draw(st.sampled_from([node for node in self.nodes.values() if node.allocations]))
+        del node.allocations[data.draw(st.sampled_from(list(node.allocations)))]
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.tenants) < 4)
+    @rule(memory=st.sampled_from([512, 1500, 4096]), python=st.sampled_from(["", "3.11", "3.12"]))
+    def job_arrives(self, memory: int, python: str) -> None:
+        tenant = self._new_tenant()
+        self.slots.add_job(tenant.job_id, tenant.order, 0)
+        self.slots.request_place(tenant.job_id, DriverNeed(memory, python), 1, self.now)
+
+    def _new_tenant(self) -> Tenant:
+        self.jobs_made += 1
+        tenant = Tenant(JobId(f"{self.jobs_made:032x}"), self.jobs_made)
+        self.tenants[tenant.job_id] = tenant
+        return tenant
+
+    @precondition(lambda self: any(tenant.place for tenant in self.tenants.values()))
+    @rule(data=st.data(), memory=st.sampled_from([512, 1500]))
+    def driver_starts(self, data: st.DataObject, memory: int) -> None:
+        tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.place]))
+        assert tenant.place is not None
+        tenant.attempt += 1
+        self.slots.begin_attempt(tenant.job_id, tenant.attempt)
+        node = self.nodes[tenant.place.info.id]
+        tenant.place = None
+        member = self.slots.member(node.info.id)
+        reserved = member.reservations.get(tenant.job_id) if member else None
+        if reserved is not None:
+            driver = DriverUse(tenant.job_id, tenant.attempt, reserved.memory_mb, live=True)
+            node.drivers[tenant.job_id, tenant.attempt] = driver
+
+    @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
+    @rule(data=st.data(), counts=st.tuples(st.integers(0, 4), st.integers(0, 2)), runtime=st.sampled_from(RUNTIMES))
+    def job_requires(self, data: st.DataObject, counts: tuple[int, int], runtime: RuntimeVersions) -> None:
+        tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.attempt]))
+        tenant.requirements = tuple(
+            SlotRequirement(count=count, profile=profile, runtime=runtime)
+            for count, profile in zip(counts, PROFILES, strict=True)
+        )
+        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements)
+
+    @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
+    @rule(data=st.data(), ends=st.booleans())
+    def attempt_ends(self, data: st.DataObject, ends: bool) -> None:
+        tenant = data.draw(st.sampled_from([tenant for tenant in self.tenants.values() if tenant.attempt]))
+        self.slots.end_attempt(tenant.job_id, tenant.attempt)
+        tenant.place = None
+        self.disturbed = True
+        for node in self.nodes.values():  # task managers free what is over
+            node.drivers = {key: use for key, use in node.drivers.items() if key[0] != tenant.job_id}
+            node.allocations = {key: slot for key, slot in node.allocations.items() if slot.job_id != tenant.job_id}
+        if ends:
+            self.slots.remove_job(tenant.job_id)
+            del self.tenants[tenant.job_id]
+        else:
+            self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    @rule(seconds=st.sampled_from([1.0, 3.0, 11.0, 31.0]), alive=st.booleans())
+    def time_passes(self, seconds: float, alive: bool) -> None:
+        self.now += seconds
+        self.disturbed = self.disturbed or seconds > PENDING / 2 or not alive
+        if alive:
+            for node in self.nodes.values():
+                self.slots.heard(node.info.id, node.info.instance, 0, self.now)
+        lost = {info.id for info, _ in self.slots.expire(self.now).lost}
+        for tenant in self.tenants.values():
+            if tenant.place is not None and tenant.place.info.id in lost:
+                tenant.place = None
+                self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    # --- decisions ----------------------------------------------------------------------------------------------------
+
+    @rule()
+    def match(self) -> None:
+        room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.members()}
+        avoided = {member.info.id for member in self.slots.members() if member.avoided}
+        held = {job_id: len(self.slots._jobs[job_id].held) for job_id in self.tenants}
+        wants = {job_id: self._wants(job_id) for job_id in self.tenants}
+        matches = self.slots.match(self.now, lambda: next(self.ids))
+        for granted in matches.places:
+            tenant = self.tenants[granted.job_id]
+            assert tenant.place is None, "a job has one driver place at a time"
+            tenant.place = granted
+        if not matches.places:  # else the room has changed before the slots were given
+            for member in self.slots.members():
+                room[member.info.id][2] -= member.claimed_memory  # kept for a driver that has waited for long
+            self._judge(matches.slots, room, avoided, held, wants)
+        for allotted in matches.slots:
+            assert allotted.allocation.id not in self.given, "a slot is given once"
+            self.given.add(allotted.allocation.id)
+            assert self.tenants[allotted.allocation.job_id].attempt == allotted.allocation.attempt
+            self.orders.append(allotted)
+
+    def _wants(self, job_id: JobId) -> list[tuple[SlotRequirement, int]]:
+        """What a job lacks, counted here from what the task managers are known to hold for it."""
+        account, tenant = self.slots._jobs[job_id], self.tenants[job_id]
+        if account.over:
+            return []
+        mine = [
+            slot.profile
+            for member in self.slots.members()
+            for slot in {**member.allocations, **member.pending}.values()
+            if slot.job_id == job_id and slot.attempt == tenant.attempt
+        ]
+        return [(wish, max(0, wish.count - mine.count(wish.profile))) for wish in account.requirements]
+
+    def _judge(
+        self,
+        decisions: tuple[Allotted, ...],
+        room: dict[TaskManagerId, list[int]],
+        closed: set[TaskManagerId],
+        held: dict[JobId, int],
+        wants: dict[JobId, list[tuple[SlotRequirement, int]]],
+    ) -> None:
+        """Replay the decisions one by one: none may pass over a job that holds fewer and could use that very slot, and
+        at the end nobody may lack a slot that is free."""
+        missing = {job_id: dict(wishes) for job_id, wishes in wants.items() if wishes}
+        for allotted in decisions:
+            job_id, node = allotted.allocation.job_id, self.nodes[allotted.info.id]
+            assert node.info.id not in closed
+            mine = (held[job_id], self.tenants[job_id].order)
+            for other, wishes in missing.items():
+                theirs = (held[other], self.tenants[other].order)
+                if theirs < mine:
+                    usable = [wish for wish, count in wishes.items() if count and _fits(wish, node, room)]
+                    assert not usable, f"{job_id} with {mine} got a slot before {other} with {theirs}"
+            wish = next(wish for wish in missing[job_id] if wish.profile == allotted.allocation.profile)
+            assert wish.runtime == node.info.runtime, "executors run what their driver runs"
+            assert _fits(wish, node, room), "resources are never exceeded"
+            missing[job_id][wish] -= 1
+            assert missing[job_id][wish] >= 0, "no more than was asked for"
+            _use(room[node.info.id], allotted.allocation.profile)
+            held[job_id] += 1
+        if self.slots._slots_dirty:
+            return
+        for job_id, wishes in missing.items():
+            for wish, count in wishes.items():
+                free = [key for key in room if key not in closed and _fits(wish, self.nodes[key], room)]
+                assert not (count and free and decisions), f"{job_id} lacks a slot although {free} have one"
+
+    # --- truths -------------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def accounts_agree(self) -> None:
+        self.slots.check_invariants()
+
+    @invariant()
+    def the_newest_report_counts(self) -> None:
+        for member in self.slots.members():
+            assert set(member.allocations) == self.nodes[member.info.id].newest[1], "late reports change nothing"
+
+    def teardown(self) -> None:
+        """When every job ends and every task manager reports, nothing stays reserved."""
+        for job_id in list(self.tenants):
+            self.slots.remove_job(job_id)
+        for node in self.nodes.values():
+            node.allocations.clear()
+            node.drivers.clear()
+            node.sequence += 1
+            self._deliver(node, node.sequence, (), ())
+        self.slots.expire(self.now)
+        self.slots.check_invariants()
+        for member in self.slots.members():
+            everything = (member.info.slots, member.info.total.cores, member.info.total.memory_mb)
+            assert (member.free_slots, member.free_cores, member.free_memory) == everything, "nothing leaks"
+            assert member.free_places == member.info.driver_places, "no driver place leaks"
+            assert member.claimed_by is None
+
+
+def _room(slots: SlotManager, name: TaskManagerId) -> list[int]:
+    member = slots.member(name)
+    assert member is not None
+    taken = [slot.profile for slot in {**member.allocations, **member.pending}.values()]
+    drivers = [driver.memory_mb for driver in member.drivers] + [r.memory_mb for r in member.reservations.values()]
+    return [
+        member.info.slots - len(taken),
+        member.info.total.cores - sum(profile.cores for profile in taken),
+        member.info.total.memory_mb - sum(profile.memory_mb for profile in taken) - sum(drivers),
+    ]
+
+
+def _fits(wish: SlotRequirement, node: Node, room: dict[TaskManagerId, list[int]]) -> bool:
+    if node.info.id not in room or wish.runtime != node.info.runtime:
+        return False
+    slots, cores, memory = room[node.info.id]
+    return slots >= 1 and cores >= wish.profile.cores and memory >= wish.profile.memory_mb
+
+
+def _use(room: list[int], profile: ResourceProfile) -> None:
+    room[0] -= 1
+    room[1] -= profile.cores
+    room[2] -= profile.memory_mb
+
+
+TestCluster = Cluster.TestCase
+TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

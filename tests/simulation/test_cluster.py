@@ -1,0 +1,357 @@
+"""Whole clusters in virtual time: fixed scenarios, then many seeds."""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from emberkeep.jobs.model import FailureKind, JobStatus
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from emberkeep.testing.cluster import ClusterPlan, SubmittedJob, TaskManagerNode
+from emberkeep.testing.machines import Process
+from emberkeep.testing.properties import TICK
+from emberkeep.testing.scripts import Script
+from emberkeep.testing.simulation import Report, Run, play
+
+SEEDS = int(os.environ.get("EMBERKEEP_SEEDS", "150"))
+BOUND = 60.0  # virtual seconds that any step of a scenario may take
+
+
+async def wait_for(run: Run, condition: Callable[[], object], what: str) -> None:
+    end = run.loop.time() + BOUND
+    while not condition():
+        if run.loop.time() > end:
+            run.cluster.history.violate("scenario", f"not in {BOUND:.0f} s: {what}")
+        await asyncio.sleep(TICK)
+
+
+def drivers(run: Run) -> list[Process]:
+    return list(run.cluster.machines.drivers())
+
+
+def executors(run: Run) -> list[Process]:
+    return list(run.cluster.machines.executors())
+
+
+def status(run: Run, job: SubmittedJob) -> JobStatus | None:
+    return None if job.job_id is None else run.properties.shown.get(job.job_id)
+
+
+def attempt(run: Run, job: SubmittedJob) -> int:
+    return 0 if job.job_id is None else run.properties.attempts.get(job.job_id, 0)
+
+
+async def running(run: Run, job: SubmittedJob, *, number: int, executors: int) -> Process:
+    """Wait until attempt ``number`` runs with so many executors; returns its driver."""
+
+    def as_wanted() -> bool:
+        sparks = [
+            spark for spark in run.cluster.sparks.values() if spark.process.alive and spark.process.key is not None
+        ]
+        sparks = [spark for spark in sparks if spark.process.key == DriverKey(job_id=job.job_id or "", attempt=number)]  # type: ignore[arg-type]
+        return (
+            status(run, job) is JobStatus.RUNNING
+            and attempt(run, job) == number
+            and any(len(spark.executors) == executors for spark in sparks)
+        )
+
+    await wait_for(run, as_wanted, f"{job.name} runs in attempt {number} with {executors} executors")
+    return next(p for p in drivers(run) if isinstance(p.key, DriverKey) and p.key.attempt == number)
+
+
+def node_of(run: Run, process: Process) -> TaskManagerNode:
+    return next(node for node in run.cluster.nodes if node.id == process.owner)
+
+
+def passes(story: Callable[[Run], Awaitable[None]], **plan: object) -> Report:
+    report = play(ClusterPlan(seed="scenario", **plan), story)  # type: ignore[arg-type]
+    assert not report.violations, report.failure()
+    return report
+
+
+STREAM = Script(seconds=None, executors=2)
+
+
+def test_a_job_runs_to_its_end_and_leaves_nothing() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("batch", Script(seconds=5, executors=2))
+        await run.settle()
+        assert status(run, job) is JobStatus.FINISHED
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected", "attempts"),
+    [
+        (Script(exit_code=3), JobStatus.FAILED, 1),
+        (Script(raises=True), JobStatus.FAILED, 1),
+        (Script(stops_spark=False), JobStatus.FINISHED, 1),
+        (Script(sessions=2), JobStatus.FINISHED, 1),
+        (Script(sessions=0), JobStatus.FINISHED, 1),
+        (Script(session_after=20.0), JobStatus.FINISHED, 1),
+        (Script(lost_attempts=2), JobStatus.FINISHED, 3),
+        (Script(mute_attempts=1), JobStatus.FINISHED, 2),
+        (Script(setup="retry"), JobStatus.FINISHED, 1),
+        (Script(bad_executors=True), JobStatus.FAILED, 1),
+    ],
+)
+def test_what_a_script_does_decides_how_its_job_ends(script: Script, expected: JobStatus, attempts: int) -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("job", script)
+        await run.settle()
+        assert status(run, job) is expected
+        assert attempt(run, job) == attempts
+        await run.end_everything()
+
+    passes(story)
+
+
+def test_a_lost_executor_is_replaced() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        victim = executors(run)[0]
+        run.cluster.machines.kill(victim)
+        assert await running(run, job, number=1, executors=2) is driver
+        ids = {p.key.executor_id for p in executors(run) if isinstance(p.key, ExecutorKey)}
+        assert isinstance(victim.key, ExecutorKey)
+        assert victim.key.executor_id not in ids
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("HA-5")
+def test_a_killed_driver_gets_a_new_attempt() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        run.cluster.machines.kill(await running(run, job, number=1, executors=2))
+        await running(run, job, number=2, executors=2)
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("HA-5")
+def test_a_new_jobmanager_attaches_to_running_jobs_without_touching_them() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        before = executors(run)
+        assert run.cluster.jm_process is not None
+        run.cluster.machines.kill(run.cluster.jm_process)
+        await asyncio.sleep(40.0)
+        run.properties.shown.clear()
+        run.cluster.start_job_manager()
+        assert await running(run, job, number=1, executors=2) is driver
+        assert executors(run) == before
+        await run.end_everything()
+
+    passes(story)
+
+
+def test_a_job_outlives_its_task_managers_agent_while_its_jobmaster_speaks() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        agent = node_of(run, driver).agent
+        assert agent is not None
+        run.cluster.machines.kill(agent)
+        await asyncio.sleep(50.0)  # longer than every timeout
+        # Its executors beside the dead agent have been replaced elsewhere.
+        assert await running(run, job, number=1, executors=2) is driver
+        assert all(p.owner != driver.owner for p in run.cluster.sparks[_url(run, driver)].executors.values())
+        run.cluster.start_agent(node_of(run, driver))
+        await run.settle()
+        await run.end_everything()
+
+    passes(story)
+
+
+def _url(run: Run, driver: Process) -> str:
+    return next(url for url, spark in run.cluster.sparks.items() if spark.process is driver)
+
+
+def test_a_restarted_agent_ends_what_its_former_life_left_and_the_job_goes_on_in_a_new_attempt() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        node = node_of(run, driver)
+        assert node.agent is not None
+        run.cluster.machines.kill(node.agent)
+        run.cluster.start_agent(node)
+        assert not driver.alive
+        await running(run, job, number=2, executors=2)
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("HA-7")
+def test_a_driver_that_was_frozen_and_superseded_ends_itself_when_it_thaws() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        old = await running(run, job, number=1, executors=2)
+        agent = node_of(run, old).agent
+        assert agent is not None
+        old.party.scope.freeze()
+        agent.party.scope.freeze()
+        await running(run, job, number=2, executors=2)
+        assert old.alive
+        old.party.scope.thaw()
+        await wait_for(run, lambda: not old.alive, "the old attempt ends itself")
+        assert agent.frozen
+        assert isinstance(old.key, DriverKey)
+        assert (old.key.job_id, old.key.attempt) in run.cluster.truth.abandoned
+        agent.party.scope.thaw()
+        await run.settle()
+        assert attempt(run, job) == 2
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("HA-7")
+@pytest.mark.parametrize("seconds", [None, 20.0], ids=["streams on", "finishes as it thaws"])
+@pytest.mark.parametrize("agent_thaws", [False, True], ids=["its agent stays frozen", "its agent thaws first"])
+def test_everything_that_a_superseded_driver_sends_is_refused(seconds: float | None, agent_thaws: bool) -> None:
+    """Frozen until its successor runs, then thawed: what was due meanwhile (heartbeats, its outcome, beats to task
+    managers) goes out at once, and nobody takes any of it."""
+
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("job", Script(seconds=seconds, executors=2))
+        old = await running(run, job, number=1, executors=2)
+        agent = node_of(run, old).agent
+        assert agent is not None
+        if seconds is not None:
+            await asyncio.sleep(seconds * 0.6)  # what is left of it passes while it is frozen
+        old.party.scope.freeze()
+        agent.party.scope.freeze()
+        new = await running(run, job, number=2, executors=2)
+        served: list[tuple[str, str]] = []
+        run.cluster.network.on_served.append(
+            lambda source, operation, error: served.append((operation, error)) if source is old.party else None
+        )
+        if agent_thaws:
+            agent.party.scope.thaw()
+            await wait_for(run, lambda: not old.alive, "its task manager ends it")
+        old.party.scope.thaw()
+        await wait_for(run, lambda: not old.alive, "the old attempt ends itself")
+        assert set(served) <= {
+            ("JobMasterHeartbeat", "Conflict"),
+            ("RegisterJobMaster", "Conflict"),
+            ("ReportOutcome", "Conflict"),
+            ("JobMasterBeat", "Conflict"),
+        }
+        assert served or agent_thaws
+        assert new.alive
+        agent.party.scope.thaw()
+        await run.settle()
+        assert attempt(run, job) == 2
+        await run.end_everything()
+        assert job.job_id is not None
+        records = run.properties.results[job.job_id].attempts
+        assert [record.attempt for record in records] == [1, 2]
+        assert records[0].outcome is not None
+        assert records[0].outcome.kind is FailureKind.LOST
+
+    passes(story)
+
+
+@pytest.mark.req("HA-7")
+def test_an_old_attempts_success_after_it_was_superseded_counts_for_nothing() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("batch", Script(seconds=45.0))
+        old = await running(run, job, number=1, executors=1)
+        run.cluster.network.cut(old.machine.name, run.cluster.jm_machine.name)
+        await wait_for(run, lambda: attempt(run, job) == 2, "the second attempt")
+        await wait_for(run, lambda: run.cluster.truth.outcomes, "the old attempt's end")
+        run.cluster.network.heal()
+        await run.settle()
+        result = run.properties.results[job.job_id or ""]  # type: ignore[index]
+        assert result.status is JobStatus.FINISHED
+        assert len(result.attempts) == 2
+        await run.end_everything()
+
+    passes(story)
+
+
+def test_a_node_that_loses_power_costs_an_attempt_and_nothing_else() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        node = node_of(run, driver)
+        run.cluster.machines.crash(node.machine)
+        await running(run, job, number=2, executors=2)
+        run.cluster.machines.power_on(node.machine)
+        run.cluster.start_agent(node)
+        await run.end_everything()
+
+    passes(story)
+
+
+def test_a_script_that_ignores_sigterm_is_killed_after_its_grace() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stubborn", Script(seconds=None, ignores_sigterm=True))
+        driver = await running(run, job, number=1, executors=1)
+        run.cluster.cancel(job)
+        await wait_for(run, lambda: status(run, job) is JobStatus.CANCELED, "CANCELED")
+        assert driver.exit_code == -9
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("HA-2")
+def test_thirty_submissions_at_once_on_a_small_cluster_all_end() -> None:
+    async def story(run: Run) -> None:
+        for number in range(30):
+            run.cluster.submit(f"job-{number}", Script(seconds=2.0, executors=2))
+        await run.settle()
+        assert Counter(run.properties.shown.values()) == {JobStatus.FINISHED: 30}
+        await run.end_everything()
+
+    passes(story, task_managers=2, slots=2, driver_places=3)
+
+
+def test_a_driver_that_dies_while_the_jobmanager_is_away_is_restarted_by_the_next_one() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        assert run.cluster.jm_process is not None
+        run.cluster.machines.kill(run.cluster.jm_process)
+        run.cluster.machines.kill(driver)
+        run.cluster.start_job_manager()
+        await running(run, job, number=2, executors=2)
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.parametrize("way", ["to the JobManager", "from the JobManager", "between the nodes"])
+def test_a_gap_shorter_than_the_heartbeat_timeout_costs_nothing(way: str) -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", Script(seconds=None, executors=3))
+        driver = await running(run, job, number=1, executors=3)
+        before = executors(run)
+        jm, network = run.cluster.jm_machine.name, run.cluster.network
+        names = [node.machine.name for node in run.cluster.nodes]
+        pairs = {
+            "to the JobManager": [(name, jm) for name in names],
+            "from the JobManager": [(jm, name) for name in names],
+            "between the nodes": [(one, other) for one in names for other in names if one != other],
+        }[way]
+        for pair in pairs:
+            network.cut(*pair)
+        await asyncio.sleep(2.0)  # one or two heartbeats of everybody are lost
+        network.heal()
+        await asyncio.sleep(20.0)
+        assert executors(run) == before
+        assert drivers(run) == [driver]
+        await run.end_everything()
+
+    passes(story)

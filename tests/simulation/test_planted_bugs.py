@@ -1,0 +1,187 @@
+"""Tests of the tests: bugs that are planted in the actors must be caught, each within a number of seeds.
+
+A planted bug that no seed finds means that the simulation has become blind there.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from emberkeep.blobs.server_machine import ServerMachine
+from emberkeep.jobmanager.dispatcher import Dispatcher
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmaster.job_master import JobMaster
+from emberkeep.jobs import events as ev
+from emberkeep.jobs import machine
+from emberkeep.jobs.driver import Driver
+from emberkeep.jobs.machine import JobMachine
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
+from emberkeep.slots.fences import Fences
+from emberkeep.slots.slot_manager import SlotManager
+from emberkeep.slots.slot_pool import SlotPool
+from emberkeep.slots.slot_table import SlotTable
+from emberkeep.testing.properties import Properties
+from emberkeep.testing.simulation import simulate_many
+
+SEEDS_AT_MOST = int(os.environ.get("EMBERKEEP_PLANTED_SEEDS", "120"))
+
+
+@dataclass(frozen=True)
+class Plant:
+    """``target.method`` is replaced by ``replacement(original)``; in seeds of the theme one of ``rules`` must break."""
+
+    target: Any
+    method: Any
+    replacement: Callable[[Callable[..., Any]], Callable[..., Any]]
+    rules: tuple[str, ...]
+    theme: str
+
+
+def returning(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return lambda _: lambda *__, **___: value
+
+
+def no_lease(original: Callable[..., Any]) -> Callable[..., Any]:
+    def gone_at(self: Driver, policy: Any) -> float | None:
+        if not self.reachable:
+            return self.lost_at or self.since
+        value: float | None = original(self, policy)
+        return value
+
+    return gone_at
+
+
+def claims_only(original: Callable[..., Any]) -> Callable[..., Any]:
+    def submit(self: ServerMachine, owner: Any, keys: Any) -> None:
+        original(self, owner, ())
+
+    return submit
+
+
+def restart_at_recovery(original: Callable[..., Any]) -> Callable[..., Any]:
+    def begin(self: JobMachine, event: ev.Begin, now: ev.Moment) -> None:
+        original(self, event, now)
+        if self.driver is not None:
+            self._request_place(now)
+
+    return begin
+
+
+def count_everything_as_success(original: Callable[..., Any]) -> Callable[..., Any]:
+    def attempt_ended(self: JobMachine, outcome: AttemptOutcome, now: ev.Moment) -> None:
+        succeeded = outcome if outcome.kind is not FailureKind.SCRIPT else AttemptOutcome(exit_code=0)
+        original(self, succeeded, now)
+
+    return attempt_ended
+
+
+def show_before_it_is_durable(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def record_result(self: Dispatcher, result: JobResult) -> None:
+        self.tell(lambda: self._apply(result.job_id, ev.ResultRecorded()))
+        await self._writes.record_result(result)
+
+    return record_result
+
+
+def forget_to_write(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def record_attempt(*__: Any) -> bool:
+        return True
+
+    return record_attempt
+
+
+def free_before_the_process_has_ended(_: Callable[..., Any]) -> Callable[..., Any]:
+    def release(self: SlotTable, slot: Any) -> list[Any]:
+        effects = [] if slot.executor_id is None else [self._end_executor(slot)]
+        del self.slots[slot.allocation.id]
+        return effects
+
+    return release
+
+
+def never_free(_: Callable[..., Any]) -> Callable[..., Any]:
+    def release(self: SlotTable, slot: Any) -> list[Any]:
+        return []
+
+    return release
+
+
+def without_replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+    def ended(self: SlotPool, slot: Any, reason: str, now: float, *, failure: bool) -> list[Any]:
+        effects: list[Any] = original(self, slot, reason, now, failure=failure)
+        self._pauses[-1] = float("inf")
+        return effects
+
+    return ended
+
+
+def without_strays(_: Callable[..., Any]) -> Callable[..., Any]:
+    def to_beat(self: SlotPool) -> dict[Any, Any]:
+        return {instance: view.info for instance, view in self.task_managers.items()}
+
+    return to_beat
+
+
+def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
+    def report_outcome(self: Dispatcher, request: Any) -> None:
+        job = self._table.active.get(request.job_id)
+        if job is not None:
+            self._apply(job.job_id, ev.OutcomeReported(job.machine.attempt, request.outcome))
+
+    return report_outcome
+
+
+PLANTS = {
+    "a new attempt does not wait for the lease": Plant(Driver, "gone_at", no_lease, ("d",), "split"),
+    "a recovered job is restarted at once": Plant(
+        machine._HANDLERS, ev.Begin, restart_at_recovery, ("d", "g", "bug"), "crash"
+    ),
+    "the JobManager refuses no attempt": Plant(JobMachine, "refusal", returning(""), ("d", "c"), "split"),
+    "an older attempt's outcome is taken for the newest one's": Plant(
+        Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
+    ),
+    "a superseded attempt does not end itself": Plant(JobMaster, "_superseded", returning(None), ("d", "c"), "split"),
+    "task managers refuse no attempt that is over": Plant(
+        Fences, "check", returning(None), ("g", "b", "c", "d", "bug"), "split"
+    ),
+    "every script counts as successful": Plant(
+        JobMachine, "_attempt_ended", count_everything_as_success, ("e",), "calm"
+    ),
+    "an end is shown before it is durable": Plant(
+        Dispatcher, "_record_result", show_before_it_is_durable, ("e", "h"), "crowd"
+    ),
+    "attempt numbers are not written": Plant(StoreWrites, "record_attempt", forget_to_write, ("g",), "calm"),
+    "slots are never freed": Plant(SlotTable, "_release", never_free, ("a", "f", "c"), "calm"),
+    "slots are freed before their executor has ended": Plant(
+        SlotTable, "_release", free_before_the_process_has_ended, ("b",), "crowd"
+    ),
+    "lost executors are not replaced": Plant(SlotPool, "_ended", without_replacement, ("a",), "crash"),
+    "a task manager that comes back is not told what it may free": Plant(
+        SlotPool, "to_beat", without_strays, ("a", "c"), "split"
+    ),
+    "nobody tells a task manager which attempts are over": Plant(
+        SlotManager, "is_void", returning(False), ("c", "f"), "split"
+    ),
+    "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
+    "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
+    "a task manager does not notice silence": Plant(SlotTable, "_tick", returning([]), ("c",), "cut"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_a_planted_bug_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant = PLANTS[name]
+    # The machines' own checks would notice some of these bugs; here the view from outside has to.
+    monkeypatch.setattr(Properties, "_check_invariants", lambda _: None)
+    if isinstance(plant.target, dict):
+        monkeypatch.setitem(plant.target, plant.method, plant.replacement(plant.target[plant.method]))
+    else:
+        monkeypatch.setattr(plant.target, plant.method, plant.replacement(getattr(plant.target, plant.method)))
+    batch = simulate_many([f"{plant.theme}-{number}" for number in range(1, SEEDS_AT_MOST + 1)], stop_after=1)
+    assert batch.failures, f"not caught within {SEEDS_AT_MOST} seeds: {name}"
+    violation = batch.failures[0].violations[0]
+    print(f"{name}: seed {batch.failures[0].seed}: {violation}")
+    assert violation.partition(":")[0] in plant.rules, violation

@@ -1,0 +1,120 @@
+"""Many random clusters, jobs and faults: the properties hold, the faults really happened, and a seed is a seed.
+
+EMBERKEEP_SEEDS runs more of them.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from emberkeep.testing.scenes import THEMES
+from emberkeep.testing.simulation import Batch, simulate, simulate_many
+
+SEEDS = int(os.environ.get("EMBERKEEP_SEEDS", "150"))
+
+# What a batch must have met, per 150 seeds; otherwise it has shown nothing about it, and the run is void.
+SOMETIMES = {
+    "attempt while an older driver lives": 5,
+    "attempt abandoned": 5,
+    "driver superseded, then gone": 5,
+    "running job kept through a new JobManager": 10,
+    "driver lost and restarted": 20,
+    "executor replaced": 10,
+    "JobMasterHeartbeat refused: Conflict": 20,
+    "RegisterJobMaster refused: Conflict": 2,
+    "JobMasterBeat refused: Conflict": 5,
+    "ReportOutcome refused: Conflict": 1,
+    "StartExecutor refused: Absent": 1,
+    "request repeated": 100,
+    "request lost": 20,
+    "reply lost": 20,
+    "request cut off": 100,
+    "no answer in time": 100,
+    "store outcome unknown": 10,
+    "store refused": 10,
+    "result FINISHED": 100,
+    "result FAILED": 50,
+    "result CANCELED": 50,
+    **{
+        f"fault: {kind}": 10
+        for kind in (
+            "kill executor",
+            "kill driver",
+            "kill agent",
+            "kill jobmanager",
+            "crash node",
+            "freeze",
+            "freeze node",
+            "abandon driver",
+            "cut off node",
+            "cut off driver",
+            "cut between nodes",
+            "bad network",
+            "bad store",
+            "clock jump",
+        )
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def batch() -> Batch:
+    return simulate_many(range(1, SEEDS + 1), stop_after=3)
+
+
+@pytest.mark.req("HA-4")
+@pytest.mark.req("HA-5")
+@pytest.mark.req("HA-7")
+def test_all_properties_hold_in_every_seed(batch: Batch) -> None:
+    assert not batch.failures, "\n\n".join(report.failure() for report in batch.failures)
+    assert batch.reports == SEEDS
+
+
+@pytest.mark.skipif(SEEDS < 150, reason="too few seeds to say anything")
+@pytest.mark.parametrize("what", SOMETIMES)
+def test_the_batch_has_met(what: str, batch: Batch) -> None:
+    assert batch.counts[what] >= SOMETIMES[what]
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_a_theme_can_be_asked_for(theme: str) -> None:
+    report = simulate(f"{theme}-1")
+    assert not report.violations, report.failure()
+
+
+def replay(seed: str, hash_seed: str) -> str:
+    """The digest that another process, with another order of sets and other addresses, comes to."""
+    done = subprocess.run(
+        [sys.executable, "-m", "emberkeep.testing.simulation", "--seed", seed],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    found = re.search(r"digest ([0-9a-f]{64})", done.stdout)
+    assert found is not None, done.stdout
+    return found.group(1)
+
+
+@pytest.mark.parametrize("seed", ["any-3", "split-3", "crash-4", "crowd-1"])
+def test_the_same_seed_gives_the_same_history_in_any_process(seed: str) -> None:
+    here = simulate(seed).digest
+    assert {replay(seed, "1"), replay(seed, "4242")} == {here}
+
+
+def test_different_seeds_give_different_histories() -> None:
+    assert simulate(1).digest != simulate(2).digest
+
+
+def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from emberkeep.testing.properties import Properties
+
+    monkeypatch.setattr(Properties, "_check_scripts", lambda self: self._violate("x", "planted"))
+    text = simulate("calm-2").failure()
+    assert "x: planted" in text
+    assert "python -m emberkeep.testing.simulation --seed calm-2 --verbose" in text
+    assert "process starts" in text

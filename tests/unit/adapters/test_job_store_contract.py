@@ -1,0 +1,89 @@
+"""The embedded store and its fake hold the same contract."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.embedded_store import EmbeddedJobStore
+from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.ports import JobStore
+from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
+from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
+
+
+class Directory:
+    """Files below one directory. A crash is a copy of them as they are at that moment: nothing is flushed or closed."""
+
+    def __init__(self, root: Path) -> None:
+        self._roots = (root / str(number) for number in itertools.count())
+        self.root = next(self._roots)
+
+    def store(self) -> JobStore:
+        return EmbeddedJobStore(self.root / "jobs.sqlite", self.root / "graphs")
+
+    def crash(self) -> None:
+        old, self.root = self.root, next(self._roots)
+        shutil.copytree(old, self.root)
+
+    def depose(self) -> None:
+        (self.root / "jobs.sqlite.lock").unlink()
+
+    def damage(self, job_id: JobId) -> str:
+        (path,) = self.root.glob(f"graphs/*/{job_id}.graph")
+        path.write_bytes(path.read_bytes()[:-10])
+        return str(path)
+
+
+class Memory:
+    def __init__(self) -> None:
+        self._disk = MemoryDisk()
+
+    def store(self) -> JobStore:
+        return MemoryJobStore(self._disk)
+
+    def crash(self) -> None:
+        self._disk.crash()
+
+    def depose(self) -> None:
+        self._disk.crash()
+
+    def damage(self, job_id: JobId) -> str:
+        self._disk.damage(job_id)
+        return str(job_id)
+
+
+@pytest.mark.anyio
+class TestEmbedded(JobStoreContract):
+    @pytest.fixture
+    def place(self, tmp_path: Path) -> Directory:
+        return Directory(tmp_path)
+
+
+@pytest.mark.anyio
+class TestMemory(JobStoreContract):
+    @pytest.fixture
+    def place(self) -> Memory:
+        return Memory()
+
+
+@pytest.mark.anyio
+async def test_the_fake_fails_on_request_before_or_after_the_write() -> None:
+    store = MemoryJobStore(MemoryDisk())
+    await store.open()
+    store.fail_next(RetryLater("busy"))
+    store.fail_next(UnknownOutcome("lost"), applied=True)
+    with pytest.raises(RetryLater):
+        await store.create(job(1))
+    assert await store.recover() == []
+    with pytest.raises(UnknownOutcome):
+        await store.create(job(1))
+    assert len(await store.recover()) == 1
+    store.fail_next(UnknownOutcome("lost"), applied=True)
+    with pytest.raises(UnknownOutcome):
+        await store.record_result(result_of(job(1)))
+    assert await store.results() == [result_of(job(1))]

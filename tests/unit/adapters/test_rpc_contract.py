@@ -1,0 +1,82 @@
+"""Both transports of RPC hold the same contract."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http_security import AccessPolicy, secure
+from emberkeep.adapters.http_server import Server, bind_port, serve_http
+from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.base.system import real_system
+from emberkeep.protocol.transport import RpcService
+from emberkeep.testing.contracts.rpc import RpcContract
+from emberkeep.testing.memory_rpc import MemoryNetwork
+from emberkeep.testing.message_blobs import MemoryMessageBlobs
+
+TOKEN = "t" * 40
+
+
+class HttpLink:
+    def __init__(self) -> None:
+        self._offload = Offload(MemoryMessageBlobs(), real_system(), minimum=1024**2)
+        self.client = HttpRpcClient(TOKEN, self._offload)
+        self._servers: dict[str, Server] = {}
+
+    async def listen(self, service: RpcService) -> str:
+        app = web.Application()
+        secure(app, AccessPolicy(token=TOKEN))
+        app.add_routes(rpc_routes(service, self._offload))
+        server = await serve_http(app, bind_port("127.0.0.1", 0))
+        self._servers[server.address] = server
+        return server.address
+
+    async def kill(self, address: str) -> None:
+        await self._servers.pop(address).close()
+
+    def unused_address(self) -> str:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            return f"127.0.0.1:{free.getsockname()[1]}"
+
+    async def close(self) -> None:
+        await self.client.close()
+        for server in self._servers.values():
+            await server.close()
+
+
+class MemoryLink:
+    def __init__(self) -> None:
+        self.client = MemoryNetwork()
+        self._ports = iter(range(1, 1000))
+
+    async def listen(self, service: RpcService) -> str:
+        address = self.unused_address()
+        self.client.attach(address, service)
+        return address
+
+    async def kill(self, address: str) -> None:
+        self.client.detach(address)
+
+    def unused_address(self) -> str:
+        return f"memory:{next(self._ports)}"
+
+
+@pytest.mark.anyio
+class TestHttp(RpcContract):
+    @pytest.fixture
+    async def link(self) -> AsyncIterator[HttpLink]:
+        link = HttpLink()
+        yield link
+        await link.close()
+
+
+@pytest.mark.anyio
+class TestMemory(RpcContract):
+    @pytest.fixture
+    async def link(self) -> MemoryLink:
+        return MemoryLink()

@@ -1,0 +1,433 @@
+"""The command against a JobManager's API: what it prints, where, and its exit code."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from emberkeep.cli.main import main
+from emberkeep.client import follow, log_copy
+from emberkeep.jobs.model import JobStatus
+from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
+
+A, B = "a1" + "0" * 30, "b2" + "0" * 30
+
+Output = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeJobManager]:
+    """A JobManager that the command finds by EMBERKEEP_URL, in a working directory with a script."""
+    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
+        monkeypatch.delenv(name)
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "token").write_text(TOKEN)
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(state))
+    monkeypatch.setattr(log_copy, "_OVER_PATIENCE", 0.2)
+    monkeypatch.setattr(follow, "POLL", 0.02)
+    (tmp_path / "app.py").write_text("print('hi')\n")
+    monkeypatch.chdir(tmp_path)
+    with FakeJobManager().serving() as server:
+        monkeypatch.setenv("EMBERKEEP_URL", server.url)
+        yield server
+
+
+def ends(fake: FakeJobManager, state: JobStatus, **own: Any) -> Callable[[str], None]:
+    """For ``on_submit``: the job writes a little and has ended."""
+
+    def end(job_id: str) -> None:
+        fake.logs[job_id] = [
+            FakeLog(1, "driver-stdout", b"result\n", complete=True),
+            FakeLog(1, "driver-stderr", b"warning\n", complete=True),
+        ]
+        fake.jobs[job_id] = job_info(job_id, state=state, **own)
+
+    return end
+
+
+# --- run and submit -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("state", "own", "code"),
+    [
+        (JobStatus.FINISHED, {"exit_code": 0}, 0),
+        (JobStatus.FAILED, {"exit_code": 3, "root_cause": "SystemExit: 3"}, 3),
+        (JobStatus.FAILED, {"exit_code": 0, "root_cause": "slots"}, 1),
+        (JobStatus.FAILED, {"exit_code": None}, 1),
+        (JobStatus.CANCELED, {}, 1),
+    ],
+)
+def test_run_gives_the_scripts_output_and_exit_code(
+    fake: FakeJobManager, capfd: Output, state: JobStatus, own: dict[str, Any], code: int
+) -> None:
+    fake.on_submit = ends(fake, state, **own)
+    assert main(["run", "--name", "mine", "app.py", "--name", "its own"]) == code
+    out, err = capfd.readouterr()
+    assert out == "result\n"
+    assert "warning\n" in err
+    assert state.value in err
+    if own.get("root_cause"):
+        assert f"FAILED: {own['root_cause']}" in err
+    assert fake.submissions[0].name == "mine"
+    assert fake.submissions[0].arguments == ["--name", "its own"]
+
+
+def test_quiet_run_shows_the_script_only(fake: FakeJobManager, capfd: Output) -> None:
+    fake.on_submit = ends(fake, JobStatus.FINISHED)
+    assert main(["run", "-q", "app.py"]) == 0
+    assert capfd.readouterr() == ("result\n", "warning\n")
+
+
+def test_submit_prints_the_job_id_alone_on_standard_output(fake: FakeJobManager, capfd: Output) -> None:
+    assert main(["submit", "app.py", "1", "-x"]) == 0
+    out, err = capfd.readouterr()
+    assert out.strip() in fake.jobs
+    assert "was accepted by" in err
+    assert main(["run", "--detach", "--quiet", "app.py"]) == 0
+    out, err = capfd.readouterr()
+    assert out.strip() in fake.jobs
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run"], "no script given"),
+        (["run", "missing.py"], "missing.py does not exist"),
+        (["run", "."], "is a directory"),
+        (["run", "--conf", "spark.x", "app.py"], "there is no '='"),
+        (["run", "--executor-memory", "1.5g", "app.py"], "1.5g is written 1536m"),
+        (["run", "--bogus", "1", "app.py"], "--bogus"),
+        (["run", "--class", "a.B", "app.py"], "Java and Scala"),
+        (["run", "-D", "taskmanager.numberOfTaskSlots=1", "app.py"], "a setting of the cluster's processes"),
+        (["run", "-D", "rest.prt=1", "app.py"], "did you mean rest.port?"),
+        (["run", "--config", "none.yaml", "app.py"], "cannot read the configuration file"),
+        (["run", "--url", "ftp://x", "app.py"], "not the URL of a JobManager"),
+        (["bogus"], "bogus"),
+        (["list", "-o", "xml"], "xml"),
+        (["cluster", "up", "--task-managers", "0"], "from 1 to"),
+        (["cluster", "up", "--slots", "many"], "many"),
+        (["cluster", "up", "--memory", "lots"], "expected a size"),
+    ],
+)
+def test_mistakes_are_usage_errors_without_a_traceback(
+    fake: FakeJobManager, capfd: Output, arguments: list[str], message: str
+) -> None:
+    assert main(arguments) == 2
+    out, err = capfd.readouterr()
+    assert message in err
+    assert err.startswith("emberkeep: ")
+    assert "Traceback" not in err
+    assert out == ""
+    assert fake.submissions == []
+
+
+def test_a_syntax_error_shows_file_line_and_caret(fake: FakeJobManager, capfd: Output) -> None:
+    Path("bad.py").write_text("x = (1,\nprint x\n")
+    assert main(["run", "bad.py"]) == 2
+    err = capfd.readouterr().err
+    assert 'File "bad.py", line ' in err
+    assert "SyntaxError" in err
+    assert "^" in err
+
+
+def test_notices_of_spark_submit_options(fake: FakeJobManager, capfd: Output) -> None:
+    fake.on_submit = ends(fake, JobStatus.FINISHED)
+    assert main(["run", "--master", "local[2]", "--deploy-mode", "client", "--conf", "x=1", "app.py"]) == 0
+    err = capfd.readouterr().err
+    assert err.count("are ignored") == 1
+    assert "ignoring x: not a Spark configuration key" in err
+
+
+def interrupt_when(condition: Callable[[], object], number: signal.Signals) -> threading.Thread:
+    """Send this process a signal as soon as ``condition`` holds."""
+
+    def wait() -> None:
+        while not condition():
+            threading.Event().wait(0.01)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_interrupt_cancels_and_waits(fake: FakeJobManager, capfd: Output, number: signal.Signals) -> None:
+    fake.on_cancel = lambda job_id, grace: ends(fake, JobStatus.CANCELED)(job_id)
+    thread = interrupt_when(lambda: fake.jobs, number)
+    assert main(["run", "app.py"]) == 130
+    thread.join()
+    err = capfd.readouterr().err
+    assert "cancelling the job; press Ctrl-C again to kill it" in err
+    assert "CANCELED" in err
+    assert [grace for _, grace in fake.cancels] == [None]
+
+
+def test_a_second_interrupt_kills(fake: FakeJobManager, capfd: Output) -> None:
+    def cancelled(job_id: str, grace: str | None) -> None:
+        if grace == "0":
+            ends(fake, JobStatus.CANCELED)(job_id)
+
+    fake.on_cancel = cancelled
+    threads = [interrupt_when(lambda: fake.jobs, signal.SIGINT), interrupt_when(lambda: fake.cancels, signal.SIGINT)]
+    assert main(["run", "app.py"]) == 130
+    for thread in threads:
+        thread.join()
+    assert "killing the job" in capfd.readouterr().err
+    assert [grace for _, grace in fake.cancels] == [None, "0"]
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def test_list(fake: FakeJobManager, capfd: Output) -> None:
+    assert main(["list"]) == 0
+    assert "no jobs yet" in capfd.readouterr().err
+    fake.jobs = {A: job_info(A, "etl"), B: job_info(B, "x" * 200, JobStatus.FINISHED)}
+    assert main(["list"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert lines[0].split()[:4] == ["JOB", "ID", "NAME", "STATE"]
+    assert lines[1].split()[:3] == [A[:8], "etl", "RUNNING"]
+    assert "x" * 200 in lines[2]  # nothing is cut off for programs
+    assert main(["list", "-o", "json"]) == 0
+    assert [job["jid"] for job in json.loads(capfd.readouterr().out)] == [A, B]
+
+
+def test_info(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl", waiting="2 of 4 slots are missing")}
+    assert main(["info", "etl"]) == 0
+    out = capfd.readouterr().out
+    assert A in out
+    assert "2 of 4 slots are missing" in out
+    assert main(["info", "a1", "-o", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["job"]["jid"] == A
+
+
+@pytest.mark.parametrize("command", ["info", "logs", "cancel"])
+@pytest.mark.parametrize("reference", ["nothing", "f" * 32])
+def test_unknown_jobs_are_not_found(fake: FakeJobManager, capfd: Output, command: str, reference: str) -> None:
+    assert main([command, reference]) == 4
+    assert "there is no" in capfd.readouterr().err
+
+
+def test_an_ambiguous_job_is_a_usage_error(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl"), B: job_info(B, "etl")}
+    assert main(["info", "etl"]) == 2
+    assert "names 2 jobs" in capfd.readouterr().err
+
+
+def test_logs(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, attempt=2)}
+    fake.logs[A] = [
+        FakeLog(attempt, f"driver-{kind}", f"{kind} {attempt}\n".encode())
+        for attempt in (1, 2)
+        for kind in ("stdout", "stderr")
+    ]
+    assert main(["logs", "a1"]) == 0
+    assert capfd.readouterr() == ("stdout 2\n", "stderr 2\n")
+    assert main(["logs", "a1", "--attempt", "1"]) == 0
+    assert capfd.readouterr() == ("stdout 1\n", "stderr 1\n")
+    assert main(["logs", "a1", "--list"]) == 0
+    assert capfd.readouterr().out.count("driver-stdout") == 2
+    assert main(["logs", "a1", "--executor", "0"]) == 4
+    assert "there is no log of executor 0" in capfd.readouterr().err
+
+
+@pytest.mark.req("BLOB-20")
+@pytest.mark.parametrize(
+    ("byte_range", "printed"), [("2-5", "2345"), ("7-", "789"), ("-3", "789"), ("8-100", "89"), ("50-60", "")]
+)
+def test_ranges_of_logs(fake: FakeJobManager, capfd: Output, byte_range: str, printed: str) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.page_size = 3
+    fake.logs[A] = [FakeLog(1, "driver-stdout", b"0123456789"), FakeLog(1, "driver-stderr", b"")]
+    assert main(["logs", "a1", "--range", byte_range]) == 0
+    assert capfd.readouterr() == (printed, "")
+    assert main(["logs", "a1", f"--range={byte_range}"]) == 0
+    assert capfd.readouterr() == (printed, "")
+
+
+@pytest.mark.req("BLOB-20")
+def test_a_range_without_an_end_is_followed(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.logs[A] = [
+        FakeLog(1, "driver-stdout", b"0123456789", complete=True),
+        FakeLog(1, "driver-stderr", b"abcdefghij", complete=True),
+    ]
+    assert main(["logs", "a1", "-f", "--range", "6-"]) == 0
+    assert capfd.readouterr() == ("6789", "ghij")
+    assert main(["logs", "a1", "-f", "--range", "-2"]) == 0
+    assert capfd.readouterr() == ("89", "ij")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["a1", "--range", "5-2"], "not a range"),
+        (["a1", "--range", "x"], "not a range"),
+        (["a1", "--range", "-0"], "not a range"),
+        (["a1", "-f", "--range", "1-2"], "cannot be followed"),
+        ([], "logs needs a job"),
+        (["a1", "--jobmanager"], "logs needs a job"),
+        (["--jobmanager", "--taskmanager", "tm-1"], "logs needs a job"),
+        (["--jobmanager", "--attempt", "1"], "a job's"),
+        (["a1", "--name", "x"], "--name goes with"),
+    ],
+)
+def test_logs_that_cannot_be_meant(fake: FakeJobManager, capfd: Output, arguments: list[str], reason: str) -> None:
+    fake.jobs = {A: job_info(A)}
+    assert main(["logs", *arguments]) == 2
+    assert reason in capfd.readouterr().err
+
+
+@pytest.mark.req("BLOB-20")
+def test_logs_of_daemons(fake: FakeJobManager, capfd: Output) -> None:
+    fake.daemon_logs = {
+        "": [
+            FakeLog(0, "jobmanager", b"now", name="jobmanager.log"),
+            FakeLog(0, "jobmanager", b"before", name="jobmanager.log.1", complete=True),
+        ],
+        "tm-1": [FakeLog(0, "taskmanager", b"out", name="taskmanager.out")],
+        "tm-2": [FakeLog(0, "taskmanager", name="a.log"), FakeLog(0, "taskmanager", name="b.log")],
+        "tm-3": [],
+    }
+    assert main(["logs", "--jobmanager"]) == 0
+    assert capfd.readouterr().out == "now"
+    assert main(["logs", "--jobmanager", "--name", "jobmanager.log.1", "--range", "1-2"]) == 0
+    assert capfd.readouterr().out == "ef"
+    assert main(["logs", "--jobmanager", "--list"]) == 0
+    assert "jobmanager.log.1" in capfd.readouterr().out
+    assert main(["logs", "--taskmanager", "tm-1"]) == 0
+    assert capfd.readouterr().out == "out"
+    assert main(["logs", "--taskmanager", "tm-2"]) == 0
+    assert "b.log" in capfd.readouterr().out
+    assert main(["logs", "--taskmanager", "tm-3"]) == 4
+    assert main(["logs", "--taskmanager", "tm-1", "--name", "x"]) == 4
+
+
+def test_logs_are_followed_to_the_end(fake: FakeJobManager, capfd: Output) -> None:
+    ends(fake, JobStatus.FINISHED)(A)
+    assert main(["logs", "-f", "a1"]) == 0
+    assert capfd.readouterr() == ("result\n", "warning\n")
+
+
+def test_cancel(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A), B: job_info(B, state=JobStatus.FINISHED)}
+    assert main(["cancel", "a1", "--no-wait"]) == 0
+    fake.on_cancel = lambda job_id, grace: ends(fake, JobStatus.CANCELED)(job_id)
+    assert main(["cancel", "a1", "--kill"]) == 0
+    assert "CANCELED" in capfd.readouterr().err
+    assert [grace for _, grace in fake.cancels] == [None, "0"]
+    assert main(["cancel", B]) == 1
+    assert "the job has ended" in capfd.readouterr().err
+
+
+def test_task_managers(fake: FakeJobManager, capfd: Output) -> None:
+    fake.task_managers = [task_manager_info("tm-1")]
+    for arguments in (["taskmanagers"], ["taskmanagers", "list"], ["taskmanagers", "show", "tm-1"]):
+        assert main(arguments) == 0
+        assert "tm-1" in capfd.readouterr().out
+        assert main([*arguments, "-o", "json"]) == 0
+        assert "tm-1" in json.dumps(json.loads(capfd.readouterr().out))
+    assert main(["taskmanagers", "show", "tm-2"]) == 4
+
+
+def test_status_of_a_cluster_elsewhere(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl")}
+    fake.task_managers = [task_manager_info("tm-1")]
+    assert main(["cluster", "status"]) == 0
+    out = capfd.readouterr().out
+    assert "tm-1" in out
+    assert "etl" in out
+    assert main(["cluster", "status", "-o", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["overview"]["taskmanagers"] == 1
+
+
+# --- no cluster, no permission --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["list"],
+        ["info", "x"],
+        ["logs", "x"],
+        ["cancel", "x"],
+        ["submit", "app.py"],
+        ["taskmanagers"],
+        ["cluster", "status"],
+    ],
+)
+def test_without_a_cluster_it_is_unreachable(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.delenv("EMBERKEEP_URL")
+    assert main(arguments) == 3
+    err = capfd.readouterr().err
+    assert "no cluster found" in err
+    assert "hint: start one with `emberkeep cluster up`" in err
+
+
+def test_a_wrong_token_fails(fake: FakeJobManager, capfd: Output, tmp_path: Path) -> None:
+    (tmp_path / "wrong").write_text("w" * 40)
+    assert main(["list", "-D", f"security.token-file={tmp_path / 'wrong'}"]) == 1
+    assert "token" in capfd.readouterr().err
+
+
+def test_debugging_shows_where(fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMBERKEEP_DEBUG", "1")
+    assert main(["run", "missing.py"]) == 2
+    assert "Traceback" in capfd.readouterr().err
+
+
+# --- configuration, versions, help ----------------------------------------------------------------------------------
+
+
+def test_config(fake: FakeJobManager, capfd: Output, tmp_path: Path) -> None:
+    file = tmp_path / "state" / "config.yaml"
+    file.write_text("heartbeat.interval: 3s\n")
+    assert main(["config", "show", "--origin"]) == 0
+    out = capfd.readouterr().out
+    assert f"{file}:1" in out
+    assert "environment EMBERKEEP_STATE_DIR" in out
+    assert main(["config", "show", "--all", "-o", "json"]) == 0
+    rows = {row["key"]: row for row in json.loads(capfd.readouterr().out)}
+    assert rows["heartbeat.interval"]["value"] == "3s"
+    assert rows["rest.port"]["origin"] == "default"
+    assert main(["config", "check"]) == 0
+    assert "no mistakes" in capfd.readouterr().err
+    file.write_text("heartbeat.intervall: 3s\n")
+    assert main(["config", "check"]) == 2
+    err = capfd.readouterr().err
+    assert f"{file}:1" in err
+    assert "did you mean heartbeat.interval?" in err
+
+
+def test_version(capfd: Output) -> None:
+    assert main(["version"]) == 0
+    assert "emberkeep 0." in capfd.readouterr().out
+    assert main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *([], ["run"], ["submit"], ["list"], ["info"], ["logs"], ["cancel"], ["taskmanagers"], ["cluster"]),
+        *(["cluster", "up"], ["cluster", "down"], ["cluster", "status"], ["config"], ["config", "show"]),
+        *(["config", "check"], ["jobmanager"], ["taskmanager"], ["version"]),
+    ],
+)
+def test_every_command_explains_itself(capfd: Output, command: list[str]) -> None:
+    assert main([*command, "--help"]) == 0
+    out, err = capfd.readouterr()
+    assert out.startswith(f"Usage: {' '.join(['emberkeep', *command])}")
+    assert err == ""
+    assert "Default: ()" not in out

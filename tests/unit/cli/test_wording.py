@@ -1,0 +1,72 @@
+import msgspec
+import pytest
+
+from emberkeep.base.ids import ExecutorId, TaskManagerId
+from emberkeep.cli.wording import counted, duration, memory, status_text, timestamp
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.rest import ExecutorInfo, StreamingQuery
+from tests.unit.client.fake_job_manager import job_info
+
+JOB = "a" * 32
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (-1, "-"),
+        (0, "0.0s"),
+        (1500, "1.5s"),
+        (59_900, "59s"),
+        (65_000, "1m 05s"),
+        (2 * 3_600_000 + 7 * 60_000, "2h 07m"),
+        (4 * 86_400_000 + 3 * 3_600_000, "4d 03h"),
+    ],
+)
+def test_durations(milliseconds: int, text: str) -> None:
+    assert duration(milliseconds) == text
+
+
+def test_small_words() -> None:
+    assert timestamp(-1) == "-"
+    assert timestamp(1_700_000_000_000).startswith("2023-11-1")
+    assert (memory(512), memory(3584)) == ("512 MiB", "3.5 GiB")
+    assert (counted(1, "job"), counted(0, "job")) == ("1 job", "0 jobs")
+
+
+def test_a_job_in_one_line() -> None:
+    executor = ExecutorInfo(
+        id=ExecutorId("0"),
+        taskmanager_id=TaskManagerId("tm"),
+        host="127.0.0.1",
+        state=ProcessState.RUNNING,
+        registered=True,
+        pid=1,
+        cores=1,
+        heap_mb=512,
+    )
+    query = StreamingQuery(
+        id="q" * 36,
+        run_id="r",
+        name="counts",
+        batch_id=17,
+        timestamp="",
+        num_input_rows=1,
+        input_rows_per_second=1.0,
+        processed_rows_per_second=1234.4,
+        state_rows=0,
+        watermark="",
+        status="",
+        checkpoint_location="",
+    )
+    waiting = "2 of 4 slots are missing"
+    job = job_info(JOB, attempt=2, executors=[executor], executors_wanted=4, queries=[query], waiting=waiting)
+    job = msgspec.structs.replace(job, status_counts={"RUNNING": 3, "FINISHED": 5})
+    assert status_text(job, with_rates=False) == (
+        "RUNNING · attempt 2 · executors 1/4 · waiting: 2 of 4 slots are missing"
+    )
+    assert status_text(job, with_rates=True) == (
+        "RUNNING · attempt 2 · executors 1/4 · tasks 3 running, 5 done · counts: batch 17, 1,234 rows/s · "
+        "waiting: 2 of 4 slots are missing"
+    )
+    assert status_text(job_info(JOB, state=JobStatus.FINISHED, executors_wanted=4), with_rates=True) == "FINISHED"

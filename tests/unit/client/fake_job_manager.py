@@ -1,0 +1,426 @@
+"""A JobManager's REST API in a thread of the test, with jobs and logs that the test moves along."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol import rest
+from emberkeep.protocol.byte_range import parse_byte_range
+
+TOKEN = "t" * 40
+NOW = 1_700_000_000_000
+
+
+def job_info(
+    job_id: str, name: str = "app.py", state: JobStatus = JobStatus.RUNNING, **own: Any
+) -> rest.JobDetailsInfo:
+    """A job's details with plain values; ``own`` overrides those of the extension."""
+    extension: dict[str, Any] = {
+        "attempt": 1,
+        "driver": None,
+        "waiting": "",
+        "executors": [],
+        "executors_wanted": 0,
+        "queries": [],
+        "attempts": [],
+        "exit_code": None,
+        "root_cause": "",
+        "app_id": "",
+        "active_stages": 0,
+    }
+    return rest.JobDetailsInfo(
+        jid=JobId(job_id),
+        name=name,
+        is_stoppable=False,
+        state=state,
+        start_time=NOW,
+        end_time=-1,
+        duration=1500,
+        max_parallelism=-1,
+        now=NOW + 1500,
+        timestamps={},
+        vertices=[],
+        status_counts={},
+        plan=rest.JobPlan(jid=JobId(job_id), name=name, nodes=[]),
+        emberkeep=rest.JobExtension(**(extension | own)),
+    )
+
+
+def job_summary(job: rest.JobDetailsInfo) -> rest.JobDetails:
+    """The line of a job in the overview."""
+    return rest.JobDetails(
+        jid=job.jid,
+        name=job.name,
+        state=job.state,
+        start_time=job.start_time,
+        end_time=job.end_time,
+        duration=job.duration,
+        last_modification=job.start_time,
+        tasks=rest.TaskCounts(),
+        emberkeep=rest.JobSummaryExtension(
+            attempt=job.emberkeep.attempt,
+            executors=0,
+            executors_wanted=job.emberkeep.executors_wanted,
+            waiting=job.emberkeep.waiting,
+            exit_code=job.emberkeep.exit_code,
+        ),
+    )
+
+
+def task_manager_info(name: str, pid: int = 1) -> rest.TaskManagerDetails:
+    amount = rest.Resources(cpu_cores=2, task_heap_memory=4096)
+    return rest.TaskManagerDetails(
+        id=TaskManagerId(name),
+        path="127.0.0.1:1",
+        data_port=0,
+        jmx_port=0,
+        time_since_last_heartbeat=NOW,
+        slots_number=2,
+        free_slots=1,
+        total_resource=amount,
+        free_resource=amount,
+        hardware=rest.Hardware(cpu_cores=2, physical_memory=1, free_memory=1),
+        emberkeep=rest.TaskManagerExtension(
+            instance="i" * 32,
+            host="127.0.0.1",
+            node_id="127.0.0.1",
+            pid=pid,
+            started=NOW,
+            python="3.11",
+            spark="4.3.0",
+            java=17,
+            driver_places_total=4,
+            driver_places_available=4,
+            drivers=[],
+            disk_free_mb=10_000,
+            memory_used_mb=100,
+            cpu_percent=1.0,
+        ),
+        allocated_slots=[],
+    )
+
+
+def log_piece(log: FakeLog, offset: int, size: int) -> web.Response:
+    """The answer with these bytes of a log."""
+    piece = log.data[offset : offset + size]
+    return web.Response(
+        body=piece,
+        headers={
+            rest.LOG_OFFSET_HEADER: str(offset),
+            rest.LOG_SIZE_HEADER: str(len(log.data)),
+            rest.LOG_COMPLETE_HEADER: "true" if log.complete and offset + len(piece) == len(log.data) else "false",
+        },
+    )
+
+
+def _daemon(request: web.Request) -> str:
+    return request.match_info.get("id", "")
+
+
+class FakeLog:
+    """One log of a driver, or with ``name`` of a daemon."""
+
+    def __init__(
+        self, attempt: int, kind: str, data: bytes = b"", *, complete: bool = False, name: str | None = None
+    ) -> None:
+        self.name = name
+        self.attempt = attempt
+        self.kind = kind
+        self.data = data
+        self.complete = complete
+
+    @property
+    def id(self) -> str:
+        return self.name or f"tm-1~{self.attempt}-{self.kind}"
+
+    def info(self, job_id: str) -> rest.LogInfo:
+        return rest.LogInfo(
+            name=self.id,
+            size=len(self.data),
+            mtime=NOW,
+            kind=self.kind,
+            complete=self.complete,
+            id=self.id,
+            taskmanager_id="tm-1",
+            job_id=job_id,
+            attempt=self.attempt,
+        )
+
+
+class FakeJobManager:
+    """Serves what the test has put into its fields. ``on_submit`` is called with each new job's id."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.jobs: dict[str, rest.JobDetailsInfo] = {}
+        self.logs: dict[str, list[FakeLog]] = {}
+        self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
+        self.task_managers: list[rest.TaskManagerDetails] = []
+        self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
+        self.held: dict[tuple[str, str], list[str]] = {}
+        self.groups: list[rest.BlobGroup] = []
+        self.problems: list[rest.BlobProblem] = []
+        self.offloaded = 0
+        self.submissions: list[rest.JobSubmission] = []
+        self.keys: dict[str, str] = {}
+        self.cancels: list[tuple[str, str | None]] = []
+        self.requests: list[str] = []
+        self.failures: list[int] = []  # statuses that the next requests are answered with
+        self.redirect_to = ""
+        self.page_size = 1 << 20  # bytes of a log per answer
+        self.on_submit: Callable[[str], None] = lambda job_id: None
+        self.on_cancel: Callable[[str, str | None], None] = lambda job_id, grace: None
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.url, TOKEN, "a test")
+
+    @contextmanager
+    def serving(self, port: int = 0) -> Iterator[FakeJobManager]:
+        """Serve on loopback while this context lasts."""
+        loop = asyncio.new_event_loop()
+        ready = threading.Event()
+        thread = threading.Thread(target=self._serve, args=(loop, port, ready), name="fake-job-manager")
+        thread.start()
+        assert ready.wait(10)
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def _serve(self, loop: asyncio.AbstractEventLoop, port: int, ready: threading.Event) -> None:
+        asyncio.set_event_loop(loop)
+        app = web.Application(middlewares=[self._check], client_max_size=1 << 30)
+        for method, path, handler in (
+            ("GET", "/overview", self._overview),
+            ("GET", "/jobs/overview", self._jobs),
+            ("POST", "/jobs", self._submit),
+            ("GET", "/jobs/{jid}", self._job),
+            ("PATCH", "/jobs/{jid}", self._cancel),
+            ("GET", "/jobs/{jid}/exceptions", self._exceptions),
+            ("GET", "/jobs/{jid}/logs", self._job_logs),
+            ("GET", "/jobs/{jid}/logs/{log}", self._read_log),
+            ("POST", "/jobs/{jid}/blobs", self._open_group),
+            ("GET", "/jobs/{jid}/blobs", self._list_blobs),
+            ("GET", "/blobs", self._list_blobs),
+            ("PUT", "/jobs/{jid}/blobs/{key}", self._put_blob),
+            ("GET", "/jobs/{jid}/blobs/{key}", self._get_blob),
+            ("POST", "/blobs/verify", self._verify),
+            ("POST", "/jobs/{jid}/blobs/verify", self._verify),
+            ("POST", "/blobs/gc", self._collect),
+            ("GET", "/taskmanagers", self._task_managers),
+            ("GET", "/taskmanagers/{id}", self._task_manager),
+            ("GET", "/taskmanagers/{id}/logs", self._own_logs),
+            ("GET", "/taskmanagers/{id}/logs/{log}", self._read_own_log),
+            ("GET", "/jobmanager/logs", self._own_logs),
+            ("GET", "/jobmanager/logs/{log}", self._read_own_log),
+        ):
+            app.router.add_route(method, f"/v1{path}", handler)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        loop.run_until_complete(runner.setup())
+        site = web.TCPSite(runner, "127.0.0.1", port)
+        loop.run_until_complete(site.start())
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        ready.set()
+        loop.run_forever()
+        loop.run_until_complete(runner.cleanup())
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+    @web.middleware
+    async def _check(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.requests.append(f"{request.method} {request.path}")
+        if self.redirect_to:
+            return web.Response(status=307, headers={"Location": self.redirect_to + request.path_qs})
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            return problem(401, "a valid token is missing")
+        if self.failures:
+            return problem(self.failures.pop(0), "told to fail", field="some.field", hint="try this")
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    async def _overview(self, _request: web.Request) -> web.Response:
+        extension = rest.ClusterExtension(
+            version="0.1.0",
+            epoch=1,
+            job_manager=self.url.removeprefix("http://"),
+            started=NOW,
+            jobs_by_status={},
+            driver_places_total=4,
+            driver_places_available=4,
+        )
+        return reply(
+            rest.ClusterOverview(
+                taskmanagers=len(self.task_managers),
+                slots_total=2,
+                slots_available=1,
+                jobs_running=0,
+                jobs_finished=0,
+                jobs_cancelled=0,
+                jobs_failed=0,
+                flink_version="",
+                flink_commit="",
+                emberkeep=extension,
+            )
+        )
+
+    async def _jobs(self, _request: web.Request) -> web.Response:
+        return reply(rest.MultipleJobsDetails(jobs=[job_summary(job) for job in self.jobs.values()]))
+
+    async def _job(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["jid"])
+        return problem(404, "there is no such job") if job is None else reply(job)
+
+    async def _exceptions(self, _request: web.Request) -> web.Response:
+        history = rest.ExceptionHistory(entries=[], truncated=False)
+        return reply(
+            rest.JobExceptions(
+                root_exception=None, timestamp=None, all_exceptions=[], truncated=False, exception_history=history
+            )
+        )
+
+    async def _submit(self, request: web.Request) -> web.Response:
+        data = await request.read()
+        if b'"blob":' in data:
+            reference = msgspec.json.decode(data, type=rest.OffloadedSubmission)
+            data = self.blobs[reference.jobid, f"t-{reference.blob.sha256}"]
+            self.offloaded += 1
+        submission = msgspec.json.decode(data, type=rest.JobSubmission)
+        key = request.headers[rest.IDEMPOTENCY_HEADER]
+        known = key in self.keys
+        if not known:
+            here = {sha256[2:] for job, sha256 in self.blobs if job == submission.jobid}
+            missing = [artefact.name for artefact in submission.artefacts if artefact.sha256 not in here]
+            if missing:
+                return problem(400, f"{missing} were not uploaded")
+            self.submissions.append(submission)
+            self.keys[key] = submission.jobid or f"{len(self.keys) + 1:032x}"
+            self.jobs[self.keys[key]] = job_info(self.keys[key], submission.name)
+            self.on_submit(self.keys[key])
+        job_id = JobId(self.keys[key])
+        return reply(rest.JobSubmitted(jobid=job_id, job_url=f"/v1/jobs/{job_id}", created=not known), 202)
+
+    async def _cancel(self, request: web.Request) -> web.Response:
+        job = self.jobs.get(request.match_info["jid"])
+        if job is None:
+            return problem(404, "there is no such job")
+        if job.state.is_globally_terminal:
+            return problem(409, "the job has ended")
+        grace = request.query.get("grace")
+        self.cancels.append((job.jid, grace))
+        self.on_cancel(job.jid, grace)
+        return reply(rest.Empty(), 202)
+
+    async def _job_logs(self, request: web.Request) -> web.Response:
+        job_id = request.match_info["jid"]
+        return reply(rest.LogList(logs=[log.info(job_id) for log in self.logs.get(job_id, [])]))
+
+    async def _read_log(self, request: web.Request) -> web.Response:
+        logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}
+        log = logs.get(request.match_info["log"])
+        if log is None:
+            return problem(404, "there is no such log")
+        return await self._piece(request, log)
+
+    async def _own_logs(self, request: web.Request) -> web.Response:
+        return reply(rest.LogList(logs=[log.info("") for log in self.daemon_logs.get(_daemon(request), [])]))
+
+    async def _read_own_log(self, request: web.Request) -> web.Response:
+        for log in self.daemon_logs.get(_daemon(request), []):
+            if log.id == request.match_info["log"]:
+                return await self._piece(request, log)
+        return problem(404, "there is no such log")
+
+    async def _piece(self, request: web.Request, log: FakeLog) -> web.Response:
+        if "range" in request.query:
+            wanted = parse_byte_range(request.query["range"])
+            first = wanted.offset if wanted.offset >= 0 else max(0, len(log.data) + wanted.offset)
+            size = self.page_size if wanted.count is None else min(self.page_size, wanted.count)
+            return log_piece(log, first, size)
+        offset = int(request.query["offset"])
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + float(request.query["wait"])
+        while len(log.data) <= offset and not log.complete and clock() < deadline:  # noqa: ASYNC110 - set by the test
+            await asyncio.sleep(0.01)
+        return log_piece(log, offset, self.page_size)
+
+    async def _open_group(self, request: web.Request) -> web.Response:
+        group = msgspec.json.decode(await request.read(), type=rest.BlobGroup)
+        self.groups.append(group)
+        here = {key for job, key in self.blobs if job == request.match_info["jid"]}
+        return reply(
+            rest.BlobGroupOpened(
+                missing=[item.sha256 for item in group.blobs if f"{item.kind}-{item.sha256}" not in here]
+            )
+        )
+
+    async def _put_blob(self, request: web.Request) -> web.Response:
+        owner, key = request.match_info["jid"], request.match_info["key"]
+        data = await request.read()
+        if request.content_length != len(data) or hashlib.sha256(data).hexdigest() != key[2:]:
+            return problem(400, "the content has another hash", field="key")
+        self.blobs[owner, key] = data
+        return reply(rest.BlobStored(jobid=JobId(owner), key=key, size=len(data)), 201)
+
+    async def _get_blob(self, request: web.Request) -> web.Response:
+        data = self.blobs.get((request.match_info["jid"], request.match_info["key"]))
+        return problem(404, "there is no such BLOB") if data is None else web.Response(body=data)
+
+    async def _list_blobs(self, request: web.Request) -> web.Response:
+        job = request.match_info.get("jid")
+        infos = [
+            rest.BlobInfo(
+                jobid=JobId(owner),
+                key=key,
+                size=len(data),
+                local=True,
+                ha=key.startswith("p"),
+                references=self.held.get((owner, key), []),
+                state="referenced" if self.held.get((owner, key)) else "staged",
+            )
+            for (owner, key), data in self.blobs.items()
+            if job in (None, owner)
+        ]
+        return reply(rest.BlobList(blobs=infos, bytes=sum(info.size for info in infos)))
+
+    async def _verify(self, request: web.Request) -> web.Response:
+        job = request.match_info.get("jid")
+        found = [item for item in self.problems if job in (None, item.jobid)]
+        return reply(rest.BlobCheck(checked=len(self.blobs), bytes=4096, problems=found))
+
+    async def _collect(self, _request: web.Request) -> web.Response:
+        unused = [name for name in self.blobs if not self.held.get(name)]
+        for name in unused:
+            del self.blobs[name]
+        return reply(rest.BlobCollection(deleted=len(unused)))
+
+    async def _task_managers(self, _request: web.Request) -> web.Response:
+        return reply(rest.TaskManagers(taskmanagers=list(self.task_managers)))
+
+    async def _task_manager(self, request: web.Request) -> web.Response:
+        for task_manager in self.task_managers:
+            if task_manager.id == request.match_info["id"]:
+                return reply(task_manager)
+        return problem(404, "there is no such task manager")
+
+
+def reply(body: msgspec.Struct, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type="application/json")
+
+
+def problem(status: int, detail: str, *, field: str | None = None, hint: str | None = None) -> web.Response:
+    body = rest.Problem(title="problem", status=status, detail=detail, errors=[detail], field=field, hint=hint)
+    return web.Response(body=msgspec.json.encode(body), status=status, content_type=rest.PROBLEM_MEDIA_TYPE)

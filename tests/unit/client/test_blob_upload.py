@@ -1,0 +1,167 @@
+"""A job's files go up as one group: only what is missing, several at once, again after a failure, and unchanged."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobContent, permanent
+from emberkeep.client.blob_upload import UploadItem, upload_group
+from emberkeep.client.rest_client import RestClient
+from tests.unit.client.fake_job_manager import FakeJobManager
+
+JOB = JobId("c0ffee" + "0" * 26)
+
+
+class Recorded:
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.begun: list[tuple[int, int]] = []
+        self.names: list[str] = []
+        self.bytes = 0
+        self.ends = 0
+
+    def begin(self, files: int, size: int) -> None:
+        self.begun.append((files, size))
+        self.bytes = 0
+
+    def file(self, name: str) -> None:
+        self.names.append(name)
+
+    def sent(self, count: int) -> None:
+        self.bytes += count
+
+    def end(self) -> None:
+        self.ends += 1
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeJobManager]:
+    with FakeJobManager().serving() as server:
+        yield server
+
+
+def item(path: Path, data: bytes) -> UploadItem:
+    """A file that was hashed."""
+    path.write_bytes(data)
+    return UploadItem(path.name, BlobContent(sha256=hashlib.sha256(data).hexdigest(), size=len(data)), path)
+
+
+@pytest.mark.req("BLOB-6")
+async def test_only_what_is_missing_is_sent_and_all_of_it_is_one_group(fake: FakeJobManager, tmp_path: Path) -> None:
+    items = [item(tmp_path / f"f{number}", bytes([number]) * 3_000_000) for number in range(9)]
+    fake.blobs[JOB, str(items[4].key)] = b"\4" * 3_000_000
+    progress = Recorded()
+
+    async with RestClient(fake.endpoint) as client:
+        await upload_group(client, JOB, items, progress)
+
+    assert {key for _, key in fake.blobs} == {str(entry.key) for entry in items}
+    assert [group.blobs for group in fake.groups] == [[entry.content for entry in items]]
+    assert sorted(progress.names) == sorted(f"f{number}" for number in range(9) if number != 4)
+    assert (progress.begun, progress.bytes, progress.ends) == ([(8, 24_000_000)], 24_000_000, 1)
+
+
+@pytest.mark.req("BLOB-6")
+async def test_nothing_is_sent_when_all_is_there(fake: FakeJobManager, tmp_path: Path) -> None:
+    only = item(tmp_path / "f", b"x")
+    progress = Recorded()
+
+    async with RestClient(fake.endpoint) as client:
+        await upload_group(client, JOB, [only], progress)
+        await upload_group(client, JOB, [only], progress)
+
+    assert progress.begun == [(1, 1)]
+    assert sum(request.startswith("PUT") for request in fake.requests) == 1
+
+
+async def test_a_failed_round_is_taken_up_with_the_same_group(fake: FakeJobManager, tmp_path: Path) -> None:
+    items = [item(tmp_path / "a", b"a" * 100), item(tmp_path / "b", b"")]
+    progress = Recorded()
+
+    async with RestClient(fake.endpoint, patience=0) as client:
+        open_group = client.open_blob_group
+        failing = iter([[503], []])
+
+        async def opened(job_id: JobId, contents: list[BlobContent]) -> list[str]:
+            missing = await open_group(job_id, contents)
+            fake.failures = next(failing)
+            return missing
+
+        client.open_blob_group = opened  # type: ignore[method-assign, assignment]
+        await upload_group(client, JOB, items, progress)
+
+    assert len(fake.groups) == 2
+    assert fake.groups[0] == fake.groups[1]
+    assert {key for _, key in fake.blobs} == {str(entry.key) for entry in items}
+
+
+async def test_a_job_manager_that_stays_away_ends_it(fake: FakeJobManager, tmp_path: Path) -> None:
+    progress = Recorded()
+    async with RestClient(fake.endpoint, patience=0) as client:
+        fake.failures = [503] * 10
+        with pytest.raises(RetryLater):
+            await upload_group(client, JOB, [item(tmp_path / "a", b"a")], progress)
+    assert progress.ends == 1
+
+
+@pytest.mark.parametrize("now", [b"y" * 3_000_000, b"x" * 2_999_999, b"x" * 3_000_001, b"", None])
+async def test_a_file_that_changed_is_named(fake: FakeJobManager, tmp_path: Path, now: bytes | None) -> None:
+    path = tmp_path / "data.csv"
+    entry = item(path, b"x" * 3_000_000)
+    if now is None:
+        path.unlink()
+    else:
+        path.write_bytes(now)
+
+    async with RestClient(fake.endpoint) as client:
+        with pytest.raises(InvalidInput, match=r"data\.csv changed while it was uploaded"):
+            await upload_group(client, JOB, [entry], Recorded())
+
+    assert fake.blobs == {}
+
+
+async def test_a_refusal_is_told_as_it_is(fake: FakeJobManager, tmp_path: Path) -> None:
+    async with RestClient(fake.endpoint, patience=0) as client:
+        missing = await client.open_blob_group(JOB, [])
+        assert missing == []
+        entry = item(tmp_path / "a", b"a")
+        fake.failures = [413]
+        with pytest.raises(InvalidInput, match="told to fail"):
+            await upload_group(client, JOB, [entry], Recorded())
+
+
+# --- downloads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("BLOB-2")
+async def test_a_download_is_verified_and_leaves_nothing_half(fake: FakeJobManager, tmp_path: Path) -> None:
+    data = bytes(range(256)) * 20_000
+    key = permanent(hashlib.sha256(data).hexdigest())
+    target = tmp_path / "out" / "file"
+    target.parent.mkdir()
+    fake.blobs[JOB, str(key)] = data
+
+    async with RestClient(fake.endpoint) as client:
+        fake.failures = [503]
+        assert await client.download_blob(JOB, key, target) == len(data)
+        assert target.read_bytes() == data
+        target.write_bytes(b"mine")
+        fake.blobs[JOB, str(key)] = b"x" + data[1:]
+        with pytest.raises(Fatal, match="damaged") as caught:
+            await client.download_blob(JOB, key, target)
+        assert str(key) in caught.value.message
+        assert hashlib.sha256(b"x" + data[1:]).hexdigest() in caught.value.message
+        with pytest.raises(Absent):
+            await client.download_blob(JobId("0" * 32), key, target)
+        with pytest.raises(Fatal, match="cannot write"):
+            await client.download_blob(JOB, key, tmp_path / "none" / "file")
+
+    assert target.read_bytes() == b"mine"
+    assert list(target.parent.iterdir()) == [target]

@@ -1,0 +1,73 @@
+"""Which logs a task manager lists, under which ids, and that ids are no paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.daemons.log_catalogue import ProcessLogs, TaskManagerLogs
+from emberkeep.rest.ports import LogKind
+
+JOB, OTHER = JobId("a" * 32), JobId("b" * 32)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> WorkingDirectory:
+    working = WorkingDirectory(tmp_path)
+    for job, attempt, names in (
+        (JOB, 1, ("driver.stdout", "driver.stderr")),
+        (JOB, 2, ("driver.stdout", "executor-0.stderr", "driver.log", "core.1234")),
+        (OTHER, 1, ("driver.stdout",)),
+    ):
+        logs = working.attempt_logs(job, attempt)
+        logs.mkdir(parents=True)
+        for name in names:
+            (logs / name).write_text(f"{job} {attempt} {name}")
+    (working.logs / "taskmanager.log").write_text("own")
+    return working
+
+
+def live(job_id: JobId, attempt: int, executor_id: str) -> bool:
+    return (job_id, attempt, executor_id) == (JOB, 2, "")
+
+
+def test_a_jobs_logs_are_those_of_its_drivers_and_executors(directory: WorkingDirectory) -> None:
+    entries = TaskManagerLogs(directory, live).entries(JOB)
+    assert [(entry.kind, entry.attempt, entry.executor_id, entry.complete) for entry in entries] == [
+        (LogKind.DRIVER_STDERR, 1, "", True),
+        (LogKind.DRIVER_STDOUT, 1, "", True),
+        (LogKind.DRIVER_STDOUT, 2, "", False),
+        (LogKind.EXECUTOR_STDERR, 2, "0", True),
+    ]
+
+
+def test_without_a_job_all_logs_are_listed_the_task_managers_own_first(directory: WorkingDirectory) -> None:
+    entries = TaskManagerLogs(directory, live).entries(None)
+    assert entries[0].kind is LogKind.TASK_MANAGER
+    assert {entry.job_id for entry in entries} == {None, JOB, OTHER}
+
+
+def test_every_listed_id_is_found_and_leads_to_its_file(directory: WorkingDirectory) -> None:
+    logs = TaskManagerLogs(directory, live)
+    entries = logs.entries(None)
+    assert len({entry.id for entry in entries}) == len(entries)
+    for entry in entries:
+        assert logs.find(entry.id).path == entry.path
+
+
+@pytest.mark.parametrize("log_id", ["", "..", "../taskmanager.log", "core.1234", f"{JOB}-1-driver.stdout/../x", "a/b"])
+def test_other_ids_lead_nowhere(directory: WorkingDirectory, log_id: str) -> None:
+    with pytest.raises(Absent):
+        TaskManagerLogs(directory, live).find(log_id)
+
+
+def test_rotated_logs_of_a_daemon_are_complete_the_present_one_is_not(tmp_path: Path) -> None:
+    for name in ("jobmanager.log", "jobmanager.log.1", "jobs.sqlite"):
+        (tmp_path / name).touch()
+    entries = ProcessLogs(tmp_path, LogKind.JOB_MANAGER).entries(None)
+    assert [(entry.id, entry.complete) for entry in entries] == [("jobmanager.log", False), ("jobmanager.log.1", True)]
+    assert ProcessLogs(tmp_path / "absent", LogKind.JOB_MANAGER).entries(None) == []

@@ -1,0 +1,55 @@
+"""Which job logs a task manager keeps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from emberkeep.daemons.log_retention import prune_once
+
+HOUR = 3600.0
+NOW = 1_700_000_000.0
+
+
+def job(logs: Path, name: str, hours_ago: float) -> None:
+    """A job whose last line was written so long ago."""
+    attempt = logs / name / "1"
+    attempt.mkdir(parents=True)
+    log = attempt / "driver.stdout"
+    log.write_text("line\n")
+    for path in (log, attempt, logs / name):
+        os.utime(path, (NOW - hours_ago * HOUR, NOW - hours_ago * HOUR))
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for number in range(5):
+        job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
+    assert sorted(prune_once(tmp_path, 2, frozenset())) == ["job-2", "job-3", "job-4"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "job-1"]
+    assert prune_once(tmp_path, 2, frozenset()) == []
+
+
+def test_what_somebody_may_still_read_is_spared_however_much_there_is(tmp_path: Path) -> None:
+    for number in range(5):
+        job(tmp_path, f"job-{number}", hours_ago=0.1 * number)
+    assert prune_once(tmp_path, 0, frozenset()) == []
+
+
+def test_an_attempt_that_writes_keeps_its_whole_job(tmp_path: Path) -> None:
+    job(tmp_path, "old", hours_ago=50.0)
+    job(tmp_path, "older-but-writing", hours_ago=60.0)
+    job(tmp_path, "new", hours_ago=0.0)
+    os.utime(tmp_path / "older-but-writing" / "1" / "driver.stdout", (NOW, NOW))
+    assert prune_once(tmp_path, 1, frozenset()) == ["old"]
+
+
+def test_a_job_that_runs_keeps_its_logs_however_long_it_has_been_silent(tmp_path: Path) -> None:
+    job(tmp_path, "silent-stream", hours_ago=1000.0)
+    for number in range(3):
+        job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
+    assert prune_once(tmp_path, 1, {"silent-stream"}) == ["job-1", "job-2"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "silent-stream"]
+
+
+def test_nothing_is_there_yet(tmp_path: Path) -> None:
+    assert prune_once(tmp_path / "jobs", 1, frozenset()) == []

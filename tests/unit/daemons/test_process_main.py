@@ -1,0 +1,107 @@
+"""A process lives as long as all its services, ends when it is asked to, and says truthfully why."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import structlog
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.daemons.process_main import (
+    EXIT_CRASHED,
+    EXIT_FAILED,
+    EXIT_OK,
+    EXIT_USAGE,
+    ServiceEnded,
+    Services,
+    run_daemon,
+)
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """A daemon configures logging for its whole process; here each test is one."""
+    yield
+    structlog.reset_defaults()
+
+
+async def _for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+async def test_a_service_that_returns_ends_the_wait_with_its_name() -> None:
+    services = Services()
+    services.start("patient", _for_ever())
+    services.start("hasty", asyncio.sleep(0))
+    with pytest.raises(ServiceEnded, match="hasty"):
+        await services.run_until(asyncio.Event())
+    await services.cancel()
+
+
+async def test_a_service_that_fails_ends_the_wait_with_its_error() -> None:
+    async def fail() -> None:
+        raise Fatal("no more space")
+
+    services = Services()
+    services.start("failing", fail())
+    with pytest.raises(Fatal, match="no more space"):
+        await services.run_until(asyncio.Event())
+    await services.cancel()
+
+
+async def test_a_request_to_stop_leaves_the_services_running_until_they_are_cancelled() -> None:
+    services, stop = Services(), asyncio.Event()
+    services.start("patient", _for_ever())
+    stop.set()
+    await services.run_until(stop)
+    await services.cancel()
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(Fatal("disk full", hint="make room"), EXIT_FAILED), (InvalidInput("bad"), EXIT_USAGE)]
+)
+def test_an_expected_error_is_announced_and_told_in_words(
+    error: Exception, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_configuration: Configuration, _layout: StateLayout, _stop: asyncio.Event) -> None:
+        raise error
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == code
+    output = capsys.readouterr()
+    assert msgspec.json.decode(output.out)["error"] in ("disk full", "bad")
+    assert "Traceback" not in output.err
+
+
+def test_a_bug_is_an_exit_code_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async def serve(_configuration: Configuration, _layout: StateLayout, _stop: asyncio.Event) -> None:
+        raise ZeroDivisionError("oops")
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_CRASHED
+    assert "internal error: ZeroDivisionError: oops" in capsys.readouterr().err
+
+
+def test_sigterm_is_a_request_to_stop(tmp_path: Path) -> None:
+    async def serve(_configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
+        assert layout.root == tmp_path
+        signal.raise_signal(signal.SIGTERM)
+        await stop.wait()
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path)], serve) == EXIT_OK
+
+
+def test_unknown_settings_are_refused_before_anything_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def serve(_configuration: Configuration, _layout: StateLayout, _stop: asyncio.Event) -> None:
+        sys.exit("must not be reached")
+
+    assert run_daemon("test", ["--state-dir", str(tmp_path), "-D", "rest.prot=1"], serve) == EXIT_USAGE
+    assert "rest.port" in capsys.readouterr().err

@@ -1,0 +1,80 @@
+"""The job store in memory, slowed down, with failures by operation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
+
+T = TypeVar("T")
+
+
+class FailingStore:
+    """``before`` and ``after``: errors by operation, each raised once, before or after it happened. Each ``open`` is a
+    new life over the same disk."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.before: dict[str, list[EmberkeepError]] = {}
+        self.after: dict[str, list[EmberkeepError]] = {}
+        self.attempts: list[tuple[JobId, int]] = []
+        self.closed = False
+        self._store = MemoryJobStore(self.disk)
+
+    @property
+    def handles(self) -> dict[JobId, int]:
+        """Jobs to be recovered, with the newest attempt."""
+        return {job_id: handle.attempt for job_id, handle in self.disk.jobs.items()}
+
+    @property
+    def recorded(self) -> dict[JobId, JobResult]:
+        return {key: msgspec.json.decode(result, type=JobResult) for key, result in self.disk.results.items()}
+
+    async def _step(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        await asyncio.sleep(0.01)
+        if self.before.get(name):
+            raise self.before[name].pop(0)
+        result = await operation()
+        if self.after.get(name):
+            raise self.after[name].pop(0)
+        return result
+
+    async def open(self) -> int:
+        return await self._step("open", self._store.open)
+
+    async def create(self, graph: JobGraph) -> JobId:
+        return await self._step("create", lambda: self._store.create(graph))
+
+    async def recover(self) -> list[StoredJob]:
+        return await self._step("recover", self._store.recover)
+
+    async def _record_attempt(self, job_id: JobId, attempt: int) -> None:
+        await self._store.record_attempt(job_id, attempt)
+        self.attempts.append((job_id, attempt))
+
+    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+        await self._step("record_attempt", lambda: self._record_attempt(job_id, attempt))
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        await self._step("record_cancel", lambda: self._store.record_cancel(job_id))
+
+    async def record_result(self, result: JobResult) -> None:
+        await self._step("record_result", lambda: self._store.record_result(result))
+
+    async def results(self) -> list[JobResult]:
+        return await self._step("results", self._store.results)
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        return await self._step("expire_results", lambda: self._store.expire_results(keep))
+
+    async def close(self) -> None:
+        await self._store.close()
+        self.closed = True

@@ -1,0 +1,654 @@
+"""A JobMasterService beside a fake Spark, in virtual time: JobManager and task managers are scripted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from emberkeep.base.config import Configuration, Option
+from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
+from emberkeep.base.options import (
+    EXECUTOR_BACKOFF_INITIAL,
+    EXECUTOR_BACKOFF_MAX,
+    EXECUTOR_FAILURES,
+    EXECUTOR_START_TIMEOUT,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    SLOT_REQUEST_TIMEOUT,
+)
+from emberkeep.jobmaster.ports import Application
+from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import (
+    Ack,
+    ExecutorChanged,
+    ExecutorReport,
+    JobMasterBeat,
+    JobMasterHeartbeat,
+    JobMasterReply,
+    JobMasterStatus,
+    Message,
+    OfferSlots,
+    OfferSlotsReply,
+    ProcessState,
+    RegisterJobMaster,
+    ReleaseSlot,
+    ReportOutcome,
+    SlotsReply,
+    StartExecutor,
+)
+from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.testing.fake_spark import FakeSpark
+from emberkeep.testing.memory_rpc import MemoryNetwork
+from emberkeep.testing.scripted_service import ScriptedService
+from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_system
+
+JOB = JobId("0" * 31 + "1")
+JOB_MANAGER, JOB_MASTER = "jm:1", "driver:1"
+INTERVAL, TIMEOUT = 2.0, 10.0
+PROFILE = ResourceProfile(cores=1, memory_mb=500)
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+SETTINGS: dict[Option[Any], float] = {
+    HEARTBEAT_INTERVAL: INTERVAL,
+    HEARTBEAT_TIMEOUT: TIMEOUT,
+    EXECUTOR_FAILURES: 2,
+    EXECUTOR_BACKOFF_INITIAL: 1.0,
+    EXECUTOR_BACKOFF_MAX: 3.0,
+    EXECUTOR_START_TIMEOUT: 30.0,
+    SLOT_REQUEST_TIMEOUT: 60.0,
+}
+
+
+class FakeTaskManager(ScriptedService):
+    """Holds the slots that the test puts there, as a real one would."""
+
+    def __init__(self, number: int, network: MemoryNetwork) -> None:
+        super().__init__(
+            {StartExecutor: Ack(), ReleaseSlot: self._release, JobMasterBeat: self._beat},
+        )
+        self.info = task_manager_info(number)
+        self.slots: list[AllocationId] = []
+        self.executors: dict[AllocationId, ExecutorReport] = {}
+        network.attach(self.info.address, self)
+
+    def _release(self, request: Message) -> Message:
+        assert isinstance(request, ReleaseSlot)
+        self.slots.remove(request.allocation_id)
+        return Ack()
+
+    def _beat(self, _: Message) -> Message:
+        return SlotsReply(
+            instance=self.info.instance,
+            allocations=tuple(self.slots),
+            executors=tuple(self.executors.values()),
+        )
+
+
+class Bench:
+    """A JobMaster whose JobManager answers, and two task managers."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.network = MemoryNetwork()
+        self.spark = FakeSpark()
+        self.job_manager = ScriptedService(
+            {RegisterJobMaster: reply(), JobMasterHeartbeat: reply(), ReportOutcome: Ack()}
+        )
+        self.network.attach(JOB_MANAGER, self.job_manager)
+        self.task_managers = [FakeTaskManager(0, self.network), FakeTaskManager(1, self.network)]
+        self.service = JobMasterService(
+            seeded_system(VirtualClock(loop), 1, "driver"),
+            Configuration().with_texts({option.key: f"{value:g}" for option, value in SETTINGS.items()}, "test"),
+            self.network,
+            self.spark,
+            JOB,
+            1,
+            JOB_MASTER,
+            TaskManagerId("tm-0"),
+            JOB_MANAGER,
+            42,
+        )
+        self.network.attach(JOB_MASTER, self.service)
+        self.running = asyncio.create_task(self.service.run())
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+        async with asyncio.timeout(seconds):
+            while not condition():  # noqa: ASYNC110 - virtual time
+                await asyncio.sleep(0.01)
+
+    async def offer(self, *slots: str, number: int = 0, profile: ResourceProfile = PROFILE) -> tuple[AllocationId, ...]:
+        """Offer slots of one task manager; returns those accepted."""
+        task_manager = self.task_managers[number]
+        request = OfferSlots(
+            job_id=JOB,
+            attempt=1,
+            task_manager=task_manager.info,
+            slots=tuple(allocation(slot, profile) for slot in slots),
+        )
+        answer = await self.network.call(JOB_MASTER, request, OfferSlotsReply, timeout=5.0)
+        task_manager.slots += [slot for slot in answer.accepted if slot not in task_manager.slots]
+        return answer.accepted
+
+    async def executor_ends(self, slot: str, executor_id: str, exit_code: int | None = 1, number: int = 0) -> None:
+        report = ExecutorReport(
+            allocation_id=AllocationId(slot),
+            executor_id=ExecutorId(executor_id),
+            state=ProcessState.EXITED,
+            exit_code=exit_code,
+            detail="java.lang.OutOfMemoryError\n\tat Main.main",
+        )
+        change = ExecutorChanged(
+            job_id=JOB, attempt=1, task_manager=self.task_managers[number].info.id, executor=report
+        )
+        await self.network.call(JOB_MASTER, change, Ack, timeout=5.0)
+
+    def status(self) -> JobMasterStatus:
+        """The newest that the JobManager got."""
+        told = [
+            request
+            for request in self.job_manager.requests
+            if isinstance(request, RegisterJobMaster | JobMasterHeartbeat)
+        ]
+        return told[-1].status
+
+    def wanted(self) -> int:
+        return sum(requirement.count for requirement in self.status().requirements)
+
+    def held(self) -> list[str]:
+        return list(self.service.master.pool.held)
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Callable[[Bench], Coroutine[Any, Any, None]]], None]]:
+    """Plays a story on a bench, and checks that the JobMaster was alive to the end."""
+    loop = VirtualLoop()
+
+    def play(story: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+        async def main() -> None:
+            bench = Bench(loop)
+            await story(bench)
+            bench.service.master.pool.check_invariants()
+            assert not bench.running.done(), "the JobMaster has died"
+
+        loop.run_until_complete(main())
+
+    yield play
+    assert loop.end_all() == []
+    loop.close()
+
+
+Run = Callable[[Callable[[Bench], Coroutine[Any, Any, None]]], None]
+
+
+def reply(
+    *, epoch: int = 1, known: bool = True, lost: tuple[InstanceId, ...] = (), missing: str = ""
+) -> JobMasterReply:
+    return JobMasterReply(epoch=epoch, known=known, heartbeat_interval=INTERVAL, lost=lost, missing=missing)
+
+
+def allocation(slot: str, profile: ResourceProfile = PROFILE) -> Allocation:
+    return Allocation(
+        id=AllocationId(slot), slot_index=0, job_id=JOB, attempt=1, profile=profile, job_master=JOB_MASTER
+    )
+
+
+def task_manager_info(number: int) -> TaskManagerInfo:
+    return TaskManagerInfo(
+        id=TaskManagerId(f"tm-{number}"),
+        instance=InstanceId(f"life-{number}"),
+        address=f"tm{number}:1",
+        host=f"127.0.0.{number + 2}",
+        node_id=f"node-{number}",
+        pid=1,
+        slots=4,
+        driver_places=1,
+        total=ResourceProfile(cores=4, memory_mb=4000),
+        runtime=RUNTIME,
+        java_major=17,
+        started_ms=0,
+    )
+
+
+def application(count: int = 2, app_id: str = "app-1") -> Application:
+    return Application(
+        app_id=app_id,
+        driver_url="spark://driver",
+        requirement=SlotRequirement(count=count, profile=PROFILE, runtime=RUNTIME),
+        heap_mb=400,
+        java_options=("-Dx=y",),
+        extra_class_path="/jars/a.jar",
+        environ={"A": "b"},
+        auth_secret="secret",
+        python_path=("/lib",),
+    )
+
+
+# --- slots and executors ----------------------------------------------------------------------------------------------
+
+
+def test_it_registers_before_there_is_an_application_and_then_says_what_it_needs(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.registered()
+        (registration,) = bench.job_manager.asked(RegisterJobMaster)
+        assert (registration.address, registration.pid, registration.status.requirements) == (JOB_MASTER, 42, ())
+        bench.service.application_started(application())
+        await bench.until(lambda: bench.wanted() == 2, 0.5)
+        assert bench.status().app_id == "app-1"
+
+    run(story)
+
+
+def test_each_accepted_slot_gets_one_executor_of_the_application(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        assert await bench.offer("a", "b", "c") == ("a", "b"), "no more than is wanted"
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2)
+        first, second = bench.task_managers[0].asked(StartExecutor)
+        assert (first.executor_id, second.executor_id) == ("0", "1")
+        assert (first.app_id, first.heap_mb, first.cores, first.java_options) == ("app-1", 400, 1, ("-Dx=y",))
+        assert await bench.offer("a") == ("a",), "the first answer may have been lost"
+        await asyncio.sleep(3 * INTERVAL)
+        assert len(bench.task_managers[0].asked(StartExecutor)) == 2
+        assert [view.executor_id for view in bench.status().executors] == ["0", "1"]
+
+    run(story)
+
+
+def test_slots_of_another_size_or_without_an_application_are_declined(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        assert await bench.offer("a") == ()
+        bench.service.application_started(application())
+        assert await bench.offer("a", profile=ResourceProfile(cores=2, memory_mb=500)) == ()
+        bench.service.application_stopped()
+        assert await bench.offer("a") == ()
+
+    run(story)
+
+
+@pytest.mark.parametrize(("job_id", "attempt"), [(JobId("f" * 32), 1), (JOB, 2)])
+def test_offers_to_another_attempt_are_refused(run: Run, job_id: JobId, attempt: int) -> None:
+    async def story(bench: Bench) -> None:
+        request = OfferSlots(job_id=job_id, attempt=attempt, task_manager=task_manager_info(0), slots=())
+        with pytest.raises(Conflict, match="is not led by"):
+            await bench.network.call(JOB_MASTER, request, OfferSlotsReply, timeout=5.0)
+
+    run(story)
+
+
+def test_a_start_is_repeated_until_the_task_manager_answers(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.task_managers[0].answers[StartExecutor] = RetryLater("not now")
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) > 3)
+        bench.task_managers[0].answers[StartExecutor] = Ack()
+        count = len(bench.task_managers[0].asked(StartExecutor))
+        await asyncio.sleep(TIMEOUT)
+        assert len(bench.task_managers[0].asked(StartExecutor)) == count + 1
+
+    run(story)
+
+
+def test_a_slot_that_the_task_manager_has_freed_is_wanted_again_at_once(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.task_managers[0].answers[StartExecutor] = Absent("not held here")
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        await bench.until(lambda: not bench.held(), 0.5)
+        assert bench.wanted() == 1
+        assert bench.task_managers[0].asked(ReleaseSlot) == []
+
+    run(story)
+
+
+def test_an_ended_executor_gives_its_slot_back_and_is_replaced_after_a_growing_pause(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        for number, pause in enumerate((1.0, 2.0)):
+            slot = f"slot-{number}"
+            assert await bench.offer(slot) == (slot,)
+            await bench.executor_ends(slot, str(number))
+            assert await bench.offer("early") == (), "the pause holds back offers under way, too"
+            await bench.until(lambda: bench.wanted() == 0, 0.5)
+            assert "will be replaced" in bench.status().waiting
+            began = bench.loop.time()
+            await bench.until(lambda: bench.wanted() == 1)
+            assert pause - 0.5 <= bench.loop.time() - began <= pause + 0.5
+        assert [request.allocation_id for request in bench.task_managers[0].asked(ReleaseSlot)] == ["slot-0", "slot-1"]
+        assert [executor_id for executor_id, _ in bench.spark.removed] == ["0", "1"]
+        messages = [entry.message for entry in bench.status().exceptions]
+        assert messages[0] == "executor 0 on tm-0 ended with exit code 1: java.lang.OutOfMemoryError"
+        assert bench.status().exceptions[0].traceback == f"{messages[0]}\n\tat Main.main"
+
+    run(story)
+
+
+def test_executors_that_keep_failing_fail_the_attempt_once(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=4))
+        await bench.offer("a", "b", "c", "d")
+        for number, slot in enumerate("abcd"):
+            await bench.executor_ends(slot, str(number), exit_code=-9)
+        await bench.until(lambda: len(bench.spark.failures) == 1, 0.5)
+        assert "3 executors ended by themselves within 600 s" in bench.spark.failures[0]
+        assert "was killed by signal 9" in bench.spark.failures[0]
+        await asyncio.sleep(TIMEOUT)
+        assert len(bench.spark.failures) == 1
+        assert bench.wanted() == 0
+
+    run(story)
+
+
+def test_executors_that_end_well_are_no_failures(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=4))
+        await bench.offer("a", "b", "c", "d")
+        for number, slot in enumerate("abcd"):
+            await bench.executor_ends(slot, str(number), exit_code=0)
+        await asyncio.sleep(TIMEOUT)
+        assert bench.spark.failures == []
+        assert bench.wanted() == 4
+        assert (await bench.service.master.take_status()).exceptions == ()
+
+    run(story)
+
+
+def test_an_executor_that_could_not_be_started_counts_as_failed(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.task_managers[0].answers[StartExecutor] = Fatal("no Java")
+        bench.service.application_started(application(count=3))
+        await bench.offer("a", "b", "c")
+        await bench.until(lambda: bool(bench.spark.failures), 0.5)
+        assert "could not be started: no Java" in bench.spark.failures[0]
+
+    run(story)
+
+
+def test_without_any_slot_the_attempt_fails_in_time_and_says_why(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(missing="no task manager is registered")
+        bench.service.application_started(application())
+        await asyncio.sleep(59.0)
+        assert bench.spark.failures == []
+        await bench.until(lambda: bool(bench.spark.failures), 2.0)
+        assert "not one slot could be had for 60 s" in bench.spark.failures[0]
+        assert "no task manager is registered" in bench.spark.failures[0]
+
+    run(story)
+
+
+def test_one_slot_is_enough_to_go_on(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(missing="1 of 2 slots is missing")
+        bench.service.application_started(application(count=2))
+        await bench.offer("a")
+        bench.spark.executors.add(ExecutorId("0"))
+        await asyncio.sleep(300.0)
+        assert bench.spark.failures == []
+        assert bench.status().waiting == "1 of 2 slots is missing"
+
+    run(story)
+
+
+# --- Spark ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_executor_that_never_registers_with_spark_is_replaced(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", "b")
+        bench.spark.executors.add(ExecutorId("0"))
+        await bench.until(lambda: bench.held() == ["a"], 35.0)
+        assert bench.loop.time() >= 30.0
+        assert "did not register with Spark in time" in bench.spark.removed[0][1]
+        registered = {view.executor_id: view.registered for view in bench.status().executors}
+        assert registered == {"0": True}
+
+    run(story)
+
+
+def test_an_executor_that_spark_has_given_up_is_replaced(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.spark.executors.add(ExecutorId("0"))
+        await asyncio.sleep(TIMEOUT)
+        bench.spark.executors.clear()
+        await bench.until(lambda: not bench.held(), TIMEOUT + 3 * INTERVAL)
+        await bench.until(lambda: bool(bench.task_managers[0].asked(ReleaseSlot)), 0.5)
+
+    run(story)
+
+
+def test_a_jvm_that_hangs_holds_up_nothing(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.spark.hangs = True
+        await bench.executor_ends("a", "0")
+        count = len(bench.job_manager.requests)
+        await asyncio.sleep(10 * INTERVAL)
+        assert len(bench.job_manager.requests) >= count + 8
+        assert bench.wanted() == 1
+
+    run(story)
+
+
+# --- task managers ----------------------------------------------------------------------------------------------------
+
+
+def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", number=0)
+        await bench.offer("b", number=1)
+        await asyncio.sleep(5 * INTERVAL)
+        for number, slot in enumerate("ab"):
+            beats = bench.task_managers[number].asked(JobMasterBeat)
+            assert len(beats) in (4, 5)
+            assert {beat.allocations for beat in beats} == {(slot,)}
+
+    run(story)
+
+
+def test_what_a_beat_tells_of_executors_counts_as_told(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        running = ExecutorReport(
+            allocation_id=AllocationId("a"), executor_id=ExecutorId("0"), state=ProcessState.RUNNING, pid=77
+        )
+        bench.task_managers[0].executors[AllocationId("a")] = running
+        await bench.until(lambda: [view.pid for view in bench.status().executors] == [77], 2 * INTERVAL)
+
+    run(story)
+
+
+def test_a_silent_task_manager_loses_its_slots_and_no_other_does(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", number=0)
+        await bench.offer("b", number=1)
+        bench.network.detach(bench.task_managers[0].info.address)
+        await bench.until(lambda: bench.held() == ["b"], TIMEOUT + 2 * INTERVAL)
+        assert bench.loop.time() > TIMEOUT
+        assert bench.wanted() == 2, "a replacement is wanted at once: this was no failure of the executor"
+        assert "has been silent" in bench.spark.removed[0][1]
+
+    run(story)
+
+
+def test_task_managers_that_the_job_manager_calls_lost_lose_their_slots(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
+        await bench.until(lambda: not bench.held(), 2 * INTERVAL)
+
+    run(story)
+
+
+def test_another_life_of_a_task_manager_holds_nothing(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.task_managers[0].answers[JobMasterBeat] = SlotsReply(
+            instance=InstanceId("life-0b"), allocations=(), executors=()
+        )
+        await bench.until(lambda: not bench.held(), 2 * INTERVAL)
+        assert "started anew" in bench.spark.removed[0][1]
+
+    run(story)
+
+
+def test_a_slot_missing_from_the_answer_to_a_beat_is_lost(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", "b")
+        bench.task_managers[0].slots.remove(AllocationId("a"))
+        await bench.until(lambda: bench.held() == ["b"], 2 * INTERVAL)
+
+    run(story)
+
+
+def test_a_task_manager_that_refuses_this_attempt_makes_it_ask_the_job_manager(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.task_managers[0].answers[JobMasterBeat] = Conflict("superseded by attempt 2")
+        bench.job_manager.answers[JobMasterHeartbeat] = Conflict("attempt 2 runs")
+        await bench.until(lambda: bool(bench.spark.abandonments), 2 * INTERVAL)
+
+    run(story)
+
+
+# --- the JobManager ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("HA-7")
+def test_an_attempt_that_was_superseded_abandons_once_and_serves_nobody(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.registered()
+        bench.job_manager.answers[JobMasterHeartbeat] = Conflict("attempt 2 runs")
+        bench.job_manager.answers[RegisterJobMaster] = Conflict("attempt 2 runs")
+        await bench.until(lambda: bool(bench.spark.abandonments), 2 * INTERVAL)
+        await asyncio.sleep(TIMEOUT)
+        assert bench.spark.abandonments == ["attempt 2 runs"]
+        with pytest.raises(Conflict, match="is not led by"):
+            await bench.offer("a")
+
+    run(story)
+
+
+@pytest.mark.req("HA-5")
+def test_without_a_job_manager_it_goes_on_and_registers_again_later(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.spark.executors.add(ExecutorId("0"))
+        await bench.service.registered()
+        bench.network.detach(JOB_MANAGER)
+        await asyncio.sleep(30 * TIMEOUT)
+        assert bench.held() == ["a"]
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(epoch=2, known=False)
+        bench.job_manager.answers[RegisterJobMaster] = reply(epoch=2)
+        bench.network.attach(JOB_MANAGER, bench.job_manager)
+        await bench.until(lambda: len(bench.job_manager.asked(RegisterJobMaster)) == 2, 2 * INTERVAL)
+        again = bench.job_manager.asked(RegisterJobMaster)[-1]
+        assert [view.allocation_id for view in again.status.executors] == ["a"]
+        assert bench.spark.abandonments == []
+
+    run(story)
+
+
+def test_answers_of_an_older_job_manager_change_nothing(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.job_manager.answers[RegisterJobMaster] = reply(epoch=5)
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        await bench.service.registered()
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(epoch=4, lost=(bench.task_managers[0].info.instance,))
+        await asyncio.sleep(TIMEOUT)
+        assert bench.held() == ["a"]
+
+    run(story)
+
+
+# --- the end ----------------------------------------------------------------------------------------------------------
+
+
+def test_when_an_application_stops_all_slots_go_back_and_the_next_starts_anew(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", "b")
+        bench.service.application_stopped()
+        await bench.until(lambda: not bench.task_managers[0].slots, 0.5)
+        assert bench.wanted() == 0
+        bench.service.application_started(application(count=1, app_id="app-2"))
+        await bench.offer("c")
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 3)
+        newest = bench.task_managers[0].asked(StartExecutor)[-1]
+        assert (newest.app_id, newest.executor_id) == ("app-2", "2"), "executor ids are never used again"
+
+    run(story)
+
+
+def test_a_slot_is_given_back_again_and_again_until_the_task_manager_hears(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.task_managers[0].answers[ReleaseSlot] = RetryLater("not now")
+        bench.service.application_stopped()
+        await bench.until(lambda: len(bench.task_managers[0].asked(ReleaseSlot)) > 2)
+        assert not bench.service.master.all_released.is_set()
+        await bench.until(bench.service.master.all_released.is_set, TIMEOUT + INTERVAL)
+
+    run(story)
+
+
+def test_the_outcome_is_told_and_the_slots_are_given_back(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", "b")
+        outcome = AttemptOutcome(exit_code=0)
+        await bench.service.report_outcome(outcome)
+        assert [request.outcome for request in bench.job_manager.asked(ReportOutcome)] == [outcome]
+        assert bench.task_managers[0].slots == []
+
+    run(story)
+
+
+def test_a_refusal_after_the_end_is_no_reason_to_die_without_goodbye(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.service.registered()
+        await bench.service.report_outcome(AttemptOutcome(exit_code=0))
+        for kind in (JobMasterHeartbeat, RegisterJobMaster, ReportOutcome):
+            bench.job_manager.answers[kind] = Conflict("the job has ended")
+        await asyncio.sleep(TIMEOUT)
+        await bench.service.report_outcome(AttemptOutcome(exit_code=0))
+        assert bench.spark.abandonments == []
+
+    run(story)
+
+
+def test_an_outcome_that_cannot_be_told_is_given_up_in_time(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.network.detach(JOB_MANAGER)
+        began = bench.loop.time()
+        with pytest.raises(RetryLater):
+            await bench.service.report_outcome(AttemptOutcome(exit_code=0))
+        assert TIMEOUT <= bench.loop.time() - began <= TIMEOUT + INTERVAL
+
+    run(story)
+
+
+def test_what_a_job_master_does_not_serve_is_refused(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        with pytest.raises(InvalidInput, match="does not serve"):
+            await bench.service.serve(Ack())
+
+    run(story)

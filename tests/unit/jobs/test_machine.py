@@ -1,0 +1,399 @@
+"""A job's life step by step: what is decided when, and what is not."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.machine import CANCELED_EXIT_CODE
+from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobResult, JobStatus
+from emberkeep.jobs.policy import JobPolicy
+from emberkeep.jobs.restart import FixedDelay, NoRestart
+from emberkeep.jobs.transitions import Phase
+from tests.property.job_world import KILLED, POLICY, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
+
+RESOURCES = AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message="no slot within 300 s")
+SETUP = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="no space left on device")
+
+
+def running(**changes: Any) -> tuple[JobWorld, TrueDriver]:
+    world = JobWorld(**changes)
+    return world, world.to_running()
+
+
+class TestStart:
+    @pytest.mark.req("HA-7")
+    def test_the_attempt_is_recorded_before_the_driver_starts(self) -> None:
+        world = JobWorld()
+        world.grant()
+        assert [type(effect) for effect in world.pending] == [ev.RecordAttempt]
+        assert world.status() is JobStatus.CREATED
+        world.write_attempt()
+        assert [type(effect) for effect in world.pending] == [ev.StartDriver]
+        assert world.status() is JobStatus.INITIALIZING
+
+    @pytest.mark.req("HA-7")
+    def test_a_number_that_may_be_written_is_not_used(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt(known=False)
+        assert world.take(ev.RecordAttempt) == ev.RecordAttempt(2)
+
+    def test_a_start_without_answer_is_ordered_again_until_it_is_accepted(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        world.take(ev.StartDriver)
+        world.wait(POLICY.repeat)
+        assert world.take(ev.StartDriver) == ev.StartDriver(1, place(1))
+        world.tell(ev.StartAccepted(1))
+        world.wait(POLICY.repeat * 3)
+        assert world.take(ev.StartDriver) is None
+
+    def test_a_refused_start_counts_as_a_failure_of_the_setup(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        world.tell(ev.StartRefused(1, "task manager tm-1 does not start the driver: no room"))
+        assert world.status() is JobStatus.RESTARTING
+        assert world.machine.history.exceptions()[-1].message.endswith("no room")
+
+    def test_a_place_whose_task_manager_is_lost_meanwhile_is_not_used(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.tell(ev.TaskManagerLost(place(1).instance))
+        world.write_attempt()
+        assert world.take(ev.StartDriver) is None
+        assert world.take(ev.RequestPlace) is not None
+        assert world.status() is JobStatus.CREATED
+
+    def test_a_driver_that_does_not_register_in_time_is_ended_and_counts_as_lost(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        driver = world.start()
+        world.tell(ev.DriverListed(1, driver.place, 42))
+        world.wait(POLICY.start_timeout - 1)
+        assert world.phase() is Phase.STARTING
+        world.wait(1)
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, 0.0)
+        assert world.phase() is Phase.ENDING
+        assert world.machine.refusal(1)
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        assert world.phase() is Phase.BACKING_OFF
+
+    def test_no_place_in_time_fails_the_job_and_says_why(self) -> None:
+        world = JobWorld()
+        world.wait(POLICY.place_timeout)
+        assert world.take(ev.ExplainPlace) is not None
+        world.tell(ev.PlaceExplained("no place for the driver (1408 MiB): no task manager is registered"))
+        world.write_result()
+        assert world.status() is JobStatus.FAILED
+        assert world.machine.result is not None
+        assert world.machine.result.root_cause == (
+            "after 300 s there is no place for the driver (1408 MiB): no task manager is registered"
+        )
+
+    def test_without_a_place_timeout_it_waits_for_ever(self) -> None:
+        world = JobWorld(policy=_policy(place_timeout=0.0))
+        world.wait(1e6)
+        assert world.phase() is Phase.PLACING
+
+    def test_a_place_that_comes_just_before_the_timeout_counts(self) -> None:
+        world = JobWorld()
+        world.wait(POLICY.place_timeout)
+        world.grant()
+        world.tell(ev.PlaceExplained("late"))
+        assert world.phase() is Phase.RECORDING_ATTEMPT
+
+    def test_a_graph_that_cannot_be_read_fails_its_job(self) -> None:
+        world = JobWorld()
+        world.machine = type(world.machine)(world.graph, POLICY, NoRestart(), attempt=0)
+        world.pending.clear()
+        world.tell(ev.Begin("the job graph at /storage/graph is damaged"))
+        assert world.status() is JobStatus.FAILING
+        world.write_result()
+        assert world.status() is JobStatus.FAILED
+
+
+class TestEnd:
+    def test_success_is_shown_when_it_is_durable(self) -> None:
+        world, driver = running()
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        assert world.status() is JobStatus.RUNNING
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+        assert ev.JobOver() not in world.asked
+        world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+        assert ev.JobOver() in world.asked
+
+    def test_the_first_word_about_the_end_counts(self) -> None:
+        world, driver = running()
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    def test_an_ended_job_is_forgotten_after_a_while_even_if_its_driver_hangs(self) -> None:
+        world, _ = running()
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        world.write_result()
+        world.wait(POLICY.grace)
+        assert world.asked[-1] == ev.JobOver()
+        assert world.machine.refusal(1)
+
+    def test_the_exit_told_by_the_task_manager_is_as_good(self) -> None:
+        world, driver = running()
+        world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    def test_a_failing_script_ends_the_job_with_its_exit_code(self) -> None:
+        world, _ = running()
+        world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
+        assert world.status() is JobStatus.FAILING
+        world.write_result()
+        result = world.machine.result
+        assert result is not None
+        assert (result.status, result.exit_code, result.root_cause) == (JobStatus.FAILED, 3, "ValueError: no")
+
+    def test_restart_on_any_restarts_failing_scripts_too(self) -> None:
+        world, driver = running(policy=_policy(restarts_script_failures=True))
+        world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
+        assert world.status() is JobStatus.RESTARTING
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, POLICY.grace)
+
+    def test_missing_resources_are_never_answered_by_a_restart(self) -> None:
+        world, _ = running(policy=_policy(restarts_script_failures=True))
+        world.tell(ev.OutcomeReported(1, RESOURCES))
+        assert world.status() is JobStatus.FAILING
+
+    @pytest.mark.parametrize("outcome", [KILLED, SETUP])
+    def test_a_lost_driver_is_started_again_after_the_pause(self, outcome: AttemptOutcome) -> None:
+        world, driver = running(strategy=FixedDelay(3, 5.0))
+        driver.alive = False
+        world.tell(ev.DriverExited(1, driver.place, outcome))
+        assert world.status() is JobStatus.RESTARTING
+        world.wait(4.9)
+        assert world.take(ev.RequestPlace) is None
+        world.wait(0.1)
+        again = world.to_running(2)
+        assert (again.attempt, world.status()) == (2, JobStatus.RUNNING)
+
+    def test_the_strategy_s_last_word_is_in_the_root_cause(self) -> None:
+        world, driver = running(strategy=FixedDelay(0, 5.0))
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        assert world.machine.verdict is not None
+        assert world.machine.verdict.root_cause == (
+            "killed by SIGKILL (not restarted: restart-strategy.fixed-delay.attempts is 0)"
+        )
+
+
+class TestLoss:
+    @pytest.mark.req("HA-7")
+    def test_no_new_attempt_while_the_old_driver_may_live(self) -> None:
+        world, driver = running(strategy=FixedDelay(3, 0.0))
+        world.wait(POLICY.heartbeat_timeout)
+        assert world.status() is JobStatus.RESTARTING
+        world.wait(10_000)
+        assert world.take(ev.RequestPlace) is None, "its task manager lists it still"
+        driver.alive = False
+        world.tell(ev.DriverVanished(1, driver.place.instance))
+        world.wait(0)
+        assert world.take(ev.RequestPlace) is not None
+
+    def test_an_order_to_stop_is_repeated_until_the_driver_is_gone(self) -> None:
+        world, driver = running()
+        world.wait(POLICY.heartbeat_timeout)
+        for _ in range(3):
+            assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, 0.0)
+            world.wait(POLICY.repeat)
+
+    @pytest.mark.req("HA-5")
+    def test_the_loss_of_the_task_manager_alone_changes_nothing(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        for _ in range(50):
+            world.now += POLICY.lease - 1
+            world.tell(ev.JobMasterHeard(1))
+            world.tell(ev.Tick())
+        assert world.status() is JobStatus.RUNNING
+
+    def test_silence_of_both_for_a_lease_is_the_driver_s_end(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.wait(POLICY.lease - 0.5)
+        assert world.status() is JobStatus.RUNNING
+        driver.alive = False
+        world.wait(0.5)
+        assert world.phase() is Phase.BACKING_OFF
+        assert world.machine.history.attempts()[-1].outcome is not None
+
+    def test_a_driver_that_comes_back_after_its_lease_is_refused(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.wait(POLICY.lease)
+        assert "is over" in world.machine.refusal(1)
+
+    def test_a_task_manager_that_is_back_makes_its_driver_reachable_again(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        again = place(1, life=2)
+        world.tell(ev.DriverListed(1, again, 42))
+        world.tell(ev.CancelRequested())
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, again, POLICY.grace)
+
+    def test_absence_in_the_report_of_another_life_proves_nothing(self) -> None:
+        world, _ = running()
+        world.tell(ev.DriverVanished(1, place(1, life=2).instance))
+        assert world.status() is JobStatus.RUNNING
+
+    def test_the_truth_about_a_presumed_loss_is_believed_while_nothing_new_was_started(self) -> None:
+        world, driver = running()
+        world.wait(POLICY.heartbeat_timeout)
+        assert world.status() is JobStatus.RESTARTING
+        world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+
+class TestCancel:
+    def test_before_it_has_a_driver_it_ends_at_once(self) -> None:
+        world = JobWorld()
+        world.tell(ev.CancelRequested())
+        assert ev.WithdrawPlace() in world.asked
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+        world.tell(ev.PlaceGranted(place(1)))  # crossed the withdrawal
+        assert world.asked[-1] == ev.JobOver()
+
+    def test_while_the_attempt_is_recorded_nothing_starts(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.tell(ev.CancelRequested())
+        assert world.status() is JobStatus.CANCELLING
+        world.write_attempt()
+        assert world.take(ev.StartDriver) is None
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    def test_canceled_means_the_driver_is_gone_and_the_result_durable(self) -> None:
+        world, driver = running()
+        world.tell(ev.CancelRequested())
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, POLICY.grace)
+        assert world.take(ev.RecordResult) is None
+        assert not world.machine.refusal(1), "it may end in order"
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        assert world.status() is JobStatus.CANCELLING
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+        assert world.machine.result is not None
+        assert world.machine.result.exit_code == CANCELED_EXIT_CODE
+
+    def test_the_rest_of_the_grace_goes_with_a_repeated_order(self) -> None:
+        world, driver = running()
+        world.tell(ev.CancelRequested())
+        world.take(ev.StopDriver)
+        world.wait(4.0)
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, driver.place, 6.0)
+
+    def test_a_driver_that_no_task_manager_can_reach_is_told_to_end_itself(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.tell(ev.CancelRequested())
+        assert "cannot be reached" in world.machine.refusal(1)
+        world.wait(POLICY.lease)
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    def test_in_the_pause_before_a_restart(self) -> None:
+        world, driver = running()
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        world.tell(ev.CancelRequested())
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    def test_a_job_that_has_succeeded_stays_so(self) -> None:
+        world, _ = running()
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        world.tell(ev.CancelRequested())
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+
+@pytest.mark.req("HA-5")
+class TestRecovery:
+    def recovered(self) -> JobWorld:
+        world = JobWorld(stored_attempt=3)
+        assert world.status() is JobStatus.INITIALIZING
+        assert not world.pending
+        return world
+
+    def test_a_live_driver_is_attached_again_under_its_attempt(self) -> None:
+        world = self.recovered()
+        driver = world.drivers[3] = TrueDriver(3, place(1))
+        assert not world.machine.knows_jobmaster()
+        assert world.register(driver)
+        assert (world.status(), world.machine.attempt) == (JobStatus.RUNNING, 3)
+        world.tell(ev.DriverListed(3, place(1), 42))
+        world.wait(POLICY.heartbeat_timeout - 1)
+        assert world.status() is JobStatus.RUNNING
+
+    def test_without_a_trace_of_the_driver_the_next_attempt_comes_after_the_lease(self) -> None:
+        world = self.recovered()
+        world.wait(POLICY.lease - 1)
+        assert world.phase() is Phase.STARTING
+        world.wait(1)
+        world.wait(5)
+        assert world.to_running().attempt == 4
+
+    def test_an_exit_that_the_old_leader_did_not_hear_of_counts(self) -> None:
+        world = self.recovered()
+        world.tell(ev.DriverExited(3, place(1), SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    @pytest.mark.req("HA-7")
+    def test_older_attempts_are_refused(self) -> None:
+        world = self.recovered()
+        assert "not its present attempt" in world.machine.refusal(2)
+        world.tell(ev.JobMasterRegistered(2, place(1).task_manager, 1))
+        world.tell(ev.DriverExited(2, place(1), SUCCESS))
+        assert world.status() is JobStatus.INITIALIZING
+
+
+def test_exceptions_that_the_attempt_survived_are_noted_once_and_bounded() -> None:
+    world, _ = running()
+    entries = tuple(
+        ExceptionEntry(timestamp_ms=number, attempt=1, kind="executor", message=f"executor {number} was lost")
+        for number in range(100)
+    )
+    world.tell(ev.ExceptionsNoted(1, entries))
+    world.tell(ev.ExceptionsNoted(1, entries[-10:]))
+    noted = world.machine.history.exceptions()
+    assert [entry.message for entry in noted] == [f"executor {number} was lost" for number in range(68, 100)]
+
+
+def test_what_it_waits_for_is_said_in_words() -> None:
+    world, driver = running()
+    assert world.machine.waiting() == ""
+    world.tell(ev.CancelRequested())
+    assert world.machine.waiting() == "the end of the driver of attempt 1 on task manager tm-1"
+    world.tell(ev.DriverExited(1, driver.place, KILLED))
+    assert world.machine.waiting() == "the job store to take its result"
+
+
+def test_results_can_be_written_as_json() -> None:
+    world, driver = running()
+    world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+    assert world.machine.result is not None
+    assert msgspec.json.decode(msgspec.json.encode(world.machine.result), type=JobResult) == world.machine.result
+
+
+def _policy(**changes: Any) -> JobPolicy:
+    return dataclasses.replace(POLICY, **changes)

@@ -1,0 +1,156 @@
+"""Messages taken apart and put together: whatever the sizes are, what arrives is what was sent."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.blobs.model import NO_JOB, permanent, transient
+from emberkeep.protocol.messages import Ack, ReleaseSlot, StartExecutor
+from emberkeep.protocol.offload import (
+    REST,
+    OffloadedMessage,
+    Part,
+    decode_offloaded,
+    encode_offloaded,
+    join,
+    owner_of,
+    owner_or_none,
+    split,
+)
+from emberkeep.protocol.wire import encode_message
+
+pytestmark = pytest.mark.req("BLOB-19")
+
+JOB = JobId("a" * 32)
+DELIVERY = "d" * 32
+TEXT = st.text(max_size=60)
+
+
+def start(environ: dict[str, str], *, url: str = "", options: tuple[str, ...] = ()) -> StartExecutor:
+    return StartExecutor(
+        job_id=JOB,
+        attempt=1,
+        allocation_id=AllocationId("b" * 32),
+        executor_id=ExecutorId("0"),
+        driver_url=url,
+        app_id="app",
+        cores=1,
+        heap_mb=1024,
+        java_options=options,
+        extra_class_path="",
+        environ=environ,
+        auth_secret="s",
+        python_path=(),
+    )
+
+
+def through(message: StartExecutor, minimum: int) -> tuple[OffloadedMessage, StartExecutor]:
+    """What travels, and what it is on the other side."""
+    taken = split(message, minimum)
+    contents = {str(transient(hashlib.sha256(data).hexdigest())): data for data in taken.parts.values()}
+    parts = {
+        name: Part(key=str(transient(hashlib.sha256(data).hexdigest())), size=len(data))
+        for name, data in taken.parts.items()
+    }
+    sent = OffloadedMessage(owner=JOB, delivery=DELIVERY, parts=parts, inline=taken.inline)
+    return sent, msgspec.msgpack.decode(join(sent, contents), type=StartExecutor)
+
+
+@given(st.dictionaries(TEXT, TEXT, max_size=6), TEXT, st.lists(TEXT, max_size=5), st.integers(0, 400))
+def test_a_message_comes_together_as_it_was(
+    environ: dict[str, str], url: str, options: list[str], minimum: int
+) -> None:
+    message = start(environ, url=url, options=tuple(options))
+    sent, received = through(message, minimum)
+    assert received == message
+    assert len(sent.inline) <= minimum
+    assert all(part.size > minimum for part in sent.parts.values())
+
+
+def test_only_large_fields_are_taken_out() -> None:
+    taken = split(start({"CONFIGURATION": "x" * 5000}, url="spark://driver"), 1000)
+    assert taken.parts.keys() == {"environ"}
+    assert b"spark://driver" in taken.inline
+
+
+def test_many_small_fields_travel_as_a_whole() -> None:
+    sent, _ = through(start({"A": "a" * 80}, url="u" * 80, options=("o" * 80,)), 100)
+    assert sent.parts.keys() == {REST}
+    assert sent.inline == b""
+
+
+def test_equal_parts_of_several_messages_are_one_blob() -> None:
+    graph = {"CONFIGURATION": "x" * 5000}
+    first, _ = through(start(graph, url="one"), 1000)
+    second, _ = through(start(graph, url="two"), 1000)
+    assert first.blob_keys() == second.blob_keys()
+    assert len(first.blob_keys()) == 1
+
+
+def test_whom_a_messages_parts_belong_to() -> None:
+    about_a_job = ReleaseSlot(job_id=JOB, attempt=1, allocation_id=AllocationId("b"))
+    assert owner_of(about_a_job) == JOB
+    assert owner_or_none(Ack(), about_a_job) == JOB
+    assert owner_or_none(Ack()) == NO_JOB
+    assert owner_of(ReleaseSlot(job_id=JobId("../x"), attempt=1, allocation_id=AllocationId("b"))) is None
+
+
+def test_a_message_itself_is_no_reference() -> None:
+    assert decode_offloaded(encode_message(start({}))) is None
+    assert decode_offloaded(b"") is None
+
+
+def reference(**changes: object) -> OffloadedMessage:
+    part = Part(key=str(transient("0" * 64)), size=5)
+    given = {"owner": JOB, "delivery": DELIVERY, "parts": {"environ": part}, "inline": b"\x80", **changes}
+    return OffloadedMessage(**given)  # type: ignore[arg-type]
+
+
+def test_a_reference_arrives_as_it_was() -> None:
+    assert decode_offloaded(encode_offloaded(reference())) == reference()
+    assert reference().holder == f"message-{DELIVERY}"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"owner": "../../etc"},
+        {"delivery": "x"},
+        {"delivery": "../" + "d" * 29},
+        {"parts": {}},
+        {"parts": {"environ": Part(key="../x", size=5)}},
+        {"parts": {"environ": Part(key=str(permanent("0" * 64)), size=5)}},
+        {"parts": {"environ": Part(key=str(transient("0" * 64)), size=-5)}},
+        {"parts": {"environ": Part(key=str(transient("0" * 64)), size=2**40)}},
+        {"parts": {str(number): Part(key=str(transient("0" * 64)), size=1) for number in range(65)}},
+    ],
+)
+def test_references_to_what_no_message_has_are_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        decode_offloaded(encode_offloaded(reference(**changes)))
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xc7", b"\xc7\x01\x01\xc1", b"\xd4\x02\x80", b"\xc9\xff\xff\xff\xff\x01", b"\xd4\x01\x80"]
+)
+def test_garbage_is_refused(data: bytes) -> None:
+    with pytest.raises(InvalidInput):
+        decode_offloaded(data)
+
+
+def test_another_size_and_fields_that_are_there_twice_are_refused() -> None:
+    key = str(transient("0" * 64))
+    with pytest.raises(InvalidInput, match="another size"):
+        join(reference(), {key: b"\x80"})
+    inline = msgspec.msgpack.encode({"environ": {}})
+    with pytest.raises(InvalidInput, match="twice"):
+        join(reference(inline=inline, parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})
+    with pytest.raises(InvalidInput):
+        join(reference(inline=b"\xc1", parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})

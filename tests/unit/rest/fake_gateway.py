@@ -1,0 +1,322 @@
+"""A JobManager that lives in dictionaries, and samples of what it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
+from emberkeep.blobs.model import BlobContent, permanent
+from emberkeep.jobmanager.blob_views import BlobServerGateway
+from emberkeep.jobmanager.views import JobManagerGateway, JobView, Submission, TaskManagerView
+from emberkeep.jobs.model import (
+    AttemptOutcome,
+    AttemptRecord,
+    EntryPoint,
+    EntryPointKind,
+    ExceptionEntry,
+    FailureKind,
+    JobGraph,
+    JobResources,
+    JobStatus,
+)
+from emberkeep.protocol.messages import (
+    DriverReport,
+    ExecutorView,
+    JobMasterStatus,
+    ProcessState,
+    QueryProgress,
+    TaskManagerReport,
+)
+from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+
+NOW_MS = 1_795_000_000_000
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+PROFILE = ResourceProfile(cores=2, memory_mb=1408)
+
+
+class FakeGateway(JobManagerGateway):
+    """State is public: tests set it. ``refusal``, when set, is raised by every call that asks for something."""
+
+    def __init__(self, *, now_ms: Callable[[], int] = lambda: NOW_MS) -> None:
+        self.views: dict[JobId, JobView] = {}
+        self.managers: dict[TaskManagerId, TaskManagerView] = {}
+        self.refusal: EmberkeepError | None = None
+        self.leading_epoch = 3
+        self.cancelled: list[tuple[JobId, float | None]] = []
+        self._keys: dict[str, JobId] = {}
+        self._now_ms = now_ms
+        self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
+
+    def add(self, *views: JobView) -> None:
+        for view in views:
+            self.views[view.job_id] = view
+
+    def add_task_managers(self, *views: TaskManagerView) -> None:
+        for view in views:
+            self.managers[view.info.id] = view
+
+    def change(self, job_id: JobId, **changes: object) -> None:
+        self.views[job_id] = msgspec.structs.replace(self.views[job_id], **changes)
+
+    def epoch(self) -> int:
+        return self.leading_epoch
+
+    def started_ms(self) -> int:
+        return NOW_MS - 3_600_000
+
+    def address(self) -> str:
+        return "127.0.0.1:8081"
+
+    async def submit(self, graph: JobGraph) -> Submission:
+        self._maybe_refuse()
+        known = self._keys.get(graph.idempotency_key)
+        if known is not None:
+            return Submission(job_id=known, created=False)
+        if graph.job_id in self.views:
+            raise Conflict(f"job id {graph.job_id} is taken by another submission")
+        if self.blobs is not None:
+            contents = [BlobContent(sha256=item.sha256, size=item.size) for item in graph.artefacts]
+            await self.blobs.claim(graph.job_id, contents)
+            self.blobs.job_submitted(graph.job_id, [permanent(item.sha256) for item in graph.artefacts])
+        self._keys[graph.idempotency_key] = graph.job_id
+        self.add(
+            job_view(
+                graph.job_id, graph.name, JobStatus.CREATED, graph=graph, attempts=(), submitted_ms=graph.submitted_ms
+            )
+        )
+        return Submission(job_id=graph.job_id, created=True)
+
+    async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
+        view = await self.job(job_id)
+        if view.status.is_globally_terminal and view.status is not JobStatus.CANCELED:
+            raise Conflict(f"job {job_id} is {view.status.value} already")
+        self.cancelled.append((job_id, grace))
+        now = self._now_ms()
+        times = {**view.status_times_ms, JobStatus.CANCELLING: now, JobStatus.CANCELED: now}
+        self.change(job_id, status=JobStatus.CANCELED, ended_ms=now, status_times_ms=times)
+
+    async def jobs(self) -> list[JobView]:
+        self._maybe_refuse()
+        return sorted(self.views.values(), key=lambda view: view.submitted_ms, reverse=True)
+
+    async def job(self, job_id: JobId) -> JobView:
+        self._maybe_refuse()
+        try:
+            return self.views[job_id]
+        except KeyError:
+            raise Absent(f"there is no job {job_id}", hint="GET /v1/jobs lists all") from None
+
+    async def task_managers(self) -> list[TaskManagerView]:
+        self._maybe_refuse()
+        return sorted(self.managers.values(), key=lambda view: view.info.id)
+
+    async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
+        self._maybe_refuse()
+        try:
+            return self.managers[task_manager_id]
+        except KeyError:
+            raise Absent(f"there is no task manager {task_manager_id}") from None
+
+    def _maybe_refuse(self) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+
+
+def job_id(number: int) -> JobId:
+    return JobId(f"{number:032x}")
+
+
+def job_graph(identifier: JobId, name: str, **changes: object) -> JobGraph:
+    graph = JobGraph(
+        job_id=identifier,
+        name=name,
+        entry_point=EntryPoint(kind=EntryPointKind.SCRIPT, name="flights.py"),
+        arguments=("--input", "data/flights"),
+        artefacts=(),
+        spark_conf={"spark.sql.shuffle.partitions": "8", "spark.hadoop.fs.s3a.secret.key": "hunter2"},
+        options={"restart-strategy.type": "fixed-delay"},
+        working_directory="/data",
+        resources=JobResources(
+            driver_memory_mb=512,
+            driver_overhead_mb=384,
+            executors=3,
+            executor_cores=2,
+            executor_memory_mb=1024,
+            executor_overhead_mb=384,
+        ),
+        python="3.11",
+        submitted_ms=NOW_MS - 754_000,
+        idempotency_key=f"key-{identifier}",
+    )
+    return msgspec.structs.replace(graph, **changes)
+
+
+def status_report(**changes: object) -> JobMasterStatus:
+    """Three slots wanted; two executors can be used, one is starting."""
+    report = JobMasterStatus(
+        sequence=17,
+        requirements=(SlotRequirement(count=3, profile=PROFILE, runtime=RUNTIME),),
+        executors=tuple(_executor(number) for number in (1, 2, 3)),
+        queries=(_query(),),
+        active_stages=1,
+        active_tasks=4,
+        completed_tasks=1238,
+        failed_tasks=2,
+        app_id="app-20261120-0001",
+        waiting="1 of 3 slots (2 cores and 1408 MiB each) is missing: all 6 slots are taken",
+    )
+    return msgspec.structs.replace(report, **changes)
+
+
+def job_view(identifier: JobId, name: str, status: JobStatus = JobStatus.RUNNING, **changes: object) -> JobView:
+    """A job on its second attempt, the first of which lost its driver."""
+    submitted = NOW_MS - 754_000
+    ended = NOW_MS - 60_000 if status.is_globally_terminal else None
+    view = JobView(
+        job_id=identifier,
+        name=name,
+        status=status,
+        submitted_ms=submitted,
+        ended_ms=ended,
+        status_times_ms=_times(status, submitted),
+        attempt=2,
+        driver_task_manager=None if ended else TaskManagerId("tm-127.0.0.2-1"),
+        driver_pid=0 if ended else 4711,
+        exit_code={JobStatus.FINISHED: 0, JobStatus.FAILED: 1, JobStatus.CANCELED: 143}.get(status),
+        root_cause="ValueError: no such airport: 'XXX'" if status is JobStatus.FAILED else "",
+        waiting="",
+        attempts=_attempts(submitted),
+        exceptions=_exceptions(submitted),
+        graph=job_graph(identifier, name),
+        status_report=None if ended else status_report(),
+        result=None,
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def task_manager_view(number: int, *, drivers: tuple[DriverReport, ...] = (), taken: int = 1) -> TaskManagerView:
+    """A task manager with two slots, ``taken`` of them allocated to job 1."""
+    host = f"127.0.0.{number}"
+    total = ResourceProfile(cores=4, memory_mb=8192)
+    allocations = tuple(
+        Allocation(
+            id=AllocationId(f"{number:016x}{index:016x}"),
+            slot_index=index,
+            job_id=job_id(1),
+            attempt=2,
+            profile=PROFILE,
+            job_master="127.0.0.2:41001",
+        )
+        for index in range(taken)
+    )
+    free = ResourceProfile(cores=4 - 2 * taken, memory_mb=8192 - 1408 * taken)
+    return TaskManagerView(
+        info=TaskManagerInfo(
+            id=TaskManagerId(f"tm-{host}-1"),
+            instance=InstanceId(f"{number:032x}"),
+            address=f"{host}:40001",
+            host=host,
+            node_id=f"node-{number}",
+            pid=3000 + number,
+            slots=2,
+            driver_places=4,
+            total=total,
+            runtime=RUNTIME,
+            java_major=17,
+            started_ms=NOW_MS - 7_200_000,
+        ),
+        report=TaskManagerReport(
+            sequence=9,
+            allocations=allocations,
+            drivers=drivers,
+            disk_free_mb=51_200,
+            memory_used_mb=2_311,
+            cpu_percent=37.5,
+        ),
+        last_heartbeat_ms=NOW_MS - 1200,
+        free_slots=2 - taken,
+        free_driver_places=4 - len(drivers),
+        free_resources=free,
+    )
+
+
+def driver_report(identifier: JobId) -> DriverReport:
+    return DriverReport(job_id=identifier, attempt=2, state=ProcessState.RUNNING, pid=4711, memory_mb=896)
+
+
+def _executor(number: int) -> ExecutorView:
+    host = f"127.0.0.{number + 1}"
+    return ExecutorView(
+        executor_id=ExecutorId(str(number)),
+        allocation_id=AllocationId(f"{number:032x}"),
+        task_manager=TaskManagerId(f"tm-{host}-1"),
+        host=host,
+        state=ProcessState.RUNNING if number < 3 else ProcessState.STARTING,
+        registered=number < 3,
+        cores=2,
+        heap_mb=1024,
+        pid=5000 + number,
+    )
+
+
+def _query() -> QueryProgress:
+    return QueryProgress(
+        id="8c1f64c4-52c2-4a4f-a9f4-9d6a0f0c8b1e",
+        run_id="d2bfe4a7-6a1e-4b2c-b1b6-4c6fbb7c0c11",
+        name="delays",
+        batch_id=41,
+        timestamp="2026-11-20T11:59:58.000Z",
+        num_input_rows=4096,
+        input_rows_per_second=2048.5,
+        processed_rows_per_second=1987.25,
+        state_rows=12_873,
+        watermark="2013-07-14T03:10:00.000Z",
+        status="Processing new data",
+        checkpoint_location="file:/data/checkpoints/delays",
+    )
+
+
+def _times(status: JobStatus, submitted: int) -> dict[JobStatus, int]:
+    times = {JobStatus.CREATED: submitted, JobStatus.INITIALIZING: submitted + 900, JobStatus.RUNNING: submitted + 5200}
+    if status.is_globally_terminal:
+        times[status] = NOW_MS - 60_000
+    elif status not in times:
+        times[status] = NOW_MS - 2000
+    return times
+
+
+def _attempts(submitted: int) -> tuple[AttemptRecord, ...]:
+    lost = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="the driver was killed by signal 9")
+    return (
+        AttemptRecord(
+            attempt=1,
+            task_manager=TaskManagerId("tm-127.0.0.3-1"),
+            started_ms=submitted + 900,
+            ended_ms=submitted + 300_000,
+            outcome=lost,
+        ),
+        AttemptRecord(attempt=2, task_manager=TaskManagerId("tm-127.0.0.2-1"), started_ms=submitted + 302_000),
+    )
+
+
+def _exceptions(submitted: int) -> tuple[ExceptionEntry, ...]:
+    return (
+        ExceptionEntry(
+            timestamp_ms=submitted + 200_000,
+            attempt=1,
+            kind="ExecutorLost",
+            message="executor 2 ended with signal 9",
+            task_manager="tm-127.0.0.3-1",
+        ),
+        ExceptionEntry(
+            timestamp_ms=submitted + 300_000,
+            attempt=1,
+            kind="DriverLost",
+            message="the driver was killed by signal 9",
+            traceback="the driver (pid 4002) was killed by signal 9\n  last lines of its log:\n  batch 17 …",
+            task_manager="tm-127.0.0.3-1",
+        ),
+    )

@@ -1,0 +1,163 @@
+"""The JobManager's whole HTTP application on loopback, over fakes, with the real access checks before it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import ClientResponse, ClientSession
+
+from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.ids import JobId, SeededIds
+from emberkeep.base.system import System
+from emberkeep.protocol.rest import LogInfo, Problem
+from emberkeep.rest.api import Api
+from emberkeep.rest.application import build_application
+from emberkeep.rest.log_reader import LogReader
+from emberkeep.rest.metrics import Metrics
+from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
+from emberkeep.web.pages import web_routes
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
+from tests.unit.rest.memory_blobs import MemoryBlobs
+
+TOKEN = "a-token-for-tests"
+
+
+class FixedClock(SystemClock):
+    """Wall time stands still, so that bodies can be compared; the other clock runs."""
+
+    def now_ms(self) -> int:
+        return NOW_MS
+
+
+class ListedLogs:
+    """A catalogue whose entries tests set."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, LogEntry] = {}
+
+    def entries(self, job_id: JobId | None) -> list[LogEntry]:
+        return [entry for entry in self.logs.values() if job_id is None or entry.job_id == job_id]
+
+    def find(self, log_id: str) -> LogEntry:
+        try:
+            return self.logs[log_id]
+        except KeyError:
+            raise Absent(f"there is no log {log_id}") from None
+
+
+class ReaderPerAddress:
+    """Remote logs without a network: one reader per registered address; other addresses are a test's failure."""
+
+    def __init__(self) -> None:
+        self.readers: dict[str, LogReader] = {}
+        self.asked: list[str] = []
+
+    def _reader(self, address: str) -> LogReader:
+        self.asked.append(address)
+        try:
+            return self.readers[address]
+        except KeyError:
+            raise RetryLater(f"the task manager at {address} does not answer: refused") from None
+
+    async def entries(self, address: str, job_id: JobId | None) -> list[LogInfo]:
+        return await self._reader(address).entries(job_id)
+
+    async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
+        return await self._reader(address).read(log_id, query)
+
+
+@dataclass
+class Answer:
+    """A whole response."""
+
+    status: int
+    headers: Any
+    body: bytes
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    def problem(self) -> Problem:
+        assert self.headers["Content-Type"].startswith("application/problem+json"), self.body
+        return msgspec.json.decode(self.body, type=Problem)
+
+
+@dataclass
+class Site:
+    """A running server and its parts."""
+
+    gateway: FakeGateway
+    blobs: MemoryBlobs
+    api: Api
+    own_logs: ListedLogs
+    remote_logs: ReaderPerAddress
+    session: ClientSession
+    base: str
+    shutdowns: list[None]
+
+    def open(self, method: str, path: str, **options: Any) -> Any:
+        """A request as aiohttp's context manager, with the token unless ``headers`` has its own Authorization."""
+        options["headers"] = {"Authorization": f"Bearer {TOKEN}", **options.get("headers", {})}
+        return self.session.request(method, self.base + path, allow_redirects=False, **options)
+
+    async def request(self, method: str, path: str, **options: Any) -> Answer:
+        async with self.open(method, path, **options) as response:
+            return await read(response)
+
+    async def get(self, path: str, **options: Any) -> Answer:
+        return await self.request("GET", path, **options)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds; TimeoutError after a minute."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - what is waited for knows nothing of tests
+            await asyncio.sleep(0.005)
+
+
+async def read(response: ClientResponse) -> Answer:
+    return Answer(response.status, response.headers, await response.read())
+
+
+@asynccontextmanager
+async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) -> AsyncIterator[Site]:
+    """Serve ``gateway`` on a free port of loopback."""
+    system = System(FixedClock(), random.Random(1), SeededIds(random.Random(2)))
+    own_logs, remote_logs, shutdowns = ListedLogs(), ReaderPerAddress(), list[None]()
+    blobs = gateway.blobs = MemoryBlobs(directory)
+    parts: dict[str, Any] = {
+        "gateway": gateway,
+        "configuration": Configuration(),
+        "system": system,
+        "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
+        "remote_logs": remote_logs,
+        "shut_down": lambda: shutdowns.append(None),
+        "metrics": Metrics(),
+        "blobs": blobs,
+        "poll_interval": 0.01,
+    }
+    api = Api(**{**parts, **changes})
+    policy = AccessPolicy(token=TOKEN, public=frozenset({"/static/{name}"}))
+    app = build_application(
+        api,
+        secure=partial(secure, policy=policy),
+        routes=[login_route(policy), *web_routes(gateway, system.clock)],
+    )
+    server = await serve_http(app, bind_port("127.0.0.1", 0))
+    try:
+        async with ClientSession() as session:
+            yield Site(gateway, blobs, api, own_logs, remote_logs, session, f"http://{server.address}", shutdowns)
+    finally:
+        await server.close()

@@ -1,0 +1,145 @@
+"""Jobs as Flink's tools and ours read them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from emberkeep.jobs.model import ExceptionEntry, JobStatus
+from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, MultipleJobsDetails
+from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view
+from tests.unit.rest.server import Site
+
+J1 = f"/v1/jobs/{job_id(1)}"
+
+
+async def test_jobs_lists_ids_newest_first(site: Site) -> None:
+    assert (await site.get("/v1/jobs")).json() == {
+        "jobs": [
+            {"id": job_id(1), "status": "RUNNING"},
+            {"id": job_id(2), "status": "FINISHED"},
+            {"id": job_id(3), "status": "FAILED"},
+        ]
+    }
+
+
+async def test_the_overview_has_the_fields_that_flinks_client_reads(site: Site) -> None:
+    first = (await site.get("/v1/jobs/overview")).json()["jobs"][0]
+
+    assert first.keys() >= {"jid", "name", "state", "start-time", "end-time", "duration", "last-modification", "tasks"}
+    assert (first["jid"], first["state"], first["end-time"], first["duration"]) == (job_id(1), "RUNNING", -1, 754_000)
+    assert first["tasks"]["total"] == 4 + 1238 + 2
+    assert (first["tasks"]["running"], first["tasks"]["finished"], first["tasks"]["failed"]) == (4, 1238, 2)
+
+
+async def test_the_overview_tells_what_a_job_waits_for(site: Site) -> None:
+    site.gateway.change(job_id(1), waiting="no task manager is registered")
+
+    jobs = msgspec.json.decode((await site.get("/v1/jobs/overview")).body, type=MultipleJobsDetails).jobs
+
+    assert jobs[0].emberkeep.waiting == "no task manager is registered"
+    assert (jobs[0].emberkeep.executors, jobs[0].emberkeep.executors_wanted) == (2, 3)
+
+
+async def test_detail_of_a_running_job(site: Site) -> None:
+    job = msgspec.json.decode((await site.get(J1)).body, type=JobDetailsInfo)
+
+    assert job.timestamps[JobStatus.CREATED] == NOW_MS - 754_000
+    assert job.timestamps[JobStatus.FAILED] == 0
+    assert job.emberkeep.driver is not None
+    assert (job.emberkeep.driver.taskmanager_id, job.emberkeep.driver.pid) == ("tm-127.0.0.2-1", 4711)
+    assert [(executor.id, executor.registered) for executor in job.emberkeep.executors] == [
+        ("1", True),
+        ("2", True),
+        ("3", False),
+    ]
+    assert job.emberkeep.queries[0].batch_id == 41
+    assert [(attempt.attempt, attempt.exit_code) for attempt in job.emberkeep.attempts] == [(1, 137), (2, None)]
+
+
+async def test_detail_of_a_job_of_an_earlier_life(site: Site) -> None:
+    """Only its result is left: no graph, no report."""
+    site.gateway.add(job_view(job_id(9), "old", JobStatus.FAILED, graph=None, status_report=None))
+
+    job = msgspec.json.decode((await site.get(f"/v1/jobs/{job_id(9)}")).body, type=JobDetailsInfo)
+    config = (await site.get(f"/v1/jobs/{job_id(9)}/config")).json()
+
+    assert (job.state, job.emberkeep.exit_code, job.emberkeep.driver) == (JobStatus.FAILED, 1, None)
+    assert job.emberkeep.root_cause.startswith("ValueError")
+    assert config["emberkeep"] is None
+
+
+async def test_an_unknown_job_is_absent(site: Site) -> None:
+    for path in ("", "/exceptions", "/config", "/logs", "/events"):
+        assert (await site.get(f"/v1/jobs/{job_id(77)}{path}")).problem().status == 404, path
+
+
+async def test_exceptions_come_newest_first_and_say_when_there_are_more(site: Site) -> None:
+    body = msgspec.json.decode((await site.get(f"{J1}/exceptions?maxExceptions=1")).body, type=JobExceptions)
+
+    assert body.truncated
+    assert body.exception_history.truncated
+    assert [entry.exception_name for entry in body.exception_history.entries] == ["DriverLost"]
+    assert body.root_exception is not None
+    assert "killed by signal 9" in body.root_exception
+    assert body.exception_history.entries[0].failure_labels == {"attempt": "1"}
+
+
+async def test_exceptions_of_a_job_without_any(site: Site) -> None:
+    site.gateway.change(job_id(1), exceptions=())
+
+    body = (await site.get(f"{J1}/exceptions")).json()
+
+    assert (body["root-exception"], body["exceptionHistory"]["entries"]) == (None, [])
+
+
+async def test_a_message_without_traceback_is_its_own_stacktrace(site: Site) -> None:
+    entry = ExceptionEntry(timestamp_ms=1, attempt=1, kind="ExecutorLost", message="gone")
+    site.gateway.change(job_id(1), exceptions=(entry,))
+
+    body = (await site.get(f"{J1}/exceptions")).json()
+
+    assert body["exceptionHistory"]["entries"][0]["stacktrace"] == "gone"
+
+
+async def test_the_configuration_hides_secrets(site: Site) -> None:
+    answer = await site.get(f"{J1}/config")
+
+    assert b"hunter2" not in answer.body
+    body = answer.json()
+    assert body["execution-config"]["restart-strategy"] == "fixed-delay"
+    assert body["emberkeep"]["spark-conf"] == {
+        "spark.sql.shuffle.partitions": "8",
+        "spark.hadoop.fs.s3a.secret.key": "******",
+    }
+
+
+async def test_the_restart_strategy_is_the_clusters_unless_the_job_has_one(site: Site) -> None:
+    site.gateway.change(job_id(1), graph=job_graph(job_id(1), "flights", options={}))
+
+    assert (await site.get(f"{J1}/config")).json()["execution-config"]["restart-strategy"] == "exponential-delay"
+
+
+async def test_cancel_is_accepted_and_repeatable(site: Site) -> None:
+    first = await site.request("PATCH", f"{J1}?mode=cancel")
+    second = await site.request("PATCH", f"{J1}?grace=0")
+
+    assert (first.status, first.json(), second.status) == (202, {}, 202)
+    assert site.gateway.cancelled == [(job_id(1), None), (job_id(1), 0.0)]
+
+
+async def test_cancelling_an_ended_job_is_a_conflict(site: Site) -> None:
+    answer = await site.request("PATCH", f"/v1/jobs/{job_id(2)}")
+
+    assert answer.problem().status == 409
+    assert site.gateway.cancelled == []
+
+
+@pytest.mark.parametrize(
+    ("query", "field"), [("mode=stop", "mode"), ("grace=-1", "grace"), ("grace=nan", "grace"), ("grace=x", "grace")]
+)
+async def test_cancel_refuses_what_it_does_not_know(site: Site, query: str, field: str) -> None:
+    answer = await site.request("PATCH", f"{J1}?{query}")
+
+    assert (answer.status, answer.problem().field) == (400, field)
+    assert site.gateway.cancelled == []

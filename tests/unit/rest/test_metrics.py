@@ -1,0 +1,130 @@
+"""What Prometheus gets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import BlobCacheReport
+from emberkeep.rest.metrics import Metrics, loop_lag
+from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view
+from tests.unit.rest.server import Site, eventually
+
+
+async def scrape(site: Site) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    answer = await site.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+async def test_jobs_slots_and_places(site: Site) -> None:
+    samples = await scrape(site)
+
+    assert samples["emberkeep_jobs", (("status", "RUNNING"),)] == 1
+    assert samples["emberkeep_jobs", (("status", "CREATED"),)] == 0
+    assert samples["emberkeep_task_managers", ()] == 2
+    assert (samples["emberkeep_slots", ()], samples["emberkeep_slots_free", ()]) == (4, 1)
+    assert (samples["emberkeep_driver_places", ()], samples["emberkeep_driver_places_free", ()]) == (8, 7)
+    assert samples["emberkeep_executors", ()] == 2
+    assert samples["emberkeep_leader_epoch", ()] == 3
+
+
+async def test_restarts_are_counted_once_and_not_those_of_an_earlier_leader(site: Site) -> None:
+    restarts = ("emberkeep_job_restarts_total", ())
+    recovered = job_view(job_id(8), "recovered", attempt=5, submitted_ms=site.gateway.started_ms() - 1)
+    site.gateway.add(recovered)
+    first = (await scrape(site))[restarts]  # jobs 1 to 3 came to this leader and are on their second attempts
+
+    site.gateway.change(job_id(8), attempt=7)
+    site.gateway.add(job_view(job_id(9), "new", JobStatus.CREATED, attempt=0))
+    second = (await scrape(site))[restarts]
+    site.gateway.change(job_id(9), attempt=1)
+    third = (await scrape(site))[restarts]
+
+    assert (first, second, third) == (3, 5, 5)
+
+
+async def test_a_new_jobs_first_attempt_is_no_restart(site: Site) -> None:
+    site.gateway.views.clear()
+    site.gateway.add(job_view(job_id(1), "first", attempt=1, submitted_ms=NOW_MS))
+
+    assert (await scrape(site))["emberkeep_job_restarts_total", ()] == 0
+
+
+async def test_submissions_by_outcome(site: Site) -> None:
+    await site.request("POST", "/v1/jobs", json={})
+
+    assert (await scrape(site))["emberkeep_submissions_total", (("outcome", "created"),)] == 0
+
+
+async def test_blobs_of_the_server_and_of_each_cache(site: Site) -> None:
+    owner, content = job_id(1), b"content"
+    key = await site.blobs.store_bytes(owner, content, ["reader"])
+    await site.get(f"/v1/jobs/{owner}/blobs/{key}")
+    await site.blobs.collect()
+    view = site.gateway.managers[TaskManagerId("tm-127.0.0.2-1")]
+    counted = BlobCacheReport(blobs=2, hits=11, shared=12, ha_hits=13, downloads=14, received_bytes=15, deleted=16)
+    site.gateway.add_task_managers(
+        msgspec.structs.replace(view, report=msgspec.structs.replace(view.report, blobs=counted))
+    )
+
+    samples = await scrape(site)
+
+    own = ("task_manager", "tm-127.0.0.2-1")
+    assert samples["emberkeep_blob_stored", ()] == 1
+    assert samples["emberkeep_blob_stored_bytes", ()] == len(content)
+    assert samples["emberkeep_blob_uploads_total", ()] == 1
+    assert samples["emberkeep_blob_hits_total", (("store", "local"),)] == 1
+    assert samples["emberkeep_blob_hits_total", (("store", "ha"),)] == 3
+    assert samples["emberkeep_blob_cleanup_runs_total", ()] == 1
+    assert samples["emberkeep_blob_redirects_total", ()] == 7
+    assert samples["emberkeep_blob_cache_stored", (own,)] == 2
+    assert samples["emberkeep_blob_cache_hits_total", (own, ("where", "shared"))] == 12
+    assert samples["emberkeep_blob_cache_transfers_total", (("source", "server"), own)] == 14
+    assert samples["emberkeep_blob_cache_received_bytes_total", (own,)] == 15
+    assert not any(("task_manager", "tm-127.0.0.3-1") in labels for _, labels in samples)
+
+
+async def test_requests_are_measured_by_route_not_by_path(site: Site) -> None:
+    for number in range(1, 4):
+        await site.get(f"/v1/jobs/{job_id(number)}")
+    await site.get("/v1/jobs/nonsense")
+    await site.get("/v1/../secret-name")
+    await site.request("BREW", "/v1/jobs")
+
+    samples = await scrape(site)
+    count = "emberkeep_http_request_duration_seconds_count"
+    assert samples[count, (("method", "GET"), ("route", "/v1/jobs/{jobid}"), ("status", "200"))] == 3
+    assert samples[count, (("method", "GET"), ("route", "/v1/jobs/{jobid}"), ("status", "400"))] == 1
+    assert not any("secret-name" in value or "BREW" in value for _, labels in samples for _, value in labels)
+
+
+async def test_names_follow_prometheus_conventions(site: Site) -> None:
+    families = list(text_string_to_metric_families((await site.get("/metrics")).body.decode()))
+
+    for family in families:
+        assert re.fullmatch(r"(emberkeep|process|python)_[a-z_]+", family.name), family.name
+        assert family.documentation, family.name
+        for sample in family.samples:
+            if family.type == "counter":
+                assert sample.name.endswith(("_total", "_created")), sample.name
+
+
+async def test_the_event_loops_lag_is_measured() -> None:
+    metrics = Metrics()
+
+    def measured() -> bool:
+        return bool(metrics.registry.get_sample_value("emberkeep_event_loop_lag_seconds_count"))
+
+    async with loop_lag(metrics):
+        await asyncio.sleep(0)
+        await eventually(measured)

@@ -1,0 +1,72 @@
+"""The documents are made from the table that is served, and describe all of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.rest.openapi import document
+from emberkeep.rest.reference import render
+from emberkeep.rest.routing import PATH_PARAMETERS, Route
+from emberkeep.rest.table import ROUTES
+from tests.unit.rest.fake_gateway import job_id
+from tests.unit.rest.server import Site
+
+
+def refs(value: Any) -> set[str]:
+    """All references in a document."""
+    if isinstance(value, dict):
+        own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
+        return own.union(*(refs(item) for item in value.values()))
+    if isinstance(value, list):
+        return set().union(*(refs(item) for item in value))
+    return set()
+
+
+async def test_the_document_lists_what_is_served(site: Site) -> None:
+    served = (await site.get("/v1/openapi.json")).json()
+
+    assert served == json.loads(json.dumps(document(ROUTES)))
+    assert served["openapi"] == "3.1.0"
+    assert {(method.upper(), path) for path, item in served["paths"].items() for method in item} == {
+        (route.method, route.full_path) for route in ROUTES
+    }
+
+
+def test_references_lead_somewhere_and_names_are_unique() -> None:
+    described = document(ROUTES)
+    operations = [operation["operationId"] for item in described["paths"].values() for operation in item.values()]
+
+    assert refs(described) <= {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
+    assert len(operations) == len(set(operations))
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_route_is_described_completely(route: Route) -> None:
+    operation = document(ROUTES)["paths"][route.full_path][route.method.lower()]
+
+    assert operation["summary"]
+    assert operation["tags"]
+    assert str(route.status) in operation["responses"]
+    in_path = {item["name"] for item in operation["parameters"] if item["in"] == "path"}
+    assert in_path == set(re.findall(r"\{(\w+)\}", route.path)) <= PATH_PARAMETERS.keys()
+    assert all(item["description"] for item in operation["parameters"])
+    assert f"### {route.method} {route.full_path}\n" in render()
+
+
+async def test_replies_are_of_the_types_that_the_document_names(site: Site) -> None:
+    values = {"jobid": job_id(1), "taskmanagerid": "tm-127.0.0.2-1"}
+    checked = 0
+    for route in ROUTES:
+        if route.method != "GET" or route.reply is None or not set(route.path_parameters) <= values.keys():
+            continue
+        answer = await site.get(route.full_path.format(**values))
+        if answer.status == 503:
+            continue  # the task manager is not there
+        msgspec.json.decode(answer.body, type=route.reply, strict=True)
+        checked += 1
+    assert checked >= 14

@@ -1,0 +1,43 @@
+"""Task managers as Flink's tools and ours read them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.protocol.rest import TaskManagerDetails
+from tests.unit.rest.fake_gateway import NOW_MS, job_id
+from tests.unit.rest.server import Site
+
+
+async def test_the_list_has_flinks_fields(site: Site) -> None:
+    first = (await site.get("/v1/taskmanagers")).json()["taskmanagers"][0]
+
+    assert first["id"] == "tm-127.0.0.2-1"
+    assert (first["path"], first["dataPort"]) == ("127.0.0.2:40001", 40001)
+    assert (first["slotsNumber"], first["freeSlots"]) == (2, 1)
+    assert first["timeSinceLastHeartbeat"] == NOW_MS - 1200
+    assert first["totalResource"] == {
+        "cpuCores": 4.0,
+        "taskHeapMemory": 8192,
+        "taskOffHeapMemory": 0,
+        "managedMemory": 0,
+        "networkMemory": 0,
+        "extendedResources": {},
+    }
+    assert first["hardware"]["physicalMemory"] == 8192 * 1024**2
+
+
+async def test_the_detail_shows_slots_and_drivers(site: Site) -> None:
+    body = (await site.get("/v1/taskmanagers/tm-127.0.0.2-1")).body
+    detail = msgspec.json.decode(body, type=TaskManagerDetails)
+
+    assert [(slot.index, slot.job_id, slot.resource.cpu_cores) for slot in detail.allocated_slots] == [
+        (0, job_id(1), 2.0)
+    ]
+    assert [(driver.jid, driver.pid) for driver in detail.emberkeep.drivers] == [(job_id(1), 4711)]
+    assert (detail.emberkeep.driver_places_total, detail.emberkeep.driver_places_available) == (4, 3)
+
+
+async def test_an_unknown_task_manager_is_absent(site: Site) -> None:
+    assert (await site.get("/v1/taskmanagers/tm-9")).problem().status == 404
+    assert (await site.get("/v1/taskmanagers/tm-9/logs")).problem().status == 404

@@ -1,0 +1,364 @@
+"""Who gets which slot and which driver place, and what is said when there is none."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from emberkeep.base.errors import Conflict
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.slot_manager import AVOIDED_FOR, Allotted, SlotManager
+
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+SMALL = ResourceProfile(cores=1, memory_mb=1024)
+LARGE = ResourceProfile(cores=4, memory_mb=8192)
+LOST_AFTER, PENDING, PATIENCE = 10.0, 20.0, 30.0
+
+
+def info(name: str, **changes: Any) -> TaskManagerInfo:
+    values: dict[str, Any] = {
+        "id": TaskManagerId(name),
+        "instance": InstanceId(f"{name}/1"),
+        "address": f"{name}:1",
+        "host": name,
+        "node_id": name,
+        "pid": 1,
+        "slots": 4,
+        "driver_places": 2,
+        "total": ResourceProfile(cores=4, memory_mb=8192),
+        "runtime": RUNTIME,
+        "java_major": 17,
+        "started_ms": 1,
+    }
+    return TaskManagerInfo(**{**values, **changes})
+
+
+class Rig:
+    """A slot manager, its ids and the sequences of its task managers."""
+
+    def __init__(self) -> None:
+        self.slots = SlotManager(lost_after=LOST_AFTER, pending_timeout=PENDING, patience=PATIENCE)
+        self.ids = (AllocationId(f"{number:032x}") for number in itertools.count())
+        self.sequences: Counter[str] = Counter()
+        self.jobs = 0
+
+    def add(self, name: str, **changes: Any) -> TaskManagerInfo:
+        registered = info(name, **changes)
+        self.sequences[name] += 1
+        self.slots.register(registered, self.sequences[name], (), (), 0.0)
+        return registered
+
+    def report(
+        self, registered: TaskManagerInfo, *allocations: Allocation, drivers: tuple[DriverUse, ...] = (), now: float = 0
+    ) -> None:
+        self.sequences[registered.id] += 1
+        sequence = self.sequences[registered.id]
+        assert self.slots.report(registered.id, registered.instance, sequence, allocations, drivers, now)
+
+    def job(self, count: int = 0, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME) -> JobId:
+        self.jobs += 1
+        job_id = JobId(f"{self.jobs:032x}")
+        self.slots.add_job(job_id, self.jobs, 1)
+        if count:
+            self.want(job_id, count, profile, runtime)
+        return job_id
+
+    def want(
+        self, job_id: JobId, count: int, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME
+    ) -> None:
+        wanted = (SlotRequirement(count=count, profile=profile, runtime=runtime),)
+        self.slots.require(job_id, 1, "jm:1", wanted)
+
+    def match(self, now: float = 0.0) -> list[Allotted]:
+        found = list(self.slots.match(now, lambda: next(self.ids)).slots)
+        self.slots.check_invariants()
+        return found
+
+    def places(self, now: float = 0.0) -> dict[JobId, str]:
+        granted = self.slots.match(now, lambda: next(self.ids)).places
+        self.slots.check_invariants()
+        return {place.job_id: place.info.id for place in granted}
+
+    def ask(self, job_id: JobId, memory_mb: int, now: float = 0.0, python: str = "") -> None:
+        self.slots.request_place(job_id, DriverNeed(memory_mb, python), 2, now)
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def per_job(found: list[Allotted]) -> Counter[JobId]:
+    return Counter(allotted.allocation.job_id for allotted in found)
+
+
+class TestFairness:
+    def test_each_job_gets_a_first_slot_before_any_gets_another(self, rig: Rig) -> None:
+        rig.add("tm-1")
+        jobs = [rig.job(4) for _ in range(4)]
+        found = rig.match()
+        assert [allotted.allocation.job_id for allotted in found] == jobs
+
+    def test_the_job_with_the_fewest_comes_next_ties_to_the_earlier(self, rig: Rig) -> None:
+        rig.add("tm-1")
+        first = rig.job(10)
+        assert per_job(rig.match()) == {first: 4}
+        rig.add("tm-2")
+        second, third = rig.job(10), rig.job(10)
+        assert [a.allocation.job_id for a in rig.match()] == [second, third, second, third]
+
+    def test_what_one_cannot_use_goes_to_the_next(self, rig: Rig) -> None:
+        rig.add("tm-1", total=ResourceProfile(cores=2, memory_mb=4096))
+        rig.job(1, LARGE)
+        small = rig.job(2)
+        assert per_job(rig.match()) == {small: 2}
+
+    def test_a_job_s_slots_spread_and_prefer_the_freest(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=1)
+        rig.add("tm-2", slots=4)
+        rig.add("tm-3", slots=3)
+        rig.job(5)
+        assert [allotted.info.id for allotted in rig.match()] == ["tm-2", "tm-3", "tm-1", "tm-2", "tm-3"]
+
+    def test_several_sizes_of_one_job(self, rig: Rig) -> None:
+        rig.add("tm-1", total=ResourceProfile(cores=8, memory_mb=16_384))
+        job_id = rig.job()
+        wanted = tuple(SlotRequirement(count=2, profile=profile, runtime=RUNTIME) for profile in (SMALL, LARGE))
+        rig.slots.require(job_id, 1, "jm:1", wanted)
+        assert Counter(allotted.allocation.profile for allotted in rig.match()) == {SMALL: 2, LARGE: 1}
+        assert rig.slots.missing(job_id).startswith("1 of 2 slots (4 cores and 8192 MiB each) is missing")
+
+
+class TestAccounts:
+    def test_a_decided_slot_is_taken_until_it_lapses(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=1)
+        first, second = rig.job(1), rig.job(1)
+        assert per_job(rig.match()) == {first: 1}
+        rig.slots.heard(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING - 1)
+        rig.slots.expire(PENDING - 1)
+        assert not rig.match()
+        rig.slots.heard(TaskManagerId("tm-1"), InstanceId("tm-1/1"), 1, PENDING)
+        rig.slots.close_requirements(first, 1)
+        rig.slots.expire(PENDING)
+        assert per_job(rig.match()) == {second: 1}
+
+    def test_a_reported_slot_is_held_until_it_is_reported_no_more(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", slots=1)
+        job_id = rig.job(1)
+        slot = rig.match()[0].allocation
+        rig.report(registered, slot)
+        rig.slots.expire(PENDING / 4)
+        assert rig.slots.missing(job_id) == ""
+        rig.report(registered)
+        assert per_job(rig.match()) == {job_id: 1}
+
+    def test_late_reports_change_nothing(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", slots=1)
+        rig.job(1)
+        slot = rig.match()[0].allocation
+        rig.report(registered, slot)
+        assert rig.slots.report(registered.id, registered.instance, 1, (), (), 0.0)
+        assert not rig.match()
+
+    def test_a_task_manager_that_refused_is_avoided_for_a_moment(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=2)
+        rig.job(1)
+        slot = rig.match()[0].allocation
+        rig.slots.refused(slot.id, 1.0)
+        assert not rig.match(1.0)
+        rig.slots.expire(1.0 + AVOIDED_FOR)
+        assert len(rig.match(1.0 + AVOIDED_FOR)) == 1
+
+    def test_the_end_of_an_attempt_frees_what_was_decided_for_it(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=1)
+        first = rig.job(1)
+        slot = rig.match()[0].allocation
+        second = rig.job(1)
+        rig.slots.end_attempt(first, 1)
+        assert not rig.slots.is_pending(slot.id)
+        assert per_job(rig.match()) == {second: 1}
+        rig.want(first, 1)
+        assert rig.slots.missing(first) == "", "an attempt that is over wants nothing"
+
+    def test_slots_of_an_older_attempt_occupy_but_do_not_count(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", slots=2)
+        job_id = rig.job(1)
+        rig.report(registered, rig.match()[0].allocation)
+        rig.slots.begin_attempt(job_id, 2)
+        assert rig.slots.is_void(job_id, 1)
+        wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
+        rig.slots.require(job_id, 2, "jm:2", wanted)
+        assert per_job(rig.match()) == {job_id: 1}
+        assert "all 2 slots are taken" in rig.slots.missing(job_id)
+
+    def test_requirements_that_were_closed_stay_closed(self, rig: Rig) -> None:
+        rig.add("tm-1")
+        job_id = rig.job(1)
+        rig.slots.close_requirements(job_id, 1)
+        rig.want(job_id, 2)
+        assert not rig.match()
+
+    def test_a_lost_task_manager_takes_its_slots_along(self, rig: Rig) -> None:
+        registered = rig.add("tm-1")
+        job_id = rig.job(2)
+        rig.match()
+        lapsed = rig.slots.expire(LOST_AFTER)
+        assert lapsed.lost == ((registered, (job_id,)),)
+        assert rig.slots.missing(job_id) == "", "a round is due that may give it others"
+        assert not rig.match()
+        missing = "2 of 2 slots (1 core and 1024 MiB each) are missing: no task manager is registered"
+        assert rig.slots.missing(job_id) == missing
+        assert not rig.slots.heard(registered.id, registered.instance, 1, LOST_AFTER)
+
+    def test_a_new_life_replaces_the_old_one(self, rig: Rig) -> None:
+        old = rig.add("tm-1")
+        job_id = rig.job(1)
+        rig.match()
+        new = info("tm-1", instance=InstanceId("tm-1/2"), started_ms=2)
+        assert rig.slots.register(new, 1, (), (), 0.0) == (old, (job_id,))
+        with pytest.raises(Conflict, match="started again"):
+            rig.slots.heard(old.id, old.instance, 9, 0.0)
+        with pytest.raises(Conflict, match="older one"):
+            rig.slots.register(old, 9, (), (), 0.0)
+
+
+class TestDriverPlaces:
+    def test_they_go_in_the_order_of_submission_to_the_freest(self, rig: Rig) -> None:
+        rig.add("tm-1", total=ResourceProfile(cores=4, memory_mb=4096))
+        rig.add("tm-2", total=ResourceProfile(cores=4, memory_mb=5000))
+        first, second, third = (rig.job() for _ in range(3))
+        for job_id in (third, second, first):
+            rig.ask(job_id, 1024)
+        assert rig.places() == {first: "tm-2", second: "tm-1", third: "tm-2"}
+
+    def test_a_reservation_ends_when_the_driver_shows_up(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", driver_places=1)
+        job_id, other = rig.job(), rig.job()
+        rig.ask(job_id, 1024)
+        assert rig.places() == {job_id: "tm-1"}
+        rig.ask(other, 1024)
+        assert rig.places() == {}
+        rig.report(registered, drivers=(DriverUse(job_id, 2, 1024, live=True),))
+        assert rig.places() == {}
+        rig.report(registered, drivers=(DriverUse(job_id, 2, 1024, live=False),))
+        assert rig.places() == {other: "tm-1"}
+
+    def test_a_withdrawn_place_is_free_again(self, rig: Rig) -> None:
+        rig.add("tm-1", driver_places=1)
+        first, second = rig.job(), rig.job()
+        rig.ask(first, 1024)
+        rig.places()
+        rig.ask(second, 1024)
+        rig.slots.withdraw_place(first)
+        assert rig.places() == {second: "tm-1"}
+
+    def test_a_large_driver_holds_up_no_small_one_at_first_and_does_not_starve(self, rig: Rig) -> None:
+        registered = rig.add("tm-1", driver_places=4)
+        runs = tuple(DriverUse(rig.job(), 1, 3000, live=True) for _ in range(2))
+        rig.report(registered, drivers=runs)
+        large, small, later = rig.job(), rig.job(), rig.job(1)
+        rig.ask(large, 6000)
+        rig.ask(small, 1000)
+        assert rig.places() == {small: "tm-1"}
+        rig.slots.heard(registered.id, registered.instance, 2, PATIENCE)
+        rig.slots.expire(PATIENCE)
+        assert rig.places(PATIENCE) == {}
+        rig.ask(later, 500, PATIENCE)
+        assert rig.places(PATIENCE) == {}, "what becomes free is kept for the large one"
+        rig.report(registered, drivers=(DriverUse(small, 2, 1000, live=True),), now=PATIENCE)
+        assert rig.places(PATIENCE) == {large: "tm-1", later: "tm-1"}
+
+    def test_only_task_managers_with_the_job_s_python_count(self, rig: Rig) -> None:
+        rig.add("tm-1")
+        job_id = rig.job()
+        rig.ask(job_id, 1024, python="3.12")
+        assert rig.places() == {}
+        assert rig.slots.missing(job_id) == "no place for the driver (1024 MiB): no task manager has Python 3.12"
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("changes", "profile", "runtime", "reason"),
+        [
+            ({"slots": 0}, SMALL, RUNTIME, "no task manager has any slots"),
+            ({}, SMALL, RuntimeVersions(python="3.12", spark="4.3.0"), "no task manager has Python 3.12"),
+            (
+                {},
+                SMALL,
+                RuntimeVersions(python="3.11", spark="4.4.0"),
+                "no task manager with Python 3.11 has Spark 4.4.0",
+            ),
+            (
+                {},
+                ResourceProfile(cores=9, memory_mb=1),
+                RUNTIME,
+                "no task manager is large enough: the largest has 4 cores and 8192 MiB",
+            ),
+            ({"slots": 1}, SMALL, RUNTIME, "the only slot is taken"),
+            ({"slots": 2}, SMALL, RUNTIME, "all 2 slots are taken"),
+            (
+                {"slots": 3, "total": ResourceProfile(cores=2, memory_mb=4096)},
+                SMALL,
+                RUNTIME,
+                "1 of 3 slots are free, but none of their task managers has 1 core and 1024 MiB",
+            ),
+        ],
+    )
+    def test_why_slots_are_missing(
+        self, rig: Rig, changes: dict[str, Any], profile: ResourceProfile, runtime: RuntimeVersions, reason: str
+    ) -> None:
+        rig.add("tm-1", **changes)
+        job_id = rig.job(8, profile, runtime)
+        rig.match()
+        assert rig.slots.missing(job_id).endswith(f"missing: {reason}")
+
+    @pytest.mark.parametrize(
+        ("need", "executor", "words"),
+        [
+            (DriverNeed(9000, ""), None, "large enough for the driver"),
+            (DriverNeed(512, "3.12"), None, "no task manager has Python 3.12 (there is 3.11)"),
+            (DriverNeed(512, ""), ResourceProfile(cores=5, memory_mb=1), "large enough for an executor"),
+            (DriverNeed(5000, ""), ResourceProfile(cores=1, memory_mb=5000), "together need 10000 MiB"),
+            (DriverNeed(4000, "3.11"), ResourceProfile(cores=1, memory_mb=4000), ""),
+        ],
+    )
+    def test_what_could_never_run(
+        self, rig: Rig, need: DriverNeed, executor: ResourceProfile | None, words: str
+    ) -> None:
+        assert rig.slots.obstacle(need, executor) == "", "nobody is there yet: it may come"
+        rig.add("tm-1")
+        obstacle = rig.slots.obstacle(need, executor)
+        assert (words in obstacle) if words else obstacle == ""
+
+
+class TestClaims:
+    """A task manager that is kept for a driver which has waited for long."""
+
+    def claim(self, rig: Rig, memory_mb: int) -> tuple[TaskManagerInfo, JobId]:
+        """One that has its only driver place and one slot of it taken, claimed by a driver that needs so much."""
+        registered = rig.add("tm-1", driver_places=1)
+        running, waiting = rig.job(), rig.job()
+        rig.report(registered, drivers=(DriverUse(running, 1, 512, True),))
+        rig.ask(waiting, memory_mb)
+        rig.slots.heard(registered.id, registered.instance, 0, PATIENCE)
+        rig.slots.expire(PATIENCE)
+        assert rig.places(PATIENCE) == {}
+        return registered, running
+
+    def test_slots_may_use_what_the_driver_does_not_need(self, rig: Rig) -> None:
+        _, running = self.claim(rig, 512)
+        rig.want(running, 2)
+        assert per_job(rig.match(PATIENCE)) == {running: 2}
+
+    def test_it_ends_so_that_what_the_driver_waits_for_can_end(self, rig: Rig) -> None:
+        registered, running = self.claim(rig, 8192)
+        rig.want(running, 2)
+        assert rig.match(PATIENCE) == []
+        rig.slots.heard(registered.id, registered.instance, 0, 2 * PATIENCE)
+        rig.slots.expire(2 * PATIENCE)
+        assert per_job(rig.match(2 * PATIENCE)) == {running: 2}

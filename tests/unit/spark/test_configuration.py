@@ -1,0 +1,149 @@
+"""Merging configuration: who wins, what is overridden, what executors are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.spark.configuration import (
+    application,
+    executor_java_options,
+    master_configuration,
+    memory_mb,
+    merge,
+    split_options,
+)
+from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.java import JavaRuntime, jvm_open_options
+from emberkeep.spark.model import DriverSettings
+
+SETTINGS = DriverSettings(
+    host="10.0.0.5",
+    spark_conf={},
+    scratch_dir=Path("/scratch"),
+    checkpoint_root="file:///checkpoints",
+    secret="hush",
+    java=JavaRuntime(None, Path("/java"), 17),
+    app_name="an app",
+    driver_memory_mb=900,
+)
+_MASTER = "spark://127.0.0.1:7077"
+
+
+def test_master_of_the_code_is_overridden_with_one_warning() -> None:
+    merged = merge({"spark.master": "local[*]"}, SETTINGS, _MASTER)
+    assert merged.values["spark.master"] == _MASTER
+    [warning] = merged.warnings
+    assert "spark.master=local[*]" in warning
+
+
+def test_nothing_is_warned_of_when_nothing_is_overridden() -> None:
+    assert merge({}, SETTINGS, _MASTER).warnings == ()
+    assert merge({"spark.dynamicAllocation.enabled": "false"}, SETTINGS, _MASTER).warnings == ()
+
+
+def test_dynamic_allocation_is_overridden_with_one_warning() -> None:
+    merged = merge({"spark.dynamicAllocation.enabled": "TRUE"}, SETTINGS, _MASTER)
+    assert merged.values["spark.dynamicAllocation.enabled"] == "false"
+    assert len(merged.warnings) == 1
+
+
+def test_settings_of_the_user_are_left_alone() -> None:
+    merged = merge({"spark.driver.port": "4711", "spark.ui.enabled": "true"}, SETTINGS, _MASTER)
+    assert not {"spark.driver.port", "spark.ui.enabled"} & merged.values.keys()
+    assert merged.values["spark.driver.host"] == "10.0.0.5"
+
+
+def test_executors_learn_before_connecting_what_connecting_takes_but_no_secret() -> None:
+    options = executor_java_options(
+        {
+            "spark.executor.extraJavaOptions": f"-Da='b c' {jvm_open_options()[2]}",
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": "hush",
+            "spark.network.timeout": "99s",
+            "spark.rpc.askTimeout": "9s",
+            "spark.driver.port": "4711",
+            "spark.sql.shuffle.partitions": "3",
+        }
+    )
+    assert options == (
+        "-Da=b c",
+        "-Dspark.authenticate=true",
+        "-Dspark.driver.port=4711",
+        "-Dspark.network.timeout=99s",
+        "-Dspark.rpc.askTimeout=9s",
+    )
+
+
+def test_application_describes_its_executors() -> None:
+    described = application(
+        {
+            "spark.executor.cores": "4",
+            "spark.executor.memory": "2g",
+            "spark.cores.max": "12",
+            "spark.executorEnv.TZ": "UTC",
+            "spark.executor.extraLibraryPath": "/native",
+            "spark.executor.extraClassPath": "/a.jar",
+            "spark.authenticate": "true",
+            "spark.authenticate.secret": "hush",
+            "spark.executor.userClassPathFirst": "true",
+        },
+        "app-1",
+        4711,
+        SETTINGS,
+        "me",
+        "./environment/bin/python",
+    )
+    assert described.driver_url == "spark://CoarseGrainedScheduler@10.0.0.5:4711"
+    assert (described.executor_cores, described.executor_heap_mb, described.executor_instances) == (4, 2048, 3)
+    assert described.executor_env == {"TZ": "UTC", "SPARK_USER": "me", "LD_LIBRARY_PATH": "/native"}
+    assert described.auth_secret == "hush"
+    assert described.extra_class_path == "/a.jar"
+    assert described.python == "./environment/bin/python"
+    assert described.user_class_path_first
+
+
+def test_defaults_of_an_application_are_told_from_what_was_asked_for() -> None:
+    described = application({}, "app-1", 1, SETTINGS, "me", "python3")
+    assert (described.executor_cores, described.executor_heap_mb) == (1, 1024)
+    assert not described.executor_cores_set
+    assert not described.executor_heap_set
+    assert described.executor_instances is None
+    assert described.auth_secret is None
+    assert not described.user_class_path_first
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("spark.executor.cores", "two"), ("spark.executor.cores", "0"), ("spark.executor.memory", "lots")],
+)
+def test_impossible_executors_are_refused_by_name(key: str, value: str) -> None:
+    with pytest.raises(InvalidSparkConfiguration, match=rf"{key}='{value}'"):
+        application({key: value}, "app-1", 1, SETTINGS, "me", "python3")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("512m", 512), ("2g", 2048), ("2GB", 2048), ("1024", 1024), ("1t", 1024**2), ("2048k", 2)]
+)
+def test_memory_is_read_as_spark_reads_it(text: str, expected: int) -> None:
+    assert memory_mb("spark.executor.memory", text) == expected
+
+
+def test_memory_below_one_mebibyte_is_refused() -> None:
+    with pytest.raises(InvalidSparkConfiguration, match="less than 1 MiB"):
+        memory_mb("spark.executor.memory", "100k")
+
+
+def test_heap_in_java_options_is_refused_with_the_right_setting() -> None:
+    with pytest.raises(InvalidSparkConfiguration, match=r"use spark\.driver\.memory"):
+        split_options("spark.driver.extraJavaOptions", "-Xmx3g")
+    with pytest.raises(InvalidSparkConfiguration, match="close the quote"):
+        split_options("spark.driver.extraJavaOptions", "-Da='b")
+
+
+def test_embedded_master_gets_what_its_connections_need_only() -> None:
+    conf = master_configuration({"spark.authenticate": "true", "spark.authenticate.secret": "hush", "spark.sql.x": "1"})
+    assert conf["spark.authenticate.secret"] == "hush"
+    assert conf["spark.master.rest.enabled"] == "false"
+    assert "spark.sql.x" not in conf

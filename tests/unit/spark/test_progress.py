@@ -1,0 +1,36 @@
+"""Reading Spark's progress reports."""
+
+from __future__ import annotations
+
+from emberkeep.spark.progress import decode_progress
+
+_IDENTITY = {"id": "i", "runId": "r", "name": None}
+
+
+def test_query_that_has_not_run_a_batch_yet_has_no_numbers() -> None:
+    progress = decode_progress({}, identity=_IDENTITY, status="Initializing sources", location=None)
+    assert progress.batch_id == -1
+    assert progress.name is None
+    assert (progress.num_input_rows, progress.input_rows_per_second, progress.state_rows) == (0, 0.0, 0)
+    assert progress.watermark is None
+
+
+def test_report_is_translated_and_states_are_summed() -> None:
+    report = {
+        "batchId": 4,
+        "numInputRows": 100,
+        "inputRowsPerSecond": 12.5,
+        "processedRowsPerSecond": "NaN",
+        "stateOperators": [{"numRowsTotal": 3}, {"numRowsTotal": 4}],
+        "eventTime": {"watermark": "2013-01-01T00:00:00.000Z"},
+    }
+    progress = decode_progress(report, identity=_IDENTITY, status="Waiting", location="file:///c")
+    assert (progress.batch_id, progress.num_input_rows, progress.state_rows) == (4, 100, 7)
+    assert (progress.input_rows_per_second, progress.processed_rows_per_second) == (12.5, 0.0)
+    assert progress.watermark == "2013-01-01T00:00:00.000Z"
+    assert progress.checkpoint_location == "file:///c"
+
+
+def test_infinite_rates_are_left_out() -> None:
+    progress = decode_progress({"inputRowsPerSecond": float("inf")}, identity=_IDENTITY, status="", location=None)
+    assert progress.input_rows_per_second == 0.0

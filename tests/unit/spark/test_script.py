@@ -1,0 +1,170 @@
+"""Running scripts in-process must look, from inside and outside, as plain Python does; so each is compared with it."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+_RUNNER = """
+import dataclasses, json, os, sys
+from pathlib import Path
+from emberkeep.spark.script import raise_on_sigterm, run_module, run_script
+
+mode, report, target, *argv = sys.argv[1:]
+raise_on_sigterm()
+outcome = (run_module if mode == "-m" else run_script)(target, argv)
+Path(report).write_text(json.dumps({**dataclasses.asdict(outcome), "kind": outcome.kind.value}))
+os._exit(outcome.exit_code)
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    exit_code: int
+    stdout: str
+    stderr: str
+    outcome: dict[str, object]
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    (tmp_path / "runner").mkdir()
+    (tmp_path / "runner" / "runner.py").write_text(_RUNNER)
+    (tmp_path / "code").mkdir()
+    return tmp_path / "code" / "job.py"
+
+
+def _ours(script: Path, *argv: str, mode: str = "file", target: str | None = None) -> Ran:
+    report = script.parent.parent / "report.json"
+    runner = script.parent.parent / "runner" / "runner.py"
+    command = [sys.executable, str(runner), mode, str(report), target or str(script), *argv]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=script.parent)
+    return Ran(done.returncode, done.stdout, done.stderr, json.loads(report.read_text()))
+
+
+def _plain(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, cwd=script.parent)
+
+
+_LIKE_PLAIN = {
+    "finishes": "import sys; print(sys.argv, sys.path[0], __name__, __file__, __spec__, sys.modules['__main__'])",
+    "exits with a code": "import sys; sys.exit(3)",
+    "exits with a large code": "import sys; sys.exit(259)",
+    "exits with a text": "import sys; print('out'); sys.exit('it did not work')",
+    "exits with nothing": "import sys; sys.exit()",
+    "raises": "def f():\n    raise ValueError('bad')\n\nf()",
+    "raises a chain": "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e",
+    "raises a group": "raise ExceptionGroup('several', [ValueError(1), TypeError(2)])",
+    "has a syntax error": "x = (1,\ny = 2",
+    "has no such module": "import no_such_module_anywhere",
+    "leaves a thread": "import threading as t, time\nt.Thread(target=lambda: (time.sleep(0.3), print('late'))).start()",
+    "leaves a pool": "from concurrent.futures import ThreadPoolExecutor as P\np = P(2)\np.submit(print, 'in pool')",
+    "fails in a thread": "import threading\nthreading.Thread(target=lambda: 1 / 0, name='t').start()",
+    "sets an excepthook": "import sys\nsys.excepthook = lambda *a: print('hook', a[0].__name__)\nraise ValueError",
+    "forks": "import os, sys\nif os.fork() == 0:\n    print('child')\n    sys.exit(5)\nprint(os.wait()[1])",
+    "pickles its classes": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))) is A)",
+    "has an exit handler": "import atexit\nx = 1\natexit.register(lambda: print(x))\nprint(0)\n1 / 0",
+    "has a bad exit handler": "import atexit\natexit.register(lambda: 1 / 0)",
+}
+
+
+@pytest.mark.parametrize("name", _LIKE_PLAIN)
+def test_script_behaves_as_under_plain_python(script: Path, name: str) -> None:
+    script.write_text(_LIKE_PLAIN[name])
+    plain = _plain(script, str(script), "a", "b c")
+    ours = _ours(script, "a", "b c")
+    unified = [re.sub(r"0x[0-9a-f]+", "0x", text) for text in (plain.stdout, plain.stderr, ours.stdout, ours.stderr)]
+    assert unified[2:] == unified[:2]
+    assert ours.exit_code == plain.returncode
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "exception", "message"),
+    [
+        ("pass", "finished", None, None),
+        ("raise SystemExit(0)", "exited", None, None),
+        ("raise SystemExit('why')", "exited", None, "why"),
+        ("raise ValueError('bad')", "raised", "ValueError", "bad"),
+        ("import json\njson.loads('{')", "raised", "json.decoder.JSONDecodeError", None),
+        ("class Own(Exception):\n    def __str__(self): return 1/0\nraise Own", "raised", "Own", None),
+    ],
+)
+def test_outcome_tells_how_the_script_ended(
+    script: Path, code: str, kind: str, exception: str | None, message: str | None
+) -> None:
+    script.write_text(code)
+    outcome = _ours(script).outcome
+    assert (outcome["kind"], outcome["exception_type"]) == (kind, exception)
+    if message is not None:
+        assert outcome["message"] == message
+
+
+def test_missing_script_is_said_as_python_says_it(script: Path) -> None:
+    ran = _ours(script)
+    assert ran.exit_code == 2
+    assert "can't open file" in ran.stderr
+    assert str(script) in str(ran.outcome["message"])
+
+
+def test_modules_and_packages_run_as_with_m(script: Path) -> None:
+    package = script.parent / "package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "__main__.py").write_text("from . import part\nimport sys\nprint(part.X, sys.argv, __package__)")
+    (package / "part.py").write_text("import sys\nX = 1\nprint(__name__, __spec__.name, sys.path[0])")
+    for target in ("package", "package.part"):
+        plain = _plain(script, "-m", target, "x")
+        ours = _ours(script, "x", mode="-m", target=target)
+        assert (ours.stdout, ours.stderr, ours.exit_code) == (plain.stdout, plain.stderr, plain.returncode)
+    missing = _ours(script, mode="-m", target="no.such.module")
+    assert missing.exit_code == 1
+    assert "No module named no.such.module" in missing.stderr
+
+
+def test_sigterm_ends_a_script_as_cancelled_even_if_it_catches_exceptions(script: Path) -> None:
+    script.write_text(
+        "import os, signal, time\n"
+        "while True:\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        time.sleep(60)\n"
+        "    except Exception:\n"
+        "        pass\n"
+    )
+    ran = _ours(script)
+    assert ran.exit_code == 128 + signal.SIGTERM
+    assert ran.outcome["kind"] == "cancelled"
+    assert ran.stderr == ""
+
+
+def test_forked_child_dies_of_sigterm_and_leaves_our_outcome_alone(script: Path) -> None:
+    script.write_text(
+        "import os, signal\n"
+        "reader, writer = os.pipe()\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os.write(writer, b'x')\n"
+        "    signal.pause()\n"
+        "os.read(reader, 1)\n"
+        "os.kill(child, signal.SIGTERM)\n"
+        "print(os.WTERMSIG(os.waitpid(child, 0)[1]))\n"
+    )
+    ran = _ours(script)
+    assert ran.stdout == f"{int(signal.SIGTERM)}\n"
+    assert ran.outcome["kind"] == "finished"
+
+
+def test_interrupt_is_shown_and_has_its_own_exit_code(script: Path) -> None:
+    script.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nsignal.pause()")
+    ran = _ours(script)
+    assert ran.exit_code == 130
+    assert ran.stderr.rstrip().endswith("KeyboardInterrupt")
+    assert "runner.py" not in ran.stderr

@@ -1,0 +1,50 @@
+"""A real TaskManager that shuts down, seen by a real JobManager."""
+
+import asyncio
+import contextlib
+
+from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.taskmanager.service import TaskManagerService
+from emberkeep.testing.fake_launcher import FakeLauncher
+from emberkeep.testing.virtual_loop import VirtualClock, seeded_system
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.memory_store import FailingStore
+
+INFO = TaskManagerInfo(
+    id=TaskManagerId("tm-1"),
+    instance=InstanceId("life-1"),
+    address="tm:1",
+    host="127.0.0.1",
+    node_id="node",
+    pid=1,
+    slots=2,
+    driver_places=1,
+    total=ResourceProfile(cores=2, memory_mb=2000),
+    runtime=RuntimeVersions(python="3.11", spark="4.3.0"),
+    java_major=17,
+    started_ms=0,
+)
+
+
+def test_a_task_manager_that_has_shut_down_is_gone_at_once_and_does_not_come_back() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as job_manager:
+            cluster.network.attach("jm:1", job_manager)
+            system = seeded_system(VirtualClock(cluster.loop), 1, "tm")
+            service = TaskManagerService(system, cluster.configuration, INFO, cluster.network, FakeLauncher(), "jm:1")
+            cluster.network.attach(INFO.address, service)
+            running = asyncio.create_task(service.run())
+            await cluster.holds(lambda: service.registered)
+            assert [view.info.id for view in await job_manager.task_managers()] == ["tm-1"]
+            await service.shutdown(5.0)
+            assert await job_manager.task_managers() == []
+            await asyncio.sleep(60.0)
+            assert await job_manager.task_managers() == []
+            assert not running.done()
+            running.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await running
+
+    in_virtual_time(scenario)

@@ -1,0 +1,98 @@
+"""Each check of the documentation finds what it is for, and passes what is right."""
+
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from tools import check_docs
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "Makefile").write_text("venv: ## Make it\ndemo: venv\n")
+    (tmp_path / "docs" / "adr").mkdir(parents=True)
+    (tmp_path / "docs" / "adr" / "README.md").write_text("[First](0001-first.md)\n")
+    (tmp_path / "docs" / "adr" / "0001-first.md").write_text("# First\n")
+    (tmp_path / "docs" / "guide.md").write_text("# The `guide`\n## How to …\n## Again\n## Again\n")
+    return tmp_path
+
+
+def problems(root: Path, page: str = "", generated: dict[str, str] | None = None) -> list[str]:
+    (root / "README.md").write_text(page)
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return [str(problem) for problem in check_docs.check(root, files, generated or {})]
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "docs/guide.md",
+        "docs/guide.md#the-guide",
+        "docs/guide.md#how-to-",
+        "docs/guide.md#again-1",
+        "docs",
+        "#top",
+        "https://example.com/nowhere",
+        "mailto:someone@example.com",
+    ],
+)
+def test_links_that_lead_somewhere_pass(root: Path, link: str) -> None:
+    assert problems(root, f"# Top\n[here]({link})\n") == []
+
+
+@pytest.mark.parametrize(
+    ("link", "reason"),
+    [
+        ("docs/absent.md", "there is no docs/absent.md"),
+        ("docs/guide.md#absent", "no heading there makes the anchor #absent"),
+        ("docs/guide.md#again-2", "no heading there makes the anchor #again-2"),
+        ("#absent", "no heading there makes the anchor #absent"),
+        ("..", "leaves the project"),
+    ],
+)
+def test_links_that_lead_nowhere_are_found(root: Path, link: str, reason: str) -> None:
+    (found,) = problems(root, f"# Top\n\n[here]({link})\n")
+    assert found.startswith("README.md:3: ")
+    assert reason in found
+
+
+def test_links_in_code_are_not_links(root: Path) -> None:
+    assert problems(root, "`[a](absent.md)`\n```\n[b](absent.md)\n```\n") == []
+
+
+def test_make_targets_in_code_blocks_must_exist(root: Path) -> None:
+    page = "make nothing of this\n```bash\nmake demo PYTEST_ARGS=x\ncd x && make absent  # make it\n```\n"
+    assert problems(root, page) == ["README.md:4: `make absent`: the Makefile has no such target"]
+
+
+def test_decisions_must_be_listed(root: Path) -> None:
+    (root / "docs" / "adr" / "0002-second.md").write_text("# Second\n")
+    (found,) = problems(root)
+    assert found.startswith("docs/adr/0002-second.md:1: ")
+
+
+# In two parts, as the check itself reads this file too.
+@pytest.mark.parametrize("path", ["/" + "work/main", "/" + "root/x", "/" + "home/me/x", "shared" + "/notes.md"])
+def test_private_paths_are_found(root: Path, path: str) -> None:
+    (found,) = problems(root, f"see\n{path}\n")
+    assert found.startswith("README.md:2: ")
+
+
+def test_generated_pages_must_be_current(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = types.ModuleType("page_generator")
+    generator.render = lambda: "# Options\n"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "page_generator", generator)
+    generated = {"docs/reference/options.md": "page_generator"}
+    (found,) = problems(root, generated=generated)
+    assert "run `python -m tools.check_docs --write`" in found
+    check_docs.write_references(root, generated)
+    assert problems(root, generated=generated) == []
+    generator.render = lambda: "# Other\n"  # type: ignore[attr-defined]
+    assert len(problems(root, generated=generated)) == 1
+
+
+def test_unknown_argument_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_docs.main(["--wrong"]) == 2
+    assert "usage" in capsys.readouterr().err

@@ -1,0 +1,18 @@
+"""The examples in the functions' documentation hold."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from emberkeep.rest import invalid_body, openapi, reference
+from emberkeep.web import formats
+
+
+@pytest.mark.parametrize("module", [formats, invalid_body, openapi, reference])
+def test_examples(module: object) -> None:
+    result = doctest.testmod(module)  # type: ignore[arg-type]
+
+    assert result.attempted > 0
+    assert result.failed == 0

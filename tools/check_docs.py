@@ -1,0 +1,184 @@
+"""Holds the documentation to the project: `python -m tools.check_docs` prints each problem and exits 1 if there is one.
+
+Checked: relative links and their anchors lead somewhere; `make` targets that code blocks name exist; every decision
+record is listed; generated references are current; no file names a path of the machine it was written on.
+"""
+
+import importlib
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Documents written by code: `<module>.render() -> str` is the whole file. `--write` brings them up to date.
+GENERATED = {
+    "docs/configuration.md": "emberkeep.base.config_reference",
+    "docs/rest.md": "emberkeep.rest.reference",
+}
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+_LINK = re.compile(r"(?<!\\)\[[^\]]*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
+_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
+_MAKE = re.compile(r"(?:^|[;&|]\s*|\$\s+)make\s+([^#;&|\n]*)")
+_TARGET = re.compile(r"^([a-z][a-z0-9-]*):", re.MULTILINE)
+# Written in two parts so that this file is not its own first finding.
+_PRIVATE_PATHS = re.compile(r"(?<![\w.-])(/" + r"work/|/" + r"root/|/" + r"home/\w+/|shared/[\w-]+\.md\b)")
+# Hashes and binary files cannot name a path; licences quote others.
+_NOT_OURS = {".lock", ".png", ".ico", ".svg", ".woff2", ".jar", ".zip"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Where something is wrong (relative path, line from 1) and what."""
+
+    path: str
+    line: int
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.what}"
+
+
+def check(root: Path, files: list[Path], generated: dict[str, str]) -> list[Problem]:
+    """All problems of `files` (absolute paths below `root`), by path and line."""
+    problems = [p for f in files if f.suffix == ".md" for p in (*broken_links(root, f), *unknown_make_targets(root, f))]
+    problems += [p for f in files if f.suffix not in _NOT_OURS for p in private_paths(root, f)]
+    problems += unlisted_decisions(root)
+    problems += stale_references(root, generated)
+    return sorted(problems, key=lambda p: (p.path, p.line))
+
+
+def broken_links(root: Path, page: Path) -> Iterator[Problem]:
+    """Relative links of a Markdown page whose file, or whose heading in it, does not exist."""
+    for number, line in _prose(page):
+        for target in _LINK.findall(re.sub(r"`[^`]*`", "", line)):
+            if re.match(r"[a-z][a-z0-9+.-]*:", target):
+                continue
+            name, _, anchor = target.partition("#")
+            linked = (page.parent / name).resolve() if name else page
+            if not linked.exists():
+                yield _problem(root, page, number, f"link to {target}: there is no {name} beside this page")
+            elif not linked.is_relative_to(root):
+                yield _problem(root, page, number, f"link to {target} leaves the project")
+            elif anchor and linked.suffix == ".md" and anchor not in _anchors(linked):
+                yield _problem(root, page, number, f"link to {target}: no heading there makes the anchor #{anchor}")
+
+
+def unknown_make_targets(root: Path, page: Path) -> Iterator[Problem]:
+    """`make` targets in a page's code blocks that the Makefile does not have."""
+    makefile = root / "Makefile"
+    targets = set(_TARGET.findall(makefile.read_text())) if makefile.exists() else set()
+    for number, line in _code(page):
+        for arguments in _MAKE.findall(line):
+            for word in arguments.split():
+                if re.fullmatch(r"[a-z][a-z0-9-]*", word) and word not in targets:
+                    yield _problem(root, page, number, f"`make {word}`: the Makefile has no such target")
+
+
+def unlisted_decisions(root: Path) -> Iterator[Problem]:
+    """Decision records that docs/adr/README.md does not link to."""
+    folder = root / "docs" / "adr"
+    index = folder / "README.md"
+    listed = set(_LINK.findall(index.read_text())) if index.exists() else set()
+    for record in sorted(folder.glob("[0-9]*.md")):
+        if record.name not in listed:
+            yield _problem(root, record, 1, "this decision is not listed in docs/adr/README.md")
+
+
+def private_paths(root: Path, file: Path) -> Iterator[Problem]:
+    """Lines that name a path of one machine."""
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError:
+        return
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _PRIVATE_PATHS.search(line):
+            yield _problem(root, file, number, f"{found.group(0)!r} is a path of one machine")
+
+
+def stale_references(root: Path, generated: dict[str, str]) -> Iterator[Problem]:
+    """Generated pages that differ from what their generator writes now."""
+    for path, module in generated.items():
+        page = root / path
+        if not page.exists() or page.read_text() != _render(module):
+            yield Problem(path, 1, f"differs from what {module} writes: run `python -m tools.check_docs --write`")
+
+
+def write_references(root: Path, generated: dict[str, str]) -> None:
+    """Write every generated page."""
+    for path, module in generated.items():
+        page = root / path
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(_render(module))
+
+
+def _render(module: str) -> str:
+    return cast(Callable[[], str], importlib.import_module(module).render)()
+
+
+def _problem(root: Path, file: Path, line: int, what: str) -> Problem:
+    return Problem(str(file.relative_to(root)), line, what)
+
+
+def _lines(page: Path) -> Iterator[tuple[int, str, bool]]:
+    """Line number, line, and whether it stands in a fenced code block (the fences themselves are left out)."""
+    fence = None
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        mark = _FENCE.match(line)
+        if mark and fence in (None, mark.group(1)):
+            fence = mark.group(1) if fence is None else None
+        else:
+            yield number, line, fence is not None
+
+
+def _prose(page: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line, code in _lines(page) if not code)
+
+
+def _code(page: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line, code in _lines(page) if code)
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a page, the n-th namesake with -n behind it."""
+    anchors: set[str] = set()
+    for _, line in _prose(page):
+        if heading := _HEADING.match(line):
+            text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1)).lower()
+            anchor = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+            namesakes = sum(
+                1 for known in anchors if known == anchor or re.fullmatch(re.escape(anchor) + r"-\d+", known)
+            )
+            anchors.add(f"{anchor}-{namesakes}" if namesakes else anchor)
+    return anchors
+
+
+def _project_files(root: Path) -> list[Path]:
+    """Files that are, or would be, in version control."""
+    command = ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
+    return [root / name for name in names if name and (root / name).is_file()]
+
+
+def main(arguments: list[str]) -> int:
+    """Check, or with `--write` bring the generated pages up to date first."""
+    if arguments not in ([], ["--write"]):
+        print("usage: python -m tools.check_docs [--write]", file=sys.stderr)
+        return 2
+    if arguments:
+        write_references(ROOT, GENERATED)
+    files = _project_files(ROOT)
+    problems = check(ROOT, files, GENERATED)
+    for problem in problems:
+        print(problem)
+    print(f"documentation: {len(problems)} problems" if problems else f"documentation: {len(files)} files in order")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
