@@ -203,8 +203,9 @@ async def test_without_zookeeper_the_leader_pauses_and_goes_on(tmp_path: Path) -
     await ensemble.start()
     field = Field(ensemble, tmp_path / "graphs")
     try:
-        first, second = await field.add(), await field.add()
+        first = await field.add()
         await eventually(lambda: first.leads, "the first leads")
+        second = await field.add()
         epoch = first.contender.epoch
         ensemble.kill()
         await eventually(lambda: first.turns[0].paused, "it takes no decision")
