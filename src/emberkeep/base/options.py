@@ -317,6 +317,17 @@ LOG_RETENTION = define(
     )
 )
 
+ORPHAN_TIMEOUT = define(
+    Option(
+        "taskmanager.orphan-timeout",
+        300.0,
+        duration,
+        "duration",
+        "Drivers and executors go on while the task manager process that started them is away, for this long. "
+        "Then they are ended and replaced.",
+    )
+)
+
 # --- heartbeats, slots ----------------------------------------------------------------------------------------------
 
 HEARTBEAT_INTERVAL = define(
@@ -393,6 +404,47 @@ RESULT_RETENTION = define(
 )
 MAX_JOBS = define(
     Option("jobmanager.max-jobs", 10_000, integer(1, 1_000_000), "integer", "Jobs that may wait or run at once.")
+)
+
+# --- local state ------------------------------------------------------------------------------------------------------
+
+LOCAL_RECOVERY = define(
+    Option(
+        "state.backend.local-recovery",
+        False,
+        boolean,
+        "boolean",
+        "Whether checkpoints of streaming jobs go through the task managers' state gateways, which keep a copy of each "
+        "state file on the node's disk beside the durable one.",
+    )
+)
+LOCAL_STATE_DIRECTORY = define(
+    Option(
+        "taskmanager.state.local.root-dir",
+        "",
+        text,
+        "path",
+        "Directory of a task manager's local state. Empty: `state` in its working directory.",
+    )
+)
+LOCAL_STATE_QUOTA = define(
+    Option(
+        "state.backend.local-recovery.max-size",
+        10 * 1024**3,
+        size,
+        "size",
+        "Disk space for local state on a task manager. Beyond it the copies that were not used for longest go first; "
+        "the durable ones stay.",
+    )
+)
+GATEWAY_PORT = define(
+    Option(
+        "state.gateway.port",
+        0,
+        PORT,
+        "port",
+        "Port of a task manager's state gateway. 0: any free port; a restarted task manager takes its old one again.",
+    )
 )
 
 # --- restarts -------------------------------------------------------------------------------------------------------

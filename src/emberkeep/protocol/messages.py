@@ -211,12 +211,17 @@ class LogUploaded(Message, frozen=True, kw_only=True):
 
 
 class OfferSlots(Message, frozen=True, kw_only=True):
-    """Offered until answered, for at most ``taskmanager.slot.timeout``; what is not accepted is freed."""
+    """Offered until answered, for at most ``taskmanager.slot.timeout``; what is not accepted is freed.
+
+    A restarted task manager offers what it has recovered again, with the executors that it has adopted or that ended
+    while it was away; an allocation without an executor here holds none.
+    """
 
     job_id: JobId
     attempt: int
     task_manager: TaskManagerInfo
     slots: tuple[Allocation, ...]
+    executors: tuple[ExecutorReport, ...] = ()
 
 
 class OfferSlotsReply(Message, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     runtime: RuntimeVersions
     java_major: int
     started_ms: int
+    predecessor: InstanceId | None = None  # the life before, whose slots and processes this one has taken over
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
