@@ -14,6 +14,7 @@ import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.local_state.model import Holding
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 PROTOCOL_VERSION = 1
@@ -286,6 +287,18 @@ class SlotsReply(Message, frozen=True, kw_only=True):
     executors: tuple[ExecutorReport, ...]
 
 
+class ListLocalState(Message, frozen=True, kw_only=True):
+    """What the TaskManager's disk holds of the job's state, so that tasks can be placed where it lies. Answered by
+    LocalStateListed, an empty one where it keeps none. Conflict: a newer attempt is known."""
+
+    job_id: JobId
+    attempt: int
+
+
+class LocalStateListed(Message, frozen=True, kw_only=True):
+    holdings: tuple[Holding, ...]
+
+
 # --- JobMaster → JobManager -----------------------------------------------------------------------------------------
 
 
@@ -387,6 +400,7 @@ REQUESTS: dict[str, type[Message]] = {
         StartExecutor,
         ReleaseSlot,
         JobMasterBeat,
+        ListLocalState,
         RegisterJobMaster,
         JobMasterHeartbeat,
         ReportOutcome,
