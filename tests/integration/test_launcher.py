@@ -27,7 +27,7 @@ from tests.unit.taskmanager.directory_blobs import DirectoryBlobs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("BLOB-13")]
 
-DEADLINE = 60.0  # seconds; no test waits for it when all is well
+DEADLINE = 240.0  # seconds; no test waits for it when all is well
 JOB = JobId("a" * 32)
 # Tells its arguments and what it sees in its working directory, then waits to be killed.
 PROGRAM = '#!/bin/sh\necho "$@"\nls -L .\ncat inside/*.txt\necho ready >&2\nexec sleep 3600\n'

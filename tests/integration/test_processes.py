@@ -21,7 +21,7 @@ from emberkeep.base.process_identity import ProcessIdentity, boot_id, identify, 
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
-DEADLINE = 30.0  # seconds; no test waits for it when all is well
+DEADLINE = 120.0  # seconds; no test waits for it when all is well
 LINGER = 0.5
 SLEEP = "import time\nwhile True: time.sleep(60)\n"
 IGNORE_TERM = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

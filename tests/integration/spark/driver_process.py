@@ -84,7 +84,7 @@ class DirectExecutors:
     def end_all(self) -> None:
         for process in self.processes:
             try:
-                process.wait(10)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

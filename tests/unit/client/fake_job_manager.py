@@ -193,12 +193,12 @@ class FakeJobManager:
         ready = threading.Event()
         thread = threading.Thread(target=self._serve, args=(loop, port, ready), name="fake-job-manager")
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(120)
         try:
             yield self
         finally:
             loop.call_soon_threadsafe(loop.stop)
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     def _serve(self, loop: asyncio.AbstractEventLoop, port: int, ready: threading.Event) -> None:

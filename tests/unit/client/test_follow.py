@@ -55,7 +55,7 @@ def end(fake: FakeJobManager, state: JobStatus = JobStatus.FINISHED, attempt: in
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 - the state of another thread
             await asyncio.sleep(0.01)
 
@@ -75,7 +75,7 @@ async def test_output_is_passed_on_while_it_is_written(fake: FakeJobManager) -> 
         out.data += b"two\n"
         out.complete = err.complete = True
         end(fake)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             assert (await following).state is JobStatus.FINISHED
     assert recorder.stdout == b"one\ntwo\n"
     assert recorder.states == [JobStatus.CREATED, JobStatus.RUNNING, JobStatus.FINISHED]
@@ -96,7 +96,7 @@ async def test_the_output_goes_on_with_the_next_attempt(fake: FakeJobManager) ->
             FakeLog(2, "driver-stderr", complete=True),
         ]
         end(fake, attempt=2)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await following
     assert recorder.stdout == b"first second"
     assert recorder.notices == ["attempt 2 of the job starts"]
@@ -104,14 +104,14 @@ async def test_the_output_goes_on_with_the_next_attempt(fake: FakeJobManager) ->
 
 async def test_a_job_that_never_started_ends_without_output(fake: FakeJobManager) -> None:
     fake.jobs[JOB] = job_info(JOB, state=JobStatus.CANCELED, attempt=0)
-    async with RestClient(fake.endpoint) as client, asyncio.timeout(10):
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         assert (await JobFollower(client, JOB, Recorder()).run()).state is JobStatus.CANCELED
 
 
 async def test_an_attempt_that_left_no_log_is_passed_over(fake: FakeJobManager) -> None:
     end(fake, JobStatus.FAILED)
     recorder = Recorder()
-    async with RestClient(fake.endpoint) as client, asyncio.timeout(10):
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         assert (await JobFollower(client, JOB, recorder).run()).state is JobStatus.FAILED
     assert recorder.notices == []
 
@@ -120,7 +120,7 @@ async def test_a_log_that_never_completes_does_not_hold_up_the_end(fake: FakeJob
     fake.logs[JOB] = [FakeLog(1, "driver-stdout", b"some"), FakeLog(1, "driver-stderr")]
     end(fake)
     recorder = Recorder()
-    async with RestClient(fake.endpoint) as client, asyncio.timeout(20):
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         await JobFollower(client, JOB, recorder).run()
     assert recorder.stdout == b"some"
 
@@ -136,7 +136,7 @@ async def test_a_lost_log_is_told(fake: FakeJobManager) -> None:
         fake.logs[JOB] = []
         out.data += b"never seen"  # wakes the waiting request
         end(fake, JobStatus.FAILED)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await following
     assert "the rest of driver-stdout of attempt 1 cannot be read: there is no such log" in recorder.notices
 
@@ -151,7 +151,7 @@ async def test_a_job_manager_that_goes_and_comes_back_costs_two_lines(fake: Fake
         fake.failures = [503] * 5
         await until(lambda: not fake.failures)
         end(fake)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await following
     assert recorder.notices == ["told to fail; the job goes on without it, trying again", "the JobManager is back"]
 
@@ -159,7 +159,7 @@ async def test_a_job_manager_that_goes_and_comes_back_costs_two_lines(fake: Fake
 async def test_a_job_manager_that_stays_away_ends_it(fake: FakeJobManager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_UNREACHABLE_LIMIT", 0.1)
     fake.failures = [503] * 1000
-    async with RestClient(fake.endpoint, patience=0) as client, asyncio.timeout(10):
+    async with RestClient(fake.endpoint, patience=0) as client, asyncio.timeout(120):
         with pytest.raises(RetryLater, match="told to fail"):
             await JobFollower(client, JOB, Recorder()).run()
 
@@ -169,7 +169,7 @@ async def test_output_that_nobody_takes_ends_it(fake: FakeJobManager) -> None:
     fake.jobs[JOB] = job_info(JOB)
     recorder = Recorder()
     recorder.breaks = True
-    async with RestClient(fake.endpoint) as client, asyncio.timeout(10):
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         with pytest.raises(BrokenPipeError):
             await JobFollower(client, JOB, recorder).run()
 
@@ -182,6 +182,6 @@ async def test_following_may_begin_at_a_later_attempt(fake: FakeJobManager) -> N
     ]
     fake.jobs[JOB] = msgspec.structs.replace(job_info(JOB, attempt=2), state=JobStatus.FINISHED)
     recorder = Recorder()
-    async with RestClient(fake.endpoint) as client, asyncio.timeout(10):
+    async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         await JobFollower(client, JOB, recorder, first_attempt=2).run()
     assert recorder.stdout == b"2"

@@ -23,7 +23,7 @@ from emberkeep.leadership.model import (
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("HA-9")]
 
-DEADLINE = 60.0
+DEADLINE = 240.0
 
 
 class ScriptedElection:

@@ -64,7 +64,7 @@ async def send(requests: list[Any]) -> None:
                 options: dict[str, Any] = {"headers": {"Content-Type": "application/json"}}
                 if route.method in ("POST", "PUT", "PATCH"):
                     options["data"] = body
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     if route.media == "text/event-stream":
                         site.api.closing.set()  # a stream of a running job ends when the server does
                     response = await site.session.request(

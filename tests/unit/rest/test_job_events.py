@@ -18,7 +18,7 @@ EVENTS = f"/v1/jobs/{job_id(1)}/events"
 
 async def next_event(response: Any) -> tuple[str, Any]:
     """The next event's name and data."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         name = (await response.content.readline()).decode().removeprefix("event: ").strip()
         data = (await response.content.readline()).removeprefix(b"data: ")
         await response.content.readline()
@@ -80,5 +80,5 @@ async def test_a_stopping_server_ends_streams(tmp_path: Path, gateway: FakeGatew
 
         site.api.closing.set()
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             assert await response.content.read() == b""

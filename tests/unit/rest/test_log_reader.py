@@ -81,7 +81,7 @@ async def test_waiting_ends_when_the_log_is_complete(log: OneLog) -> None:
 
     log.complete = True
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         assert await waiting == await reader(log).read("log", query(offset=10))
 
 
@@ -92,7 +92,7 @@ async def test_waiting_ends_when_the_process_stops(log: OneLog) -> None:
 
     stopping.close()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         assert (await waiting).data == b""
 
 

@@ -165,7 +165,7 @@ async def test_a_follower_gets_new_bytes_as_soon_as_they_are_there(site: Site, l
     log.write_bytes(b"0123456789ab")
     site.own_logs.logs["jobmanager.log"] = entry(log, "jobmanager.log", LogKind.JOB_MANAGER)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         answer = await waiting
     assert (answer.body, answer.headers["X-Log-Offset"]) == (b"ab", "10")
 
