@@ -24,12 +24,13 @@ from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome, write_spec
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind
+from emberkeep.local_state.model import DRIVER
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.library_cache import BoundFile, LibraryCache
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
 # Not handed on to jobs: what tells this process, not them, what to do.
@@ -51,10 +52,18 @@ class Node:
 class ProcessLauncher:
     """Implements ``taskmanager.ports.Launcher``."""
 
-    def __init__(self, node: Node, supervisor: ProcessSupervisor, libraries: LibraryCache) -> None:
+    def __init__(
+        self,
+        node: Node,
+        supervisor: ProcessSupervisor,
+        libraries: LibraryCache,
+        environment: ProcessEnvironment | None = None,
+    ) -> None:
+        """``environment``: adds variables to each process; None: nothing."""
         self._node = node
         self._supervisor = supervisor
         self._libraries = libraries
+        self._environment = environment
         self._callback: Callable[[ProcessExit], None] | None = None
         self._running: dict[str, ProcessKey] = {}
         self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
@@ -89,7 +98,7 @@ class ProcessLauncher:
             return await self._start(
                 key,
                 [sys.executable, "-m", "emberkeep.daemons.driver", str(spec_file)],
-                self._driver_environment(directory),
+                {**self._driver_environment(directory), **self._own_environment(key)},
                 self._driver_directory(request, directory),
                 self._node.directory.attempt_logs(key.job_id, key.attempt) / "driver",
             )
@@ -105,14 +114,22 @@ class ProcessLauncher:
         async with self._holding(key):
             files = await self._bind(key, request.artefacts, directory / "work", request.python)
             try:
-                launch = self._executor_launch(request, directory, files)
+                launch = self._executor_launch(key, request, directory, files)
                 argv, environ = executor_command(launch)
             except OSError as error:
                 raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
             logs = self._node.directory.attempt_logs(key.job_id, key.attempt)
             return await self._start(key, argv, environ, launch.work_dir, logs / f"executor-{key.executor_id}")
 
-    def _executor_launch(self, request: StartExecutor, directory: Path, files: tuple[BoundFile, ...]) -> ExecutorLaunch:
+    def _own_environment(self, key: ProcessKey) -> dict[str, str]:
+        if self._environment is None:
+            return {}
+        allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else DRIVER
+        return self._environment.environ(key.job_id, key.attempt, allocation_id)
+
+    def _executor_launch(
+        self, key: ExecutorKey, request: StartExecutor, directory: Path, files: tuple[BoundFile, ...]
+    ) -> ExecutorLaunch:
         return ExecutorLaunch(
             driver_url=request.driver_url,
             executor_id=request.executor_id,
@@ -124,7 +141,7 @@ class ProcessLauncher:
             java_options=request.java_options,
             extra_class_path=request.extra_class_path,
             python=sys.executable,
-            environ={**_inherited(), **request.environ},
+            environ={**_inherited(), **request.environ, **self._own_environment(key)},
             work_dir=directory / "work",
             local_dir=directory / "local",
             temporary_dir=directory / "tmp",

@@ -1,4 +1,4 @@
-"""What a task manager needs from outside: something that starts and ends processes."""
+"""What a task manager needs from outside: what starts and ends processes, and who follows its slots."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import msgspec
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import BlobCacheReport, StartDriver, StartExecutor
+from emberkeep.slots.model import Allocation
 
 
 class DriverKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +64,31 @@ class Launcher(Protocol):
 
     async def forget_job(self, job_id: JobId) -> None:
         """The job has ended for good: delete its files except its logs. Its processes have ended."""
+
+
+class AllocationListener(Protocol):
+    """Who keeps something on this node for each slot. Calls come on the event loop and return at once."""
+
+    def allocation_recovered(self, allocation: Allocation) -> None:
+        """The earlier life of this task manager held it. All of these come before anything else: whatever was kept for
+        other allocations belongs to nobody any more."""
+
+    def allocation_begun(self, allocation: Allocation) -> None:
+        """A slot was reserved for an attempt; its executor has not been started."""
+
+    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
+        """The slot was given back and nothing of its executor is left. ``attempt_over``: the whole attempt has ended,
+        and the job's next one may come back to this node."""
+
+    def job_forgotten(self, job_id: JobId) -> None:
+        """Nothing of the job has been here for a while."""
+
+
+class ProcessEnvironment(Protocol):
+    """Adds to the environment of the processes that are started here."""
+
+    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
+        """Variables for one process; ``allocation_id``: of an executor, ``local_state.model.DRIVER`` for the driver."""
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
