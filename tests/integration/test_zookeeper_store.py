@@ -91,6 +91,11 @@ class Cluster:
         path.write_bytes(path.read_bytes()[:-10])
         return str(path)
 
+    async def damage_pointers(self, job_id: JobId) -> None:
+        path = self.layout.checkpoint(job_id)
+        data, _ = self.direct.get(path)
+        self.direct.set(path, data[:-5])
+
     def nodes(self, path: str) -> list[str]:
         return sorted(self.direct.get_children(path))
 

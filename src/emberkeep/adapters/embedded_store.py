@@ -17,7 +17,8 @@ from typing import TypeVar, TypeVarTuple
 from emberkeep.adapters.job_database import JobDatabase
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 
 _ArgumentTs = TypeVarTuple("_ArgumentTs")
@@ -57,11 +58,20 @@ class EmbeddedJobStore:
     async def recover(self) -> list[StoredJob]:
         return await self._operate(JobDatabase.recover)
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
-        await self._operate(JobDatabase.record_attempt, job_id, attempt)
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        await self._operate(JobDatabase.record_attempt, job_id, attempt, home)
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._operate(JobDatabase.record_cancel, job_id)
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        return await self._operate(JobDatabase.record_checkpoints, job_id, attempt, queries, savepoints)
 
     async def record_result(self, result: JobResult) -> None:
         await self._operate(JobDatabase.record_result, result)

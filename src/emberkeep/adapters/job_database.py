@@ -1,4 +1,4 @@
-"""The embedded store's SQLite file: handles, attempts, results, and the epoch that fences each write.
+"""The embedded store's SQLite file: handles, attempts, pointers, results, and the epoch that fences each write.
 
 One transaction per change, each beginning with a check of the epoch. WAL with synchronous=FULL: what was answered is on
 disk. Every value is a record with version and checksum, since SQLite itself notices no flipped bit.
@@ -18,15 +18,24 @@ import msgspec
 import structlog
 
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
-from emberkeep.base.durable import decode_record, encode_record, sync_directory
+from emberkeep.adapters.job_records import (
+    StoredAttempt,
+    decode_attempt,
+    decode_pointers,
+    decode_result,
+    encode_attempt,
+    encode_pointers,
+    encode_result,
+    is_same_end,
+)
+from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 
-SCHEMA_VERSION = 1
-_ATTEMPT_KIND, _RESULT_KIND, _VERSION = "job-attempt", "job-result", 1
-_CANCELED = b"canceled"  # behind the number of a job's attempt
+SCHEMA_VERSION = 2
 _BUSY_SECONDS = 5.0
 
 # AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
@@ -49,7 +58,9 @@ _TABLES = (
     "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
     # What was left of jobs that failed because it could not be read, for somebody to look at.
     "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
-    "PRAGMA user_version = 1",
+    # A row stays behind its job only when it could not be read; then it goes with the result.
+    "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
 _log = structlog.get_logger(__name__)
@@ -92,9 +103,10 @@ class JobDatabase:
                     return known
                 written = True
                 handle = self._graphs.write(graph)
+                attempt = encode_attempt(StoredAttempt(attempt=0))
                 connection.execute(
                     "INSERT INTO jobs (job_id, idempotency_key, handle, attempt) VALUES (?, ?, ?, ?)",
-                    (graph.job_id, graph.idempotency_key, encode_handle(handle), _encode_attempt(0)),
+                    (graph.job_id, graph.idempotency_key, encode_handle(handle), attempt),
                 )
         except UnknownOutcome:
             raise
@@ -124,9 +136,9 @@ class JobDatabase:
         return [self._recovered(JobId(job_id), handle, attempt) for job_id, handle, attempt in rows]
 
     def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
-        number, canceled, graph, problems = 0, False, None, []
+        newest, graph, problems = StoredAttempt(attempt=0), None, []
         try:
-            number, canceled = self._decode_attempt(job_id, attempt)
+            newest = self._decode_attempt(job_id, attempt)
         except Fatal as error:
             problems.append(str(error))
         try:
@@ -136,37 +148,56 @@ class JobDatabase:
         # A graph without its attempt number is not to be started either: an old attempt could still be running.
         return StoredJob(
             job_id=job_id,
-            attempt=number,
+            attempt=newest.attempt,
             graph=None if problems else graph,
-            canceled=canceled,
+            canceled=newest.canceled,
             problem="; ".join(problems),
+            home=newest.home,
+            pointers=self._readable_pointers(job_id) or JobPointers(),
         )
 
-    def record_attempt(self, job_id: JobId, attempt: int) -> None:
+    def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
         with self._leading() as connection:
-            stored, canceled = self._attempt_of(job_id)
-            if attempt <= stored:
-                raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored}")
-            record = _encode_attempt(attempt, canceled=canceled)
+            stored = self._attempt_of(job_id)
+            if attempt <= stored.attempt:
+                raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
+            record = encode_attempt(msgspec.structs.replace(stored, attempt=attempt, home=home))
             connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
 
     def record_cancel(self, job_id: JobId) -> None:
         with self._leading() as connection:
-            attempt, _ = self._attempt_of(job_id)
-            record = _encode_attempt(attempt, canceled=True)
+            record = encode_attempt(msgspec.structs.replace(self._attempt_of(job_id), canceled=True))
             connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
 
-    def _attempt_of(self, job_id: JobId) -> tuple[int, bool]:
+    def _attempt_of(self, job_id: JobId) -> StoredAttempt:
         rows = self._read("SELECT attempt FROM jobs WHERE job_id = ?", job_id)
         if not rows:
             raise Absent(f"job {job_id} has no handle")
         return self._decode_attempt(job_id, rows[0][0])
 
+    def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...],
+    ) -> JobPointers:
+        with self._leading() as connection:
+            newest = self._attempt_of(job_id).attempt
+            if attempt != newest:
+                raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {newest}")
+            known = self._pointers(job_id)
+            pointers = merged(known, attempt, queries, savepoints)
+            if pointers is not known:
+                record = (job_id, encode_pointers(pointers))
+                connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", record)
+        return pointers
+
     def record_result(self, result: JobResult) -> None:
         job_id = result.job_id
         with self._leading() as connection:
             for (known,) in self._read("SELECT result FROM results WHERE job_id = ?", job_id):
-                if self._decode_result(job_id, known) == result:
+                if is_same_end(self._decode_result(job_id, known), result):
                     return
                 raise Conflict(f"job {job_id} has ended with another result")
             rows = self._read("SELECT handle, attempt FROM jobs WHERE job_id = ?", job_id)
@@ -175,10 +206,14 @@ class JobDatabase:
             is_damaged = bool(self._recovered(job_id, *rows[0]).problem)
             if is_damaged:
                 connection.execute("INSERT INTO damaged VALUES (?, ?, ?)", (job_id, *rows[0]))
+            pointers = self._readable_pointers(job_id)
+            if pointers is not None:  # those that cannot be read stay for somebody to look at
+                connection.execute("DELETE FROM checkpoints WHERE job_id = ?", (job_id,))
+                result = msgspec.structs.replace(result, savepoints=pointers.savepoints)
             connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
             connection.execute(
                 "INSERT INTO results (job_id, idempotency_key, result) VALUES (?, ?, ?)",
-                (job_id, result.idempotency_key, encode_record(_RESULT_KIND, _VERSION, msgspec.json.encode(result))),
+                (job_id, result.idempotency_key, encode_result(result)),
             )
         if not is_damaged:
             self._graphs.discard(job_id)
@@ -196,6 +231,7 @@ class JobDatabase:
         with self._leading() as connection:
             rows = self._read("SELECT job_id FROM results ORDER BY position DESC LIMIT -1 OFFSET ?", keep)
             connection.executemany("DELETE FROM results WHERE job_id = ?", rows)
+            connection.executemany("DELETE FROM checkpoints WHERE job_id = ?", rows)
         return [JobId(job_id) for (job_id,) in reversed(rows)]
 
     # --- records ------------------------------------------------------------------------------------------------------
@@ -203,18 +239,24 @@ class JobDatabase:
     def _decode_handle(self, job_id: JobId, data: bytes) -> StateHandle:
         return decode_handle(data, where=f"{self._path}, handle of job {job_id}")
 
-    def _decode_attempt(self, job_id: JobId, data: bytes) -> tuple[int, bool]:
-        """The newest attempt, and whether the job is to be canceled."""
-        where = f"{self._path}, attempt of job {job_id}"
-        number, _, mark = decode_record(data, _ATTEMPT_KIND, _VERSION, where=where).partition(b" ")
-        return int(number), mark == _CANCELED
+    def _decode_attempt(self, job_id: JobId, data: bytes) -> StoredAttempt:
+        return decode_attempt(data, where=f"{self._path}, attempt of job {job_id}")
 
     def _decode_result(self, job_id: JobId, data: bytes) -> JobResult:
-        where = f"{self._path}, result of job {job_id}"
+        return decode_result(data, where=f"{self._path}, result of job {job_id}")
+
+    def _pointers(self, job_id: JobId) -> JobPointers:
+        """Raises Fatal."""
+        for (data,) in self._read("SELECT pointers FROM checkpoints WHERE job_id = ?", job_id):
+            return decode_pointers(data, where=f"{self._path}, checkpoints of job {job_id}")
+        return JobPointers()
+
+    def _readable_pointers(self, job_id: JobId) -> JobPointers | None:
         try:
-            return msgspec.json.decode(decode_record(data, _RESULT_KIND, _VERSION, where=where), type=JobResult)
-        except msgspec.DecodeError as error:
-            raise Fatal(f"{where}: {error}") from None
+            return self._pointers(job_id)
+        except Fatal as error:
+            _log.error("job_checkpoints_unreadable", job=job_id, reason=str(error))
+            return None
 
     # --- SQLite -------------------------------------------------------------------------------------------------------
 
@@ -279,11 +321,6 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if state != "ok":
         raise Fatal(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
-
-
-def _encode_attempt(attempt: int, *, canceled: bool = False) -> bytes:
-    number = str(attempt).encode()
-    return encode_record(_ATTEMPT_KIND, _VERSION, number + b" " + _CANCELED if canceled else number)
 
 
 @contextlib.contextmanager

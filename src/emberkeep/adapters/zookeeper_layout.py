@@ -6,6 +6,7 @@
                     /election/…            latches, ephemeral and sequential: the first may lead
                     /currentJobs/<job>     state handle: the job has to be recovered
                     /attempts/<job>        newest attempt of its driver
+                    /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
                     /results/<job>         how it ended
                     /keys/<hash>           the job that was created under an idempotency key
                     /damaged/<job>         handle of a job that has failed because it could not be read
@@ -21,12 +22,14 @@ from typing import TypeVar
 
 import msgspec
 
+from emberkeep.adapters.job_records import StoredAttempt, decode_json
 from emberkeep.adapters.result_files import ResultFile
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
 
 T = TypeVar("T")
@@ -45,11 +48,6 @@ class LatchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Persisted at each latch: whose it is."""
 
     address: str
-
-
-class AttemptNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    attempt: int
-    canceled: bool = False  # the job is to be canceled
 
 
 class KeyNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,7 +78,8 @@ class ResultNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 KINDS: dict[type, str] = {
     LeaderRecord: "leader",
     LatchRecord: "latch",
-    AttemptNode: "job-attempt",
+    StoredAttempt: "job-attempt",
+    JobPointers: "job-checkpoints",
     KeyNode: "job-key",
     ResultNode: "job-result",
 }
@@ -92,10 +91,7 @@ def encode_node(value: msgspec.Struct) -> bytes:
 
 def decode_node(data: bytes, kind: type[T], *, where: str) -> T:
     """Raises Fatal naming ``where`` (torn, damaged, of an unknown version)."""
-    try:
-        return msgspec.json.decode(decode_record(data, KINDS[kind], _VERSION, where=where), type=kind)
-    except msgspec.DecodeError as error:
-        raise Fatal(f"{where}: {error}") from None
+    return decode_json(decode_record(data, KINDS[kind], _VERSION, where=where), kind, where=where)
 
 
 class ZooKeeperLayout:
@@ -108,6 +104,7 @@ class ZooKeeperLayout:
         self.election = f"{self.base}/election"
         self.jobs = f"{self.base}/currentJobs"
         self.attempts = f"{self.base}/attempts"
+        self.checkpoints = f"{self.base}/checkpoints"
         self.results = f"{self.base}/results"
         self.keys = f"{self.base}/keys"
         self.damaged = f"{self.base}/damaged"
@@ -115,13 +112,17 @@ class ZooKeeperLayout:
     @property
     def persistent(self) -> tuple[str, ...]:
         """What has to be there before anything else."""
-        return (self.epoch, self.election, self.jobs, self.attempts, self.results, self.keys, self.damaged)
+        records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
+        return (self.epoch, self.election, *records)
 
     def job(self, job_id: str) -> str:
         return f"{self.jobs}/{job_id}"
 
     def attempt(self, job_id: str) -> str:
         return f"{self.attempts}/{job_id}"
+
+    def checkpoint(self, job_id: str) -> str:
+        return f"{self.checkpoints}/{job_id}"
 
     def result(self, job_id: str) -> str:
         return f"{self.results}/{job_id}"

@@ -1,4 +1,4 @@
-"""The job store in ZooKeeper: handles, attempts, results and idempotency keys as nodes, graphs as files beside it.
+"""The job store in ZooKeeper: handles, attempts, pointers, results and keys as nodes, graphs as files beside it.
 
 Every write is one transaction that begins with a check of the epoch node's version: whoever has been deposed changes
 nothing, whatever it still believes. Reads need no check, since a leader's own session sees all that it has written and
@@ -17,10 +17,11 @@ import structlog
 from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
+from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFiles
+from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import (
-    AttemptNode,
     Cleaning,
     KeyNode,
     LeaderRecord,
@@ -32,7 +33,8 @@ from emberkeep.adapters.zookeeper_layout import (
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import IdSource, JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 
 _READ_BATCH = 500  # nodes or graphs looked at together
@@ -68,6 +70,7 @@ class ZooKeeperJobStore:
         self._opening = False
         self._graphs = GraphFiles(graph_dir)
         self._result_files = ResultFiles(graph_dir, 0)
+        self._checkpoints = CheckpointNodes(session, layout, self._commit)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -169,7 +172,7 @@ class ZooKeeperJobStore:
 
         def build(transaction: TransactionRequest) -> None:
             transaction.create(layout.job(job_id), encode_handle(handle))
-            transaction.create(layout.attempt(job_id), encode_node(AttemptNode(attempt=0)))
+            transaction.create(layout.attempt(job_id), encode_node(StoredAttempt(attempt=0)))
             if graph.idempotency_key:
                 key = KeyNode(job_id=job_id, key=graph.idempotency_key)
                 transaction.create(layout.key(graph.idempotency_key), encode_node(key))
@@ -214,12 +217,22 @@ class ZooKeeperJobStore:
             stored += await asyncio.to_thread(lambda: [self._recovered(*entry[1:]) for entry in batch])  # noqa: B023
         kept = {name for _, job_id, data, _ in found if (name := self._location(job_id, data))}
         await self._clean_up(epoch, kept)
+        return await self._with_pointers(stored)
+
+    async def _with_pointers(self, stored: list[StoredJob]) -> list[StoredJob]:
+        present = set(await self._session.children(self._layout.checkpoints))
+        holders = [index for index, entry in enumerate(stored) if entry.job_id in present]
+        for start in range(0, len(holders), _READ_BATCH):
+            batch = holders[start : start + _READ_BATCH]
+            found = await asyncio.gather(*(self._checkpoints.find(stored[index].job_id) for index in batch))
+            for index, (_, pointers) in zip(batch, found, strict=True):
+                stored[index] = msgspec.structs.replace(stored[index], pointers=pointers)
         return stored
 
     def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
-        newest, graph, problems = AttemptNode(attempt=0), None, []
+        newest, graph, problems = StoredAttempt(attempt=0), None, []
         try:
-            newest = decode_node(attempt, AttemptNode, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
+            newest = decode_node(attempt, StoredAttempt, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
         except Fatal as error:
             problems.append(str(error))
         try:
@@ -234,6 +247,7 @@ class ZooKeeperJobStore:
             graph=None if problems else graph,
             canceled=newest.canceled,
             problem="; ".join(problems),
+            home=newest.home,
         )
 
     def _location(self, job_id: JobId, handle: bytes) -> str:
@@ -280,42 +294,48 @@ class ZooKeeperJobStore:
 
     # --- attempts and results ---------------------------------------------------------------------------------------
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
-        self._check_open()
-        path = self._layout.attempt(job_id)
-        node = await self._session.find(path)
-        if node is None:
-            await self.confirm()
-            raise Absent(f"job {job_id} has no handle")
-        stored = decode_node(node.data, AttemptNode, where=path)
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        node, stored = await self._attempt_of(job_id)
         if attempt <= stored.attempt:
             await self.confirm()
             raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-        data = encode_node(msgspec.structs.replace(stored, attempt=attempt))
-        try:
-            await self._commit(
-                f"record attempt {attempt} of job {job_id}",
-                lambda transaction: transaction.set_data(path, data, node.version),
-            )
-        except TransactionRefused:
-            raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+        changed = msgspec.structs.replace(stored, attempt=attempt, home=home)
+        await self._change_attempt(f"record attempt {attempt} of job {job_id}", job_id, node, changed)
 
     async def record_cancel(self, job_id: JobId) -> None:
+        node, stored = await self._attempt_of(job_id)
+        changed = msgspec.structs.replace(stored, canceled=True)
+        await self._change_attempt(f"record that job {job_id} is canceled", job_id, node, changed)
+
+    async def _attempt_of(self, job_id: JobId) -> tuple[Node, StoredAttempt]:
+        """Raises Absent when the job has no handle."""
         self._check_open()
         path = self._layout.attempt(job_id)
         node = await self._session.find(path)
         if node is None:
             await self.confirm()
             raise Absent(f"job {job_id} has no handle")
-        stored = decode_node(node.data, AttemptNode, where=path)
-        data = encode_node(msgspec.structs.replace(stored, canceled=True))
+        return node, decode_node(node.data, StoredAttempt, where=path)
+
+    async def _change_attempt(self, what: str, job_id: JobId, node: Node, changed: StoredAttempt) -> None:
+        path, data = self._layout.attempt(job_id), encode_node(changed)
         try:
-            await self._commit(
-                f"record that job {job_id} is canceled",
-                lambda transaction: transaction.set_data(path, data, node.version),
-            )
+            await self._commit(what, lambda transaction: transaction.set_data(path, data, node.version))
         except TransactionRefused:
             raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        node, stored = await self._attempt_of(job_id)
+        if attempt != stored.attempt:
+            await self.confirm()
+            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
+        return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
 
     async def record_result(self, result: JobResult) -> None:
         self._check_open()
@@ -324,7 +344,7 @@ class ZooKeeperJobStore:
         known, handle, attempt = await asyncio.gather(*(self._session.find(path) for path in paths))
         if known is not None:
             await self.confirm()
-            if await self._content(decode_node(known.data, ResultNode, where=paths[0])) == result:
+            if is_same_end(await self._content(decode_node(known.data, ResultNode, where=paths[0])), result):
                 return
             raise Conflict(f"job {job_id} has ended with another result")
         if handle is None:
@@ -332,6 +352,8 @@ class ZooKeeperJobStore:
             raise Absent(f"job {job_id} has no handle")
         stored = await asyncio.to_thread(self._recovered, job_id, handle.data, attempt.data if attempt else b"")
         location = "" if stored.problem else self._location(job_id, handle.data)
+        checkpoints, pointers = await self._checkpoints.find(job_id)
+        result = msgspec.structs.replace(result, savepoints=pointers.savepoints)
         file = await asyncio.to_thread(self._result_files.write, result)
         node = ResultNode(
             result=result if file is None else None,
@@ -345,7 +367,9 @@ class ZooKeeperJobStore:
             transaction.create(layout.result(job_id), encode_node(node))
             transaction.delete(layout.job(job_id))
             if attempt is not None:
-                transaction.delete(layout.attempt(job_id))
+                transaction.delete(layout.attempt(job_id), attempt.version)
+            if checkpoints is not None:
+                transaction.delete(layout.checkpoint(job_id), checkpoints.version)
             if stored.problem:
                 transaction.create(layout.damaged_job(job_id), handle.data)
 
@@ -420,9 +444,13 @@ class ZooKeeperJobStore:
             await self._discard(node.graph)
         key = self._layout.key(node.key)
         with_key = bool(node.key) and await self._session.find(key) is not None
+        checkpoints = self._layout.checkpoint(job_id)
+        with_checkpoints = await self._session.find(checkpoints) is not None
 
         def build(transaction: TransactionRequest) -> None:
             transaction.delete(self._layout.result(job_id))
+            if with_checkpoints:  # those that could not be read when the job ended
+                transaction.delete(checkpoints)
             if with_key:
                 transaction.delete(key)
 

@@ -7,6 +7,7 @@ import enum
 import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobs.checkpoints import SavepointPointer
 
 
 class JobStatus(enum.Enum):
@@ -121,6 +122,13 @@ class ExceptionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     task_manager: str = ""
 
 
+class DriverHome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where an attempt's driver was to be started: whatever life of the task manager, but on that very node."""
+
+    task_manager: TaskManagerId
+    node_id: str
+
+
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One start of a job's driver, for the history shown to people."""
 
@@ -144,3 +152,4 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     attempts: tuple[AttemptRecord, ...]
     exceptions: tuple[ExceptionEntry, ...]
     idempotency_key: str
+    savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: one can still restore from them

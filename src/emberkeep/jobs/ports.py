@@ -7,17 +7,21 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 
 
 class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A job to recover: its graph (or why it cannot be read) and the newest attempt number ever written."""
+    """A job to recover: its graph (or why it cannot be read) and the newest attempt number ever written, with where
+    the driver of that attempt was to be started."""
 
     job_id: JobId
     attempt: int
     graph: JobGraph | None
     canceled: bool = False  # it was asked to end
     problem: str = ""  # with where the unreadable graph lies; the graph is never deleted then
+    home: DriverHome | None = None
+    pointers: JobPointers = JobPointers()  # empty also where they cannot be read: the job does not need them to run
 
 
 class JobStore(Protocol):
@@ -34,17 +38,28 @@ class JobStore(Protocol):
     async def recover(self) -> list[StoredJob]:
         """All jobs with a handle, oldest submission first. An unreadable graph spoils only its own entry."""
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Write the attempt number, before the driver starts. Raises Conflict unless it is larger than the stored one,
-        Absent when the job has no handle."""
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        """Write the attempt number and where its driver is to be started, before it starts. Raises Conflict unless the
+        number is larger than the stored one, Absent when the job has no handle."""
 
     async def record_cancel(self, job_id: JobId) -> None:
         """Write that the job is to be canceled, so that the next leader knows; repeating it does nothing. Raises Absent
         when the job has no handle."""
 
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        """Merge what an attempt reports into the job's pointers; returns all of them. Raises Conflict unless it is the
+        newest attempt, Absent when the job has no handle, Fatal when the stored pointers cannot be read (they stay)."""
+
     async def record_result(self, result: JobResult) -> None:
-        """In one transaction: write the result, remove the handle. Writing the same result again does nothing; raises
-        Conflict when a different result exists (a final state never changes)."""
+        """In one transaction: write the result with the job's savepoints, remove the handle and the pointers. Writing
+        the same result again does nothing; raises Conflict when a different result exists (a final state never
+        changes). ``result.savepoints`` is not looked at: the store knows them."""
 
     async def results(self) -> list[JobResult]:
         """Results not yet expired, oldest first."""

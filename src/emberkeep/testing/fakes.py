@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 
 
@@ -18,6 +19,8 @@ class _Handle:
     idempotency_key: str
     attempt: int = 0
     canceled: bool = False
+    home: DriverHome | None = None
+    pointers: bytes = b""
 
 
 @dataclass
@@ -37,6 +40,11 @@ class MemoryDisk:
         """Tear the graph of a job."""
         handle = self.jobs[job_id]
         handle.graph = handle.graph[: len(handle.graph) // 2]
+
+    def damage_pointers(self, job_id: JobId) -> None:
+        """Tear the pointers to a job's checkpoints."""
+        handle = self.jobs[job_id]
+        handle.pointers = handle.pointers[: len(handle.pointers) // 2]
 
 
 @dataclass
@@ -92,14 +100,14 @@ class MemoryJobStore:
         self._check_open()
         return [_recovered(job_id, handle) for job_id, handle in self._disk.jobs.items()]
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         failure = self._begin()
         handle = self._disk.jobs.get(job_id)
         if handle is None:
             raise Absent(f"job {job_id} has no handle")
         if attempt <= handle.attempt:
             raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {handle.attempt}")
-        handle.attempt = attempt
+        handle.attempt, handle.home = attempt, home
         _end(failure)
 
     async def record_cancel(self, job_id: JobId) -> None:
@@ -110,14 +118,39 @@ class MemoryJobStore:
         handle.canceled = True
         _end(failure)
 
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        failure = self._begin()
+        handle = self._disk.jobs.get(job_id)
+        if handle is None:
+            raise Absent(f"job {job_id} has no handle")
+        if attempt != handle.attempt:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {handle.attempt}")
+        try:
+            known = _pointers(handle.pointers)
+        except msgspec.DecodeError as error:
+            raise Fatal(f"memory, checkpoints of job {job_id}: {error}") from None
+        pointers = merged(known, attempt, queries, savepoints)
+        handle.pointers = msgspec.json.encode(pointers)
+        _end(failure)
+        return pointers
+
     async def record_result(self, result: JobResult) -> None:
         failure = self._begin()
+        result = msgspec.structs.replace(result, savepoints=())
         known = self._disk.results.get(result.job_id)
         if known is None:
-            if self._disk.jobs.pop(result.job_id, None) is None:
+            handle = self._disk.jobs.pop(result.job_id, None)
+            if handle is None:
                 raise Absent(f"job {result.job_id} has no handle")
-            self._disk.results[result.job_id] = msgspec.json.encode(result)
-        elif msgspec.json.decode(known, type=JobResult) != result:
+            kept = _readable_pointers(handle).savepoints
+            self._disk.results[result.job_id] = msgspec.json.encode(msgspec.structs.replace(result, savepoints=kept))
+        elif msgspec.structs.replace(msgspec.json.decode(known, type=JobResult), savepoints=()) != result:
             raise Conflict(f"job {result.job_id} has ended with another result")
         _end(failure)
 
@@ -162,9 +195,29 @@ def _end(failure: _Failure | None) -> None:
 
 
 def _recovered(job_id: JobId, handle: _Handle) -> StoredJob:
+    graph, problem = None, ""
     try:
         graph = msgspec.json.decode(handle.graph, type=JobGraph)
     except msgspec.DecodeError as error:
         problem = f"memory, {job_id}: {error}"
-        return StoredJob(job_id=job_id, attempt=handle.attempt, graph=None, canceled=handle.canceled, problem=problem)
-    return StoredJob(job_id=job_id, attempt=handle.attempt, graph=graph, canceled=handle.canceled)
+    return StoredJob(
+        job_id=job_id,
+        attempt=handle.attempt,
+        graph=graph,
+        canceled=handle.canceled,
+        problem=problem,
+        home=handle.home,
+        pointers=_readable_pointers(handle),
+    )
+
+
+def _pointers(data: bytes) -> JobPointers:
+    """Raises msgspec.DecodeError."""
+    return msgspec.json.decode(data, type=JobPointers) if data else JobPointers()
+
+
+def _readable_pointers(handle: _Handle) -> JobPointers:
+    try:
+        return _pointers(handle.pointers)
+    except msgspec.DecodeError:
+        return JobPointers()

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
 from emberkeep.testing.history import History
@@ -94,9 +95,9 @@ class StoreSession:
     async def recover(self) -> list[StoredJob]:
         return await self._operate("recover", self._inner.recover)
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         async def record() -> None:
-            await self._inner.record_attempt(job_id, attempt)
+            await self._inner.record_attempt(job_id, attempt, home)
             for told in self._store.on_attempt:
                 told(job_id, attempt)
 
@@ -104,6 +105,18 @@ class StoreSession:
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._operate(f"cancel {job_id[:8]}", lambda: self._inner.record_cancel(job_id))
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        return await self._operate(
+            f"checkpoints of {job_id[:8]}.{attempt}",
+            lambda: self._inner.record_checkpoints(job_id, attempt, queries, savepoints),
+        )
 
     async def record_result(self, result: JobResult) -> None:
         async def record() -> None:

@@ -248,7 +248,7 @@ class TestDamage:
     async def test_a_job_whose_attempt_cannot_be_read_is_not_started(self, tmp_path: Path) -> None:
         async with opened(tmp_path) as store:
             await store.create(job(1))
-        edit(tmp_path, "UPDATE jobs SET attempt = ?", encode_record("job-attempt", 1, b"12")[:-1])
+        edit(tmp_path, "UPDATE jobs SET attempt = ?", encode_record("job-attempt", 2, b"12")[:-1])
         async with opened(tmp_path) as store:
             (stored,) = await store.recover()
             assert (stored.graph, stored.attempt) == (None, 0)
@@ -280,8 +280,8 @@ class TestDamage:
     async def test_a_newer_store_is_not_touched(self, tmp_path: Path) -> None:
         async with opened(tmp_path):
             pass
-        edit(tmp_path, "PRAGMA user_version = 2")
-        with pytest.raises(Fatal, match="version 2 is unknown"):
+        edit(tmp_path, "PRAGMA user_version = 3")
+        with pytest.raises(Fatal, match="version 3 is unknown"):
             async with opened(tmp_path):
                 pass
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import shutil
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,11 @@ class Directory:
         path.write_bytes(path.read_bytes()[:-10])
         return str(path)
 
+    async def damage_pointers(self, job_id: JobId) -> None:
+        with contextlib.closing(sqlite3.connect(self.root / "jobs.sqlite", isolation_level=None)) as connection:
+            tear = "UPDATE checkpoints SET pointers = substr(pointers, 1, length(pointers) - 5) WHERE job_id = ?"
+            assert connection.execute(tear, (job_id,)).rowcount == 1
+
 
 class Memory:
     def __init__(self) -> None:
@@ -55,6 +62,9 @@ class Memory:
     def damage(self, job_id: JobId) -> str:
         self._disk.damage(job_id)
         return str(job_id)
+
+    async def damage_pointers(self, job_id: JobId) -> None:
+        self._disk.damage_pointers(job_id)
 
 
 @pytest.mark.anyio

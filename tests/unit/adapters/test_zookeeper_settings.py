@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from emberkeep.adapters.job_records import StoredAttempt
 from emberkeep.adapters.zookeeper_layout import (
-    AttemptNode,
     KeyNode,
     decode_node,
     encode_node,
@@ -69,9 +69,9 @@ def test_keys_of_clients_become_safe_node_names() -> None:
 
 @pytest.mark.req("HA-10")
 def test_damaged_foreign_and_unknown_nodes_are_refused_with_their_place() -> None:
-    data = encode_node(AttemptNode(attempt=3))
-    assert decode_node(data, AttemptNode, where="/here") == AttemptNode(attempt=3)
+    data = encode_node(StoredAttempt(attempt=3))
+    assert decode_node(data, StoredAttempt, where="/here") == StoredAttempt(attempt=3)
     torn = (b"", data[:-1], data.replace(b"3}", b"4}"), data.replace(b"attempt 1", b"attempt 9"))
     for damaged in (*torn, encode_node(KeyNode(job_id=JobId("a" * 32), key="k"))):
         with pytest.raises(Fatal, match="/here"):
-            decode_node(damaged, AttemptNode, where="/here")
+            decode_node(damaged, StoredAttempt, where="/here")

@@ -10,7 +10,8 @@ import msgspec
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
 
@@ -56,12 +57,23 @@ class FailingStore:
     async def recover(self) -> list[StoredJob]:
         return await self._step("recover", self._store.recover)
 
-    async def _record_attempt(self, job_id: JobId, attempt: int) -> None:
-        await self._store.record_attempt(job_id, attempt)
+    async def _record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
+        await self._store.record_attempt(job_id, attempt, home)
         self.attempts.append((job_id, attempt))
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> None:
-        await self._step("record_attempt", lambda: self._record_attempt(job_id, attempt))
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        await self._step("record_attempt", lambda: self._record_attempt(job_id, attempt, home))
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        return await self._step(
+            "record_checkpoints", lambda: self._store.record_checkpoints(job_id, attempt, queries, savepoints)
+        )
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._step("record_cancel", lambda: self._store.record_cancel(job_id))

@@ -10,9 +10,17 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from emberkeep.base.errors import Absent, Conflict
-from emberkeep.base.ids import JobId
+from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobs.checkpoints import (
+    QUERIES_KEPT,
+    SAVEPOINTS_KEPT,
+    JobPointers,
+    QueryCheckpoint,
+    SavepointPointer,
+)
 from emberkeep.jobs.model import (
+    DriverHome,
     EntryPoint,
     EntryPointKind,
     JobGraph,
@@ -37,6 +45,9 @@ class Place(Protocol):
 
     def damage(self, job_id: JobId) -> str:
         """Tear the graph of a job; returns a part of the text that says where it lies."""
+
+    async def damage_pointers(self, job_id: JobId) -> None:
+        """Tear the record of a job's checkpoints."""
 
 
 def job(number: int, **changes: object) -> JobGraph:
@@ -78,6 +89,22 @@ def result_of(graph: JobGraph, status: JobStatus = JobStatus.FINISHED) -> JobRes
         exceptions=(),
         idempotency_key=graph.idempotency_key,
     )
+
+
+def batch(number: int, query: int = 1, *, query_id: str = "") -> QueryCheckpoint:
+    """The commit of a micro-batch."""
+    return QueryCheckpoint(
+        query=f"query {query}",
+        query_id=query_id or f"id {query}",
+        location=f"/checkpoints/ä/{query}",
+        batch_id=number,
+        triggered_ms=1_700_000_000_000 + 100 * number,
+        committed_ms=1_700_000_000_050 + 100 * number,
+    )
+
+
+def savepoint(number: int) -> SavepointPointer:
+    return SavepointPointer(path=f"/savepoints/{number}", manifest_sha256=f"{number:064x}", created_ms=1_000 + number)
 
 
 class JobStoreContract:
@@ -138,12 +165,14 @@ class JobStoreContract:
             old.create(job(1)),
             old.record_attempt(job(1).job_id, 1),
             old.record_cancel(job(1).job_id),
+            old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
             old.record_result(result_of(job(1))),
             old.expire_results(0),
         ):
             with pytest.raises(Conflict, match="epoch"):
                 await write
         assert [stored.attempt for stored in await new.recover()] == [0, 0]
+        assert [stored.pointers for stored in await new.recover()] == [JobPointers(), JobPointers()]
         assert await new.results() == []
         await new.record_attempt(job(1).job_id, 1)
         await old.close()
@@ -201,6 +230,22 @@ class JobStoreContract:
             await store.record_attempt(job(2).job_id, 1)
         await store.close()
 
+    @pytest.mark.req("HA-7")
+    async def test_where_an_attempt_is_to_be_started_is_kept_with_its_number(self, place: Place) -> None:
+        home = DriverHome(task_manager=TaskManagerId("tm-1"), node_id="node-ä")
+        store = place.store()
+        await store.open()
+        for number in (1, 2):
+            await store.create(job(number))
+            await store.record_attempt(job(number).job_id, 1, home)
+            await store.record_cancel(job(number).job_id)
+        await store.record_attempt(job(2).job_id, 2)
+        place.crash()
+        store = place.store()
+        await store.open()
+        assert [stored.home for stored in await store.recover()] == [home, None]
+        await store.close()
+
     async def test_a_cancellation_is_kept_until_the_job_has_ended(self, place: Place) -> None:
         store = place.store()
         await store.open()
@@ -251,6 +296,106 @@ class JobStoreContract:
         assert await store.results() == [result_of(job(2))]
         with pytest.raises(Absent):
             await store.record_result(result_of(job(3)))
+        await store.close()
+
+    @pytest.mark.req("HA-8")
+    async def test_the_newest_commits_and_savepoints_are_found_after_a_crash(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2):
+            await store.create(job(number))
+            await store.record_attempt(job(number).job_id, 1)
+        first = await store.record_checkpoints(job(1).job_id, 1, (batch(4), batch(7, 2)))
+        assert first == JobPointers(attempt=1, queries=(batch(4), batch(7, 2)))
+        await store.record_checkpoints(job(1).job_id, 1, (batch(9),), (savepoint(1),))
+        await store.record_checkpoints(job(1).job_id, 1, (), (savepoint(2),))
+        place.crash()
+        store = place.store()
+        await store.open()
+        expected = JobPointers(attempt=1, queries=(batch(7, 2), batch(9)), savepoints=(savepoint(1), savepoint(2)))
+        assert [stored.pointers for stored in await store.recover()] == [expected, JobPointers()]
+        await store.close()
+
+    @pytest.mark.req("HA-8")
+    async def test_a_querys_batch_never_goes_back_unless_its_checkpoint_was_begun_anew(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        await store.record_checkpoints(job_id, 0, (batch(5),))
+        for late in (batch(3), batch(-1), batch(5)):
+            assert (await store.record_checkpoints(job_id, 0, (late,))).queries == (batch(5),)
+        anew = batch(0, query_id="another")
+        assert (await store.record_checkpoints(job_id, 0, (anew,))).queries == (anew,)
+        await store.close()
+
+    @pytest.mark.req("HA-7")
+    @pytest.mark.req("HA-8")
+    async def test_only_the_newest_attempt_reports_checkpoints(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        await store.record_attempt(job_id, 1)
+        await store.record_checkpoints(job_id, 1, (batch(5),))
+        await store.record_attempt(job_id, 2)
+        for attempt in (1, 3):
+            with pytest.raises(Conflict):
+                await store.record_checkpoints(job_id, attempt, (batch(6),))
+        assert (await store.recover())[0].pointers == JobPointers(attempt=1, queries=(batch(5),))
+        assert (await store.record_checkpoints(job_id, 2, (batch(6),))).attempt == 2
+        with pytest.raises(Absent):
+            await store.record_checkpoints(job(2).job_id, 1, (batch(6),))
+        await store.close()
+
+    @pytest.mark.req("HA-8")
+    async def test_savepoints_outlive_the_job_and_expire_with_its_result(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        await store.record_checkpoints(job_id, 0, (batch(5),), (savepoint(1), savepoint(2)))
+        for _ in range(2):
+            await store.record_result(result_of(job(1)))
+        with pytest.raises(Absent):
+            await store.record_checkpoints(job_id, 0, (batch(6),))
+        place.crash()
+        store = place.store()
+        await store.open()
+        (kept,) = await store.results()
+        assert kept == msgspec.structs.replace(result_of(job(1)), savepoints=(savepoint(1), savepoint(2)))
+        await store.record_result(kept)  # the same end, as it was read
+        assert await store.expire_results(0) == [job_id]
+        assert await store.create(job(1)) == job_id
+        assert (await store.recover())[0].pointers == JobPointers()
+        await store.close()
+
+    @pytest.mark.req("HA-8")
+    async def test_the_record_of_checkpoints_stays_small(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        queries = tuple(batch(number, number) for number in range(QUERIES_KEPT + 5))
+        savepoints = tuple(savepoint(number) for number in range(SAVEPOINTS_KEPT + 5))
+        pointers = await store.record_checkpoints(job_id, 0, queries, savepoints)
+        assert (pointers.queries, pointers.savepoints) == (queries[5:], savepoints[5:])
+        await store.close()
+
+    @pytest.mark.req("HA-10")
+    async def test_unreadable_pointers_keep_no_job_from_running_or_ending(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2):
+            await store.create(job(number))
+            await store.record_checkpoints(job(number).job_id, 0, (batch(number),))
+        await place.damage_pointers(job(1).job_id)
+        spoilt, sound = await store.recover()
+        assert (spoilt.graph, spoilt.problem, spoilt.pointers) == (job(1), "", JobPointers())
+        assert sound.pointers.queries == (batch(2),)
+        with pytest.raises(Fatal, match="checkpoints"):
+            await store.record_checkpoints(job(1).job_id, 0, (batch(9),))
+        await store.record_result(result_of(job(1)))
+        assert [stored.job_id for stored in await store.recover()] == [job(2).job_id]
+        assert await store.expire_results(0) == [job(1).job_id]
+        await store.create(job(1))
+        assert (await store.record_checkpoints(job(1).job_id, 0, (batch(9),))).queries == (batch(9),)
         await store.close()
 
     @pytest.mark.req("HA-10")

@@ -1,0 +1,75 @@
+"""Where a job's durable state lies: its newest committed micro-batches and its savepoints. Pure.
+
+A pointer is small and says what can be relied on; the state itself lies in the checkpoint's or savepoint's own place.
+The newest batch of a query is a lower bound: batches that were committed after the last report are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from emberkeep.base.errors import Conflict
+
+QUERIES_KEPT = 50  # those with the newest commits; a job may start queries for ever
+SAVEPOINTS_KEPT = 20  # the newest ones
+LOCATION_LIMIT = 4096  # characters; what is longer is not reported, so that a record stays small
+
+
+class QueryCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The newest micro-batch of one streaming query that is known to be committed. Times in Unix milliseconds."""
+
+    query: str  # its name; of an unnamed one the directory of its checkpoint, which tells its ordinal
+    query_id: str  # Spark's, the same after each restart from this checkpoint
+    location: str
+    batch_id: int
+    triggered_ms: int  # when the batch began
+    committed_ms: int
+
+
+class SavepointPointer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A savepoint that can be restored from."""
+
+    path: str
+    manifest_sha256: str  # 64 hex digits
+    created_ms: int
+
+
+class JobPointers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All pointers of a job, oldest commit first. ``attempt``: the one that has reported last. Persisted (kind
+    "job-checkpoints", version 1)."""
+
+    attempt: int = 0
+    queries: tuple[QueryCheckpoint, ...] = ()
+    savepoints: tuple[SavepointPointer, ...] = ()
+
+
+def merged(
+    known: JobPointers,
+    attempt: int,
+    queries: Iterable[QueryCheckpoint],
+    savepoints: Iterable[SavepointPointer] = (),
+) -> JobPointers:
+    """``known`` with what an attempt reports; the very same object when that is nothing new.
+
+    The batch of a query at one location never goes back. Another query at the same location (its checkpoint was removed
+    and begun anew) takes the place of the one before. Raises Conflict for an older attempt than the last that reported.
+    """
+    if attempt < known.attempt:
+        raise Conflict(f"attempt {attempt} reports checkpoints, but attempt {known.attempt} has done so before")
+    by_location = {checkpoint.location: checkpoint for checkpoint in known.queries}
+    by_path = {savepoint.path: savepoint for savepoint in known.savepoints}
+    for checkpoint in queries:
+        if checkpoint.batch_id >= 0 and _is_newer(checkpoint, by_location.get(checkpoint.location)):
+            by_location[checkpoint.location] = checkpoint
+    by_path.update({savepoint.path: savepoint for savepoint in savepoints})
+    newest = sorted(by_location.values(), key=lambda each: (each.committed_ms, each.location))[-QUERIES_KEPT:]
+    kept = sorted(by_path.values(), key=lambda each: (each.created_ms, each.path))[-SAVEPOINTS_KEPT:]
+    if tuple(newest) == known.queries and tuple(kept) == known.savepoints:
+        return known
+    return JobPointers(attempt=attempt, queries=tuple(newest), savepoints=tuple(kept))
+
+
+def _is_newer(checkpoint: QueryCheckpoint, known: QueryCheckpoint | None) -> bool:
+    return known is None or known.query_id != checkpoint.query_id or known.batch_id < checkpoint.batch_id
