@@ -75,9 +75,19 @@ class BlobCacheReport(Message, frozen=True, kw_only=True):
     cleanup_runs: int = 0
 
 
+class LocalStateReport(Message, frozen=True, kw_only=True):
+    """What a node's disk holds of one job's state. Slots and driver of the job's next attempt are placed there."""
+
+    job_id: JobId
+    files: int
+    size: int  # bytes
+    allocations: tuple[AllocationId, ...] = ()  # for which it is kept, ended ones included
+
+
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
-    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone."""
+    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone.
+    ``local_state``: the jobs with the most of it, at most LOCAL_STATE_JOBS, one entry each."""
 
     sequence: int
     allocations: tuple[Allocation, ...]
@@ -87,6 +97,8 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     memory_used_mb: int = 0
     cpu_percent: float = 0.0
     blobs: BlobCacheReport | None = None
+    adopted: int = 0  # processes that this life has taken over from the one before it
+    local_state: tuple[LocalStateReport, ...] = ()
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------
