@@ -1,0 +1,150 @@
+"""How a job's state is addressed: one URI that the gateway of every node resolves to the same durable location.
+
+```
+webhdfs://localhost/<job id>/own/<rest>              <rest> below the job's own root
+webhdfs://localhost/<job id>/at-<location>/<rest>    <rest> below a location that the script named
+```
+
+The location travels as URL-safe Base64 without padding, so that it is one part of the path. Each durable file has one
+URI only: what lies below the job's own root is never written in the second form.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from urllib.parse import unquote
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.local_state.model import StatePath
+
+AUTHORITY = "localhost"  # Hadoop's client knows the gateway by this name, see docs/local-state.md
+OWN = "own"
+_AT = "at-"
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
+_OBJECT_STORES = ("s3", "gs", "az")
+_LONGEST_LOCATION = 1024  # bytes: Base64 makes a third more of it, and file systems end at 255 to 4096 per path
+_LONGEST_PATH = 4096  # characters
+
+
+def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
+    """The URI under which the job's processes reach a durable location.
+
+    ``location``: an absolute path, file:///path, s3://, gs:// or az://bucket/path, as the script named it.
+    ``own_root``: location of the job's own root. The path in the result is as Hadoop's ``Path`` takes it, with nothing
+    escaped.
+    Raises InvalidInput: another scheme, a relative path, a part "..", too long.
+    """
+    wanted, own = durable_location(location), durable_location(own_root)
+    base = f"webhdfs://{AUTHORITY}/{job_id}"
+    below = _below(wanted, own)
+    if below is not None:
+        return f"{base}/{OWN}/{below}".rstrip("/")
+    encoded = base64.urlsafe_b64encode(wanted.encode()).decode().rstrip("=")
+    return f"{base}/{_AT}{encoded}"
+
+
+def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
+    """What a path at the gateway means for a process of ``job_id``.
+
+    ``path``: decoded, beginning with "/". Raises InvalidInput: another job's, no such root, "." or ".." in it, a
+    location that ``gateway_uri`` does not write.
+    """
+    if len(path) > _LONGEST_PATH or "\0" in path:
+        raise _malformed(path, "it is too long or holds a NUL")
+    parts = path.split("/")
+    if parts[0] or len(parts) < 3:
+        raise _malformed(path, "expected /<job id>/own/… or /<job id>/at-<location>/…")
+    if parts[1] != job_id:
+        raise InvalidInput(
+            f"{path[:200]!r} is not of job {job_id}", field="path", hint="a job reaches its own state only"
+        )
+    name = [part for part in parts[3:] if part]
+    if any(part in (".", "..") for part in name):
+        raise _malformed(path, 'it has a part "." or ".."')
+    own = durable_location(own_root)
+    if parts[2] == OWN:
+        return StatePath(root=own, name="/".join(name))
+    if not parts[2].startswith(_AT):
+        raise _malformed(path, "expected /<job id>/own/… or /<job id>/at-<location>/…")
+    root = _decoded(path, parts[2].removeprefix(_AT))
+    if _below(root, own) is not None:
+        raise _malformed(path, f"it is below the job's own root: expected /{job_id}/{OWN}/…")
+    return StatePath(root=root, name="/".join(name))
+
+
+def durable_location(location: str) -> str:
+    """The one form of a location: an absolute path or scheme://bucket/path, no trailing or double "/".
+
+    Raises InvalidInput.
+    """
+    scheme, rest = "", location
+    match = _SCHEME.fullmatch(location)
+    if match is not None:
+        scheme, rest = match.group(1).lower(), match.group(2)
+    if "\0" in location or not 0 < len(location.encode("utf-8", "replace")) <= _LONGEST_LOCATION:
+        raise _unusable(location, f"it is empty, longer than {_LONGEST_LOCATION} bytes, or holds a NUL")
+    if any("\ud800" <= character <= "\udfff" for character in location):
+        raise _unusable(location, "it is not UTF-8")
+    if scheme in _OBJECT_STORES:
+        parts = _parts(location, rest.removeprefix("//"))
+        if not rest.startswith("//") or rest.startswith("///") or not parts:
+            raise _unusable(location, f"expected {scheme}://bucket/path")
+        return f"{scheme}://{'/'.join(parts)}"
+    if scheme == "file":
+        rest = unquote(_without_host(location, rest))
+    elif scheme:
+        raise _unusable(location, f"{scheme}: is no kind of durable store that is known")
+    if not rest.startswith("/"):
+        raise _unusable(location, "it is not absolute")
+    return "/" + "/".join(_parts(location, rest))
+
+
+def _without_host(location: str, rest: str) -> str:
+    """file:/path, file:///path and file://localhost/path are one."""
+    if not rest.startswith("//"):
+        return rest
+    host, slash, path = rest[2:].partition("/")
+    if host not in ("", "localhost"):
+        raise _unusable(location, "it names another host")
+    return slash + path
+
+
+def _parts(location: str, path: str) -> list[str]:
+    parts = [part for part in path.split("/") if part]
+    if any(part in (".", "..") for part in parts):
+        raise _unusable(location, 'it has a part "." or ".."')
+    return parts
+
+
+def _below(location: str, root: str) -> str | None:
+    """The name of ``location`` below ``root``, "" for the root itself; None when it lies elsewhere."""
+    if location == root:
+        return ""
+    prefix = root.rstrip("/") + "/"
+    return location.removeprefix(prefix) if location.startswith(prefix) else None
+
+
+def _decoded(path: str, encoded: str) -> str:
+    try:
+        location = base64.b64decode(encoded + "=" * (-len(encoded) % 4), altchars=b"-_", validate=True).decode()
+    except (ValueError, binascii.Error):
+        raise _malformed(path, "its location is not Base64 of a text") from None
+    again = base64.urlsafe_b64encode(location.encode()).decode().rstrip("=")
+    if again != encoded or durable_location(location) != location:
+        raise _malformed(path, "its location is not in the form that the gateway writes")
+    return location
+
+
+def _malformed(path: str, problem: str) -> InvalidInput:
+    return InvalidInput(f"{path[:200]!r} is no path of a state gateway: {problem}", field="path")
+
+
+def _unusable(location: str, problem: str) -> InvalidInput:
+    return InvalidInput(
+        f"{location[:200]!r} cannot hold state: {problem}",
+        field="checkpointLocation",
+        hint="an absolute path, file:///path, s3://bucket/path, gs:// or az://",
+    )
