@@ -1,7 +1,8 @@
 """What the state gateway needs from outside: the durable store of each root, and copies on this node's disk.
 
 Methods block; they are called from worker threads, any number at once, unless said otherwise. Names are those of
-``StatePath.name``. Durable means: still there after a power loss when the call has returned.
+``StatePath.name``; one that is absolute or holds "." or ".." raises InvalidInput everywhere. Durable means: still there
+after a power loss when the call has returned.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class DurableState(Protocol):
     def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
         """Store a copy of the complete file ``source``, atomically and durably; parents are made. Returns its status.
 
+        A hidden temporary name (``.….tmp``, as Spark makes them) may be durable only once it is renamed.
         Of several callers with ``overwrite`` false exactly one succeeds, on whatever nodes they are. Raises Exists,
         IsADirectory, NotADirectory.
         """
@@ -44,18 +46,21 @@ class DurableState(Protocol):
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
         """The bytes from ``offset`` on (``length`` None: to the end), all of the one generation that the status names.
 
-        The iterator raises RetryLater when the generation is replaced under it. Raises Absent, IsADirectory.
+        The iterator raises RetryLater when the generation is replaced under it; dropping it frees what it holds.
+        ``offset`` beyond the end: no bytes. Raises Absent, IsADirectory.
         """
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
         """Move a file or directory; returns the status at ``target``. Parents of ``target`` are not made.
 
         Of several callers with one target and ``overwrite`` false exactly one succeeds; a file is at no moment absent
-        under both names. Raises Absent (no source, no parent of target), Exists, IsADirectory, NotADirectory.
+        under both names. A file keeps its generation in a directory, not in an object store. An object store has no
+        directories to move: Fatal. Raises Absent (no source, no parent of target), Exists (also: a directory with
+        entries), IsADirectory, NotADirectory, Conflict (a directory into itself).
         """
 
     def delete(self, name: str, *, recursive: bool) -> bool:
-        """False: was not there. Raises NotEmpty."""
+        """False: was not there. A file may be there again after a power loss. Raises NotEmpty."""
 
     def close(self) -> None:
         """Idempotent."""
@@ -98,8 +103,15 @@ class LocalCopies(Protocol):
         """From memory: no disk access."""
 
     def read(self, record: CopyRecord, offset: int, length: int | None) -> Iterator[bytes]:
-        """Bytes whose blocks all verify, in pieces of at most a block. The iterator raises DamagedCopy at the first one
-        that does not, before it yields any byte of it."""
+        """Bytes whose blocks all verify, in pieces of at most a block; dropping the iterator frees what it holds.
+
+        The iterator raises DamagedCopy at the first block that does not verify, before it yields any byte of it, and
+        has removed the copy then. Raises at once Absent (dropped or replaced since ``find``), DamagedCopy.
+        """
+
+    def move(self, record: CopyRecord, path: StatePath, generation: str) -> None:
+        """The durable file was renamed: its copy is one of ``path`` from now on, in the place of what was kept for
+        that. One that is gone is fine. Raises Fatal; the copy is removed then."""
 
     def touch(self, record: CopyRecord) -> None:
         """It was used: it is evicted later than others. From memory."""
@@ -123,7 +135,7 @@ class LocalCopies(Protocol):
         """State store partitions of a job with copies here, by Spark's layout (``state/<operator>/<partition>``)."""
 
     def used(self) -> int:
-        """Bytes of all copies."""
+        """Bytes of disk that all copies take, in whole blocks of the file system."""
 
     def close(self) -> None:
         """Idempotent."""
