@@ -147,7 +147,7 @@ async def first_life(root: Path, tell: Tell) -> None:
         for content in FILES[A]:
             assert (await server.path(A, key_of(content))).read_bytes() == content
         assert (await server.verify()).findings == ()
-        server.job_restarting(A)
+        server.job_restarting(A, 1)
         tell(f"ended {B}")
         server.job_ended(B)
         for _ in range(4):

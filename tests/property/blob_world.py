@@ -33,6 +33,10 @@ class Job:
     artefacts: frozenset[BlobKey] | None = None  # None: not submitted
     recovering: bool = False
     ended: bool = False
+    over: int = 0  # attempts up to this one
+
+    def is_over(self, attempt: int) -> bool:
+        return 0 < attempt <= self.over and not self.ended
 
 
 @dataclass
@@ -45,6 +49,7 @@ class BlobWorld:
     told: set[Place] = field(default_factory=set)  # uploads that were acknowledged and not deleted since
     jobs: dict[JobId, Job] = field(default_factory=lambda: {owner: Job() for owner in OWNERS})
     uploads: dict[int, tuple[Place, set[str]]] = field(default_factory=dict)
+    attempts: dict[int, int] = field(default_factory=dict)  # that uploads act for
     readers: list[tuple[Place, int]] = field(default_factory=list)
     deletions: list[Deletion] = field(default_factory=list)
     turns: int = 0
@@ -156,7 +161,7 @@ class BlobWorld:
         self.machine = ServerMachine()
         self.uploads, self.readers, self.deletions, self.delayed, self.postponed = {}, [], [], set(), set()
         for job in self.jobs.values():
-            job.holders, job.group, job.claims = {}, set(), 0
+            job.holders, job.group, job.claims, job.over = {}, set(), 0, 0
             job.recovering = job.artefacts is not None and not job.ended
         ended = [owner for owner, job in self.jobs.items() if job.ended]
         self.machine.recover([owner for owner, job in self.jobs.items() if job.recovering], ended)

@@ -48,19 +48,22 @@ class BlobLife(RuleBasedStateMachine):
         job.arrived = members - set(missing)
         world.note(touched=[(owner, key) for key in members | before])
 
-    @rule(owner=owners, key=keys, holders=st.sets(receivers))
-    def upload_begins(self, owner: JobId, key: BlobKey, holders: set[str]) -> None:
+    @rule(owner=owners, key=keys, holders=st.sets(receivers), attempt=st.integers(0, 2))
+    def upload_begins(self, owner: JobId, key: BlobKey, holders: set[str], attempt: int) -> None:
         world = self.world
         if not self._may_upload(owner, key):
             return
-        holders = set() if key.is_permanent else holders
+        holders, attempt = (set(), 0) if key.is_permanent else (holders, attempt)
+        job = world.jobs[owner]
         try:
-            number = world.machine.begin_upload(owner, key, holders)
+            number = world.machine.begin_upload(owner, key, holders, attempt)
         except Conflict:
-            assert world.jobs[owner].ended
+            assert job.ended or job.is_over(attempt)
             return
-        assert not world.jobs[owner].ended
+        assert not job.ended
+        assert not job.is_over(attempt)
         world.uploads[number] = ((owner, key), holders)
+        world.attempts[number] = attempt
         if (owner, key) in world.delayed:
             world.told.discard((owner, key))
             world.delayed.discard((owner, key))
@@ -76,8 +79,9 @@ class BlobLife(RuleBasedStateMachine):
         place, holders = world.uploads.pop(number)
         self._write(place)
         job = world.jobs[place[0]]
-        assert world.machine.stored(number, SIZE) is not job.ended, "uploads for ended jobs are refused, others are not"
-        if not job.ended:
+        refused = job.ended or job.is_over(world.attempts.get(number, 0))
+        assert world.machine.stored(number, SIZE) is not refused, "uploads for what has ended are refused, no others"
+        if not refused:
             world.told.add(place)
             if holders:
                 job.holders.setdefault(place[1], set()).update(holders)
@@ -179,17 +183,23 @@ class BlobLife(RuleBasedStateMachine):
         job.holders.setdefault(key, set()).add(receiver)
         world.note()
 
-    @rule(owner=owners, key=keys, receiver=receivers, times=st.integers(1, 3))
-    def is_released(self, owner: JobId, key: BlobKey, receiver: str, times: int) -> None:
+    @rule(owner=owners, key=keys, receiver=receivers, times=st.integers(1, 3), attempt=st.integers(0, 2))
+    def is_released(self, owner: JobId, key: BlobKey, receiver: str, times: int, attempt: int) -> None:
         for _ in range(times):
-            self.world.machine.release(owner, key, receiver)
+            try:
+                self.world.machine.release(owner, key, receiver, attempt)
+            except Conflict:
+                assert self.world.jobs[owner].is_over(attempt)
+                return
+        assert not self.world.jobs[owner].is_over(attempt)
         self.world.jobs[owner].holders.get(key, set()).discard(receiver)
         self.world.note()
 
-    @rule(owner=owners)
-    def attempt_fails(self, owner: JobId) -> None:
+    @rule(owner=owners, attempt=st.integers(1, 2))
+    def attempt_fails(self, owner: JobId, attempt: int) -> None:
         world = self.world
-        world.machine.restart(owner)
+        world.machine.restart(owner, attempt)
+        world.jobs[owner].over = max(world.jobs[owner].over, attempt)
         for key, held in world.jobs[owner].holders.items():
             if not key.is_permanent:
                 held.clear()

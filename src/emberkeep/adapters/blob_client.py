@@ -26,9 +26,10 @@ from emberkeep.adapters.blob_wire import (
 from emberkeep.adapters.work_threads import WorkThreads, ended
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.errors import CannotStore, Damaged
 from emberkeep.blobs.model import BlobKey, transient
-from emberkeep.protocol.rest import API_PREFIX, BLOB_PEER_HEADER
+from emberkeep.protocol.rest import API_PREFIX, ATTEMPT_HEADER, BLOB_PEER_HEADER
 
 log = structlog.get_logger(__name__)
 
@@ -265,19 +266,20 @@ def _cannot_store(path: Path, error: OSError) -> CannotStore:
 
 
 class HttpBlobUploads:
-    """Stores transient BLOBs at the BLOB server: off-loaded messages and logs."""
+    """Stores transient BLOBs at the BLOB server: off-loaded messages and logs. ``attempt``: of the owner, that a call
+    acts for; the server refuses it once that is over."""
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:
         """``server``: its address at present, None where there is none."""
         self._threads = threads
         self._server = server
 
-    async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
+    async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str], attempt: int = NO_ATTEMPT) -> BlobKey:
         """Store ``data`` once, referenced by ``holders``; returns its key. Repeating it does no harm.
 
-        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (the job has ended), Fatal.
+        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (job or attempt have ended), Fatal.
         """
-        return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders)
+        return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders, attempt)
 
     async def put_file(self, owner: JobId, file: Path, holders: Sequence[str]) -> BlobKey:
         """Like ``put_bytes``. The file must not change meanwhile. Raises Fatal also when it cannot be read."""
@@ -286,28 +288,35 @@ class HttpBlobUploads:
             with file.open("rb") as opened:
                 return hashlib.file_digest(opened, "sha256").hexdigest()
 
-        return await self._put(owner, file, digest, holders)
+        return await self._put(owner, file, digest, holders, NO_ATTEMPT)
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference at the server; one that is not there is fine. Raises RetryLater, Fatal."""
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        """End one reference at the server; one that is not there is fine. Raises RetryLater, Conflict (the attempt is
+        over), Fatal."""
         path = f"{blob_path(owner, key)}/holders/{quote(holder, safe='')}"
         connections = self._threads.connections
-        await self._threads.run(lambda abort: _send(connections, abort, self._server(), "DELETE", path))
+        await self._threads.run(
+            lambda abort: _send(connections, abort, self._server(), "DELETE", path, _acting_for(attempt))
+        )
 
     async def _put(
-        self, owner: JobId, body: bytes | Path, digest: Callable[[], str], holders: Sequence[str]
+        self, owner: JobId, body: bytes | Path, digest: Callable[[], str], holders: Sequence[str], attempt: int
     ) -> BlobKey:
         def work(abort: Abort) -> BlobKey:
             try:
                 key = transient(digest())
                 query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
                 connections, path = self._threads.connections, blob_path(owner, key) + query
-                _send(connections, abort, self._server(), "PUT", path, body=body)
+                _send(connections, abort, self._server(), "PUT", path, _acting_for(attempt), body)
             except OSError as error:
                 raise Fatal(f"cannot read {error.filename}: {error.strerror}") from error
             return key
 
         return await self._threads.run(work)
+
+
+def _acting_for(attempt: int) -> dict[str, str]:
+    return {} if attempt == NO_ATTEMPT else {ATTEMPT_HEADER: str(attempt)}
 
 
 def _send(

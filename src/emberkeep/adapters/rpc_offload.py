@@ -13,6 +13,7 @@ import structlog
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import NO_JOB, parse_blob_key
 from emberkeep.protocol.limits import RPC_INLINE_SLACK, RPC_MESSAGE_BYTES
 from emberkeep.protocol.messages import Message
@@ -20,6 +21,7 @@ from emberkeep.protocol.offload import (
     MessageBlobs,
     OffloadedMessage,
     Part,
+    attempt_of,
     check_size,
     decode_offloaded,
     encode_offloaded,
@@ -67,9 +69,9 @@ class Offload:
     async def pack(self, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:
         """Store what is too large to travel in the message. ``answers``: the request, where ``message`` is a reply.
         ``seconds`` bounds the storing, beside what its size takes at PACE. A message about a job that has ended belongs
-        to no job.
+        to no job, unless it acts for an attempt of it: that is over as well.
 
-        Raises RetryLater (no BLOB server), InvalidInput (too large), Fatal.
+        Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt is over), Fatal.
         """
         body = msgspec.msgpack.encode(message)
         if len(body) <= self._minimum:
@@ -78,23 +80,25 @@ class Offload:
         allowed = seconds + len(body) / PACE
         try:
             async with asyncio.timeout(allowed):
-                owner = owner_or_none(message, answers)
+                owner, attempt = owner_or_none(message, answers), attempt_of(message, answers)
                 try:
-                    return await self._store(message, owner)
+                    return await self._store(message, owner, attempt)
                 except Conflict:
-                    if owner == NO_JOB:
+                    if owner == NO_JOB or attempt != NO_ATTEMPT:
                         raise
-                    return await self._store(message, NO_JOB)
+                    return await self._store(message, NO_JOB, NO_ATTEMPT)
         except TimeoutError:
             raise RetryLater(f"{type(message).__name__} was not stored as a BLOB within {allowed:.0f} s") from None
 
-    async def _store(self, message: Message, owner: JobId) -> Packed:
+    async def _store(self, message: Message, owner: JobId, attempt: int) -> Packed:
         taken = await asyncio.to_thread(split, message, self._minimum)
-        delivery = OffloadedMessage(owner=owner, delivery=self._system.ids.hex32(), parts={}, inline=taken.inline)
+        delivery = OffloadedMessage(
+            owner=owner, attempt=attempt, delivery=self._system.ids.hex32(), parts={}, inline=taken.inline
+        )
         parts: dict[str, Part] = {}
         try:
             for name, data in taken.parts.items():
-                key = await self._blobs.store(owner, data, delivery.holder)
+                key = await self._blobs.store(owner, data, delivery.holder, attempt)
                 parts[name] = Part(key=str(key), size=len(data))
         except BaseException:
             self._release_later(msgspec.structs.replace(delivery, parts=parts))
@@ -149,7 +153,8 @@ class Offload:
         try:
             async with asyncio.timeout(_ACKNOWLEDGE_SECONDS):
                 for part in message.parts.values():
-                    await self._blobs.release(message.owner, parse_blob_key(part.key), message.holder)
+                    key = parse_blob_key(part.key)
+                    await self._blobs.release(message.owner, key, message.holder, message.attempt)
         except (EmberkeepError, TimeoutError) as error:
             log.warning("rpc_not_acknowledged", owner=message.owner, delivery=message.delivery, reason=str(error))
 

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.groups import Group
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob
 from emberkeep.blobs.server_records import Condition, Deletion, Owner, Upload
@@ -89,12 +90,15 @@ class ServerMachine(ServerState):
         self._close_group_if_complete(owner_id, owner)
         return missing
 
-    def begin_upload(self, owner_id: JobId, key: BlobKey, holders: Iterable[str] = ()) -> int:
+    def begin_upload(
+        self, owner_id: JobId, key: BlobKey, holders: Iterable[str] = (), attempt: int = NO_ATTEMPT
+    ) -> int:
         """An upload begins; not while ``is_blocked``. Returns its number, for ``stored`` or ``failed``.
 
-        Raises Conflict when the job has ended.
+        Raises Conflict when the job has ended, or the attempt that it acts for.
         """
         self._refuse_ended(owner_id)
+        self._fences.refuse_over(owner_id, attempt)
         if self.is_blocked(owner_id, key):
             raise AssertionError(f"upload of {key} for {owner_id} while its deletion is under way")
         record = self._record(owner_id, key)
@@ -103,13 +107,18 @@ class ServerMachine(ServerState):
             record.in_local = record.in_ha = False
         record.uploads += 1
         self._upload_numbers += 1
-        self.uploads[self._upload_numbers] = Upload(owner_id, key, frozenset(holders))
+        self.uploads[self._upload_numbers] = Upload(owner_id, key, frozenset(holders), attempt)
         self._settle(owner_id, key)
         return self._upload_numbers
 
     def stored(self, number: int, size: int) -> bool:
-        """The BLOB is in all stores that it belongs in. False: its job has ended meanwhile, the upload is refused."""
-        upload = self.uploads.pop(number)
+        """The BLOB is in all stores that it belongs in. False: its job, or the attempt that it acts for, has ended
+        meanwhile; the upload is refused."""
+        upload = self.uploads[number]
+        if self._fences.is_over(upload.owner, upload.attempt):
+            self.failed(number, leftovers=True)
+            return False
+        del self.uploads[number]
         owner = self.owners[upload.owner]
         record = owner.records[upload.key]
         record.uploads -= 1
@@ -191,10 +200,12 @@ class ServerMachine(ServerState):
             if owner.claims == 0:
                 self._end_claims(owner_id, owner)
 
-    def submit(self, owner_id: JobId, keys: Iterable[BlobKey]) -> None:
-        """The job is durable: it holds its artefacts until its end (BLOB-18); all claims and its group are done."""
+    def submit(self, owner_id: JobId, keys: Iterable[BlobKey], attempt: int = NO_ATTEMPT) -> None:
+        """The job is durable: it holds its artefacts until its end (BLOB-18); all claims and its group are done.
+        ``attempt``: its newest one, which may run; those before are over."""
         if self.has_ended(owner_id):
             return
+        self._fences.end(owner_id, attempt - 1)
         owner = self._owner(owner_id)
         for key in keys:
             self._record(owner_id, key)
@@ -217,15 +228,18 @@ class ServerMachine(ServerState):
         self.owners[owner_id].records[key].holders.update(holders)
         self._settle(owner_id, key)
 
-    def release(self, owner_id: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference; one that is not there is fine."""
+    def release(self, owner_id: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        """End one reference; one that is not there is fine. Raises Conflict when the attempt is over."""
+        self._fences.refuse_over(owner_id, attempt)
         record = self.owners[owner_id].records.get(key) if owner_id in self.owners else None
         if record is not None:
             record.holders.discard(holder)
             self._settle(owner_id, key)
 
-    def restart(self, owner_id: JobId) -> None:
-        """An attempt failed: nobody waits for its transient BLOBs any more (BLOB-14)."""
+    def restart(self, owner_id: JobId, attempt: int) -> None:
+        """An attempt failed: nobody waits for its transient BLOBs any more (BLOB-14), and it stores none."""
+        if not self.has_ended(owner_id):
+            self._fences.end(owner_id, attempt)
         for upload in self.uploads.values():
             if upload.owner == owner_id and not upload.key.is_permanent:
                 upload.holders = frozenset()
@@ -238,6 +252,7 @@ class ServerMachine(ServerState):
     def end(self, owner_id: JobId) -> None:
         """Globally terminal: everything goes at once, whatever the counts say (BLOB-15)."""
         self._remember_end(owner_id)
+        self._fences.forget(owner_id)
         owner = self._owner(owner_id)
         owner.over = True
         owner.claims, owner.recovering = 0, False

@@ -99,8 +99,9 @@ class Owner:
 
 @dataclass(eq=False)
 class Upload:
-    """One upload under way. ``holders`` are counted when it is stored."""
+    """One upload under way. ``holders`` are counted when it is stored. ``attempt``: of the job, that it acts for."""
 
     owner: JobId
     key: BlobKey
     holders: frozenset[str]
+    attempt: int

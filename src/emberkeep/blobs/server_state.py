@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import AttemptFences
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.server_records import Condition, Deletion, Owner, Record, Upload
 from emberkeep.blobs.staging import Staging
@@ -22,6 +23,7 @@ class ServerState:
         self.ha_listed = False  # whether it is known what the HA store holds
         self._remembered = remembered
         self._ended: dict[JobId, None] = {}  # oldest first
+        self._fences = AttemptFences()
         self._deletions: list[Deletion] = []
 
     # --- questions ----------------------------------------------------------------------------------------------------

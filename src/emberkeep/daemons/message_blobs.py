@@ -17,14 +17,15 @@ from emberkeep.jobmanager.blob_views import BlobServerGateway
 
 
 class ServerMessageBlobs:
-    """Implements MessageBlobs in the process of the BLOB server."""
+    """Implements MessageBlobs in the process of the BLOB server, which acts for no attempt but its own leadership."""
 
     def __init__(self, server: BlobServerGateway) -> None:
         self._server = server
         self._storing: WeakValueDictionary[tuple[JobId, BlobKey], asyncio.Lock] = WeakValueDictionary()
 
-    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+    async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         """Content that is there already, for another receiver, is referenced only."""
+        del attempt
         key = transient((await asyncio.to_thread(hashlib.sha256, data)).hexdigest())
         lock = self._storing.get((owner, key)) or asyncio.Lock()
         self._storing[owner, key] = lock
@@ -39,7 +40,8 @@ class ServerMessageBlobs:
     async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
         return await read(owner, key, await self._server.path(owner, key))
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
+        del attempt
         self._server.release(owner, key, holder)
 
 
@@ -50,8 +52,8 @@ class CacheMessageBlobs:
         self._cache = cache
         self._uploads = uploads
 
-    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
-        return await self._uploads.put_bytes(owner, data, [holder])
+    async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
+        return await self._uploads.put_bytes(owner, data, [holder], attempt)
 
     async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
         path = await self._cache.acquire(owner, key, holder)
@@ -60,8 +62,8 @@ class CacheMessageBlobs:
         finally:
             self._cache.release(owner, key, holder)
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        await self._uploads.release(owner, key, holder)
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
+        await self._uploads.release(owner, key, holder, attempt)
 
 
 async def read(owner: JobId, key: BlobKey, path: Path) -> bytes:

@@ -17,6 +17,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import BLOB_DIRECT_DOWNLOADS, BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.groups import check_group
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
 from emberkeep.blobs.peers import Direct, Peers
@@ -127,12 +128,12 @@ class BlobServer:
 
     # --- the life of jobs ---------------------------------------------------------------------------------------------
 
-    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey]) -> None:
-        self._machine.submit(job_id, keys)
+    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
+        self._machine.submit(job_id, keys, attempt)
         self._core.decide()
 
-    def job_restarting(self, job_id: JobId) -> None:
-        self._machine.restart(job_id)
+    def job_restarting(self, job_id: JobId, attempt: int) -> None:
+        self._machine.restart(job_id, attempt)
         self._core.decide()
 
     def job_ended(self, job_id: JobId) -> None:
@@ -166,9 +167,16 @@ class BlobServer:
         return tuple(key.sha256 for key in missing if key not in shared)
 
     async def upload(
-        self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, size: int | None, holders: Sequence[str] = ()
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str] = (),
+        attempt: int = NO_ATTEMPT,
     ) -> int:
-        return await self._uploads.upload(owner, key, chunks, size=size, holders=holders)
+        return await self._uploads.upload(owner, key, chunks, size=size, holders=holders, attempt=attempt)
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
         key = transient(await self._core.disk.digest_bytes(data))
@@ -178,7 +186,7 @@ class BlobServer:
             for start in range(0, len(data), CHUNK):
                 yield bytes(view[start : start + CHUNK])
 
-        await self._uploads.upload(owner, key, pieces(), size=len(data), holders=holders)
+        await self._uploads.upload(owner, key, pieces(), size=len(data), holders=holders, attempt=NO_ATTEMPT)
         return key
 
     # --- references ---------------------------------------------------------------------------------------------------
@@ -196,8 +204,8 @@ class BlobServer:
     def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
         self._machine.hold(owner, key, holders)
 
-    def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        self._machine.release(owner, key, holder)
+    def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        self._machine.release(owner, key, holder, attempt)
         self._core.decide()
 
     # --- downloads ----------------------------------------------------------------------------------------------------

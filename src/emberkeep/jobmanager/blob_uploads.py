@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import BlobKey
 from emberkeep.jobmanager.blob_core import BlobCore
 
@@ -56,7 +57,14 @@ class BlobUploads:
         self._under_way: dict[asyncio.Task[int], tuple[JobId, Abortable | None]] = {}
 
     async def upload(
-        self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, size: int | None, holders: Sequence[str]
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str],
+        attempt: int,
     ) -> int:
         """See BlobServerGateway."""
         source = Abortable(chunks)
@@ -64,7 +72,7 @@ class BlobUploads:
         async def receive() -> int:
             return await self._core.local.receive(owner, key, source, max_size=self._max_size, size=size)
 
-        stored = await self._run(owner, key, receive, source, holders)
+        stored = await self._run(owner, key, receive, source, holders, attempt)
         self._core.counters.uploads += 1
         self._core.counters.uploaded_bytes += stored
         return stored
@@ -77,7 +85,7 @@ class BlobUploads:
                 raise RetryLater(f"no other job has BLOB {key} any more")
             return size
 
-        await self._run(owner, key, share, None, ())
+        await self._run(owner, key, share, None, (), NO_ATTEMPT)
 
     def abort(self, owner: JobId) -> None:
         """The job has ended: its uploads end, which its deletion waits for."""
@@ -100,6 +108,7 @@ class BlobUploads:
         take: Callable[[], Awaitable[int]],
         source: Abortable | None,
         holders: Sequence[str],
+        attempt: int,
     ) -> int:
         core = self._core
         core.refuse_closed()
@@ -108,7 +117,7 @@ class BlobUploads:
         while core.machine.is_blocked(owner, key):
             await core.deletion_ended()
             core.refuse_closed()
-        number = core.machine.begin_upload(owner, key, holders)
+        number = core.machine.begin_upload(owner, key, holders, attempt)
         task = asyncio.create_task(self._store(number, owner, key, take), name=f"upload of {key}")
         self._under_way[task] = (owner, source)
         task.add_done_callback(self._over)
@@ -144,5 +153,8 @@ class BlobUploads:
         stored = core.machine.stored(number, size)
         core.decide()
         if not stored:
-            raise Conflict(f"job {owner} has ended meanwhile: its BLOBs are deleted", hint="submit under a new job id")
+            raise Conflict(
+                f"job {owner}, or the attempt that stores this for it, has ended meanwhile: nothing is kept",
+                hint="a new submission needs a new job id; the process of a superseded attempt has to end",
+            )
         return size

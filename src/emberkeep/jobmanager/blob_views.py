@@ -9,6 +9,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import BlobContent, BlobKey
 
 
@@ -65,11 +66,12 @@ class BlobStatistics(msgspec.Struct, frozen=True, kw_only=True):
 class BlobLifecycle(Protocol):
     """What the dispatcher tells of jobs, in the order in which it happens. These never block and never fail."""
 
-    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey]) -> None:
-        """The job is durable, new or recovered: its artefacts are referenced until its end (BLOB-18, BLOB-17)."""
+    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
+        """The job is durable, new or recovered: its artefacts are referenced until its end (BLOB-18, BLOB-17).
+        ``attempt``: the newest one, 0 for none; what acts for those before it is refused."""
 
-    def job_restarting(self, job_id: JobId) -> None:
-        """An attempt failed: counts of transient BLOBs become 0 (BLOB-14)."""
+    def job_restarting(self, job_id: JobId, attempt: int) -> None:
+        """This attempt failed: counts of transient BLOBs become 0 (BLOB-14), what acts for it is refused."""
 
     def job_ended(self, job_id: JobId) -> None:
         """Globally terminal: everything of the job is deleted at once (BLOB-15)."""
@@ -83,11 +85,20 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         others are there. Raises InvalidInput (too large, too many, one hash with two sizes), Conflict (job ended)."""
 
     async def upload(
-        self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, size: int | None, holders: Sequence[str] = ()
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str] = (),
+        attempt: int = NO_ATTEMPT,
     ) -> int:
-        """Store a BLOB (BLOB-5), with these references; returns bytes. Repeating it does no harm.
+        """Store a BLOB (BLOB-5), with these references; returns bytes. Repeating it does no harm. ``attempt``: of the
+        job, that the uploader acts for.
 
-        Raises InvalidInput (hash, size), Fatal (disk), RetryLater (HA store away), Conflict (job has ended).
+        Raises InvalidInput (hash, size), Fatal (disk), RetryLater (HA store away), Conflict (the job or the attempt has
+        ended).
         """
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
@@ -106,8 +117,9 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
         """Add references. Raises Absent."""
 
-    def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference; one that is not there (any more) is fine: acknowledgements may arrive twice."""
+    def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        """End one reference; one that is not there (any more) is fine: acknowledgements may arrive twice. Raises
+        Conflict: the attempt that asks for it is over."""
 
     def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
         """Address of a cache that a download is to be sent on to; None: serve it here, then ``download_ended``.

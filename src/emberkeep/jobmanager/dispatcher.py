@@ -179,7 +179,7 @@ class Dispatcher(Actor[Call]):
         job = Job(machine, graph if readable else None, self._table.next_order())
         self._table.active[graph.job_id] = job
         if readable:  # of an unreadable one everything is kept until it has ended
-            self._blobs.job_submitted(graph.job_id, artefact_keys(graph))
+            self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
         self._apply(graph.job_id, ev.Begin(problem))
 
@@ -343,7 +343,7 @@ class Dispatcher(Actor[Call]):
         if job.machine.status is not before:
             logger.info("job %s: %s → %s (%s)", job_id, before.value, job.machine.status.value, type(event).__name__)
             if job.machine.status is JobStatus.RESTARTING:
-                self._blobs.job_restarting(job_id)
+                self._blobs.job_restarting(job_id, job.machine.attempt)
             if job.machine.status.is_globally_terminal:
                 self._ended(job)
         for effect in effects:

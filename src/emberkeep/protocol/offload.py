@@ -16,6 +16,7 @@ import msgspec
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
 from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
 from emberkeep.protocol.messages import Message
@@ -37,9 +38,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 class OffloadedMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What travels in place of a large message. ``inline``: the fields that stayed, as an encoded map; empty where the
-    rest is a part. ``delivery`` is unique: it makes the name of the reference that this receiver gives back."""
+    rest is a part. ``delivery`` is unique: it makes the name of the reference that this receiver gives back.
+    ``attempt``: of the owner, that the message acts for; NO_ATTEMPT for none."""
 
     owner: JobId
+    attempt: int
     delivery: str
     parts: dict[str, Part]  # by field; REST
     inline: bytes
@@ -66,19 +69,20 @@ class Split(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MessageBlobs(Protocol):
-    """Where the parts of messages are stored, as one process reaches it."""
+    """Where the parts of messages are stored, as one process reaches it. ``attempt``: that the message acts for."""
 
-    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+    async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         """Store ``data`` as a transient BLOB, once, with a reference of ``holder``.
 
-        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (the job has ended), Fatal.
+        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (job or attempt have ended), Fatal.
         """
 
     async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
         """The verified content; no copy in a cache is held any more. Raises Absent, RetryLater, Fatal."""
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End the reference; one that is not there (any more) is fine. Raises RetryLater, Fatal."""
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
+        """End the reference; one that is not there (any more) is fine. Raises RetryLater, Conflict (the attempt is
+        over: its references have ended), Fatal."""
 
 
 def owner_of(message: Message) -> JobId | None:
@@ -136,8 +140,8 @@ def decode_offloaded(data: bytes) -> OffloadedMessage | None:
         raise _invalid("it is of an unknown kind")
     if not 0 < len(message.parts) <= _MAX_PARTS or any(key.is_permanent for key in keys):
         raise _invalid("its parts are no off-loaded fields")
-    if any(part.size < 0 for part in message.parts.values()):
-        raise _invalid("a part has a size below zero")
+    if any(part.size < 0 for part in message.parts.values()) or message.attempt < NO_ATTEMPT:
+        raise _invalid("a size, or its attempt, is below zero")
     check_size("the off-loaded message", message.size + len(message.inline))
     return message
 
@@ -163,6 +167,18 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
 def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
     """Who owns the parts of ``message``: its job, else that of the message it answers, else NO_JOB."""
     return owner_of(message) or (owner_of(otherwise) if otherwise is not None else None) or NO_JOB
+
+
+def attempt_of(message: Message, otherwise: Message | None = None) -> int:
+    """The attempt that ``message`` acts for: what it names, else what the message names that it answers. What carries
+    an epoch acts for the leader."""
+    if hasattr(message, "epoch"):
+        return NO_ATTEMPT
+    for each in (message, otherwise):
+        attempt = getattr(each, "attempt", NO_ATTEMPT)
+        if attempt != NO_ATTEMPT:
+            return int(attempt)
+    return NO_ATTEMPT
 
 
 def _invalid(reason: str) -> InvalidInput:

@@ -412,6 +412,7 @@ class BlobCollection(Kebab, frozen=True, kw_only=True):
     deleted: int
 
 
+ATTEMPT_HEADER = "Emberkeep-Attempt"  # of a request to the BLOB server that acts for one attempt of its job
 BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # of a download: where the requester's own cache serves what it has fetched
 
 

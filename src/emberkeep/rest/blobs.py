@@ -15,6 +15,7 @@ from emberkeep.base.options import BLOB_MAX_SIZE
 from emberkeep.jobmanager.blob_views import BlobView
 from emberkeep.protocol.rest import (
     API_PREFIX,
+    ATTEMPT_HEADER,
     BLOB_PEER_HEADER,
     BlobCheck,
     BlobCollection,
@@ -25,7 +26,7 @@ from emberkeep.protocol.rest import (
     BlobProblem,
     BlobStored,
 )
-from emberkeep.rest.blob_holders import MAX_HOLDERS, parse_holder
+from emberkeep.rest.blob_holders import MAX_HOLDERS, parse_attempt, parse_holder
 from emberkeep.rest.blob_response import Sent, send_blob
 from emberkeep.rest.request_bodies import stream_body, too_large
 from emberkeep.rest.routing import Call, Header, Route
@@ -35,6 +36,7 @@ MAX_GROUP: Final = 10_000  # BLOBs
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _SIZE = Header("Content-Length", "Bytes of the content, or of the range.")
 _RANGE = Header("Range", "One range of bytes, `bytes=0-1023`; the answer is 206 then.")
+_ATTEMPT = Header(ATTEMPT_HEADER, "The attempt of the job that this acts for; it is refused once that is over.")
 _PEER = Header(BLOB_PEER_HEADER, "Address (host:port) of the requesting task manager's own cache.")
 
 
@@ -77,6 +79,7 @@ async def open_group(call: Call) -> msgspec.Struct:
 async def put(call: Call) -> msgspec.Struct:
     request, owner, key = call.request, call.path["jobid"], call.path["key"]
     holders = [parse_holder(name) for name in call.query.holder]
+    attempt = parse_attempt(request.headers.get(ATTEMPT_HEADER))
     if holders and key.is_permanent:
         raise InvalidInput("a permanent BLOB is referenced by its job alone", field="holder")
     if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
@@ -85,7 +88,9 @@ async def put(call: Call) -> msgspec.Struct:
     if announced is not None and announced > limit:
         raise too_large(limit, announced)
     async with call.api.uploads.place():
-        size = await call.api.blobs.upload(owner, key, stream_body(request, limit), size=announced, holders=holders)
+        size = await call.api.blobs.upload(
+            owner, key, stream_body(request, limit), size=announced, holders=holders, attempt=attempt
+        )
     return BlobStored(jobid=owner, key=str(key), size=size)
 
 
@@ -122,7 +127,8 @@ async def ready(call: Call) -> web.StreamResponse:
 
 
 async def acknowledge(call: Call) -> web.StreamResponse:
-    call.api.blobs.release(call.path["jobid"], call.path["key"], call.path["holder"])
+    attempt = parse_attempt(call.request.headers.get(ATTEMPT_HEADER))
+    call.api.blobs.release(call.path["jobid"], call.path["key"], call.path["holder"], attempt)
     return web.Response(status=204)
 
 
@@ -200,6 +206,7 @@ ROUTES = (
         reply=BlobStored,
         raw_body="The content itself; it is refused when its SHA-256 differs.",
         query=Upload,
+        headers=(_ATTEMPT,),
         problems=(408, 409, 413, 415, 503, 507),
         doc="Repeating it does no harm. `blob.max-size` bounds the size. A client that sends nothing for 30 s, or less "
         "than 16 KiB/s, is cut off.",
@@ -246,7 +253,8 @@ ROUTES = (
         "Give a reference back",
         "BLOBs",
         status=204,
-        problems=(503,),
+        headers=(_ATTEMPT,),
+        problems=(409, 503),
         doc="A reference that is not there (any more) is fine.",
     ),
     Route("GET", "/blobs", list_all, "All BLOBs that the server knows", "BLOBs", reply=BlobList, problems=(503,)),

@@ -19,8 +19,10 @@ class MemoryMessageBlobs:
         self.holders: dict[Place, set[str]] = {}
         self.fetches: list[tuple[Place, str]] = []
         self.releases: list[tuple[Place, str]] = []
+        self.attempts: list[int] = []  # that messages acted for, in the order of their storing
 
-    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+    async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
+        self.attempts.append(attempt)
         key = transient(hashlib.sha256(data).hexdigest())
         self.contents[owner, key] = data
         self.holders.setdefault((owner, key), set()).add(holder)
@@ -33,7 +35,8 @@ class MemoryMessageBlobs:
         except KeyError:
             raise Absent(f"BLOB {key} of job {owner} is not here") from None
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
+        del attempt
         self.releases.append(((owner, key), holder))
         self.holders.get((owner, key), set()).discard(holder)
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from emberkeep.adapters.http_security import AccessPolicy, problem, secure
 from emberkeep.adapters.http_server import bind_port, serve_http
 from emberkeep.base.errors import Absent
-from emberkeep.protocol.rest import BLOB_PEER_HEADER
+from emberkeep.protocol.rest import ATTEMPT_HEADER, BLOB_PEER_HEADER
 
 TOKEN = "t" * 40
 
@@ -28,6 +28,7 @@ class BlobServerApp:
         self.redirect: str | None = None
         self.busy = 0  # so many downloads are refused for now
         self.sent_bytes = 0
+        self.attempts: list[str | None] = []  # that uploads and releases acted for
         self.offers: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue()  # path and peer
 
     def routes(self) -> list[web.RouteDef]:
@@ -58,12 +59,14 @@ class BlobServerApp:
 
     async def put(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/v1/jobs/")
+        self.attempts.append(request.headers.get(ATTEMPT_HEADER))
         self.blobs[path] = await request.read()
         self.holders.setdefault(path, set()).update(request.query.getall("holder", []))
         return web.Response(status=201)
 
     async def release(self, request: web.Request) -> web.StreamResponse:
         path, _, holder = request.path.removeprefix("/v1/jobs/").partition("/holders/")
+        self.attempts.append(request.headers.get(ATTEMPT_HEADER))
         held = self.holders.get(path, set())
         if holder not in held:
             raise Absent("there is no such reference")

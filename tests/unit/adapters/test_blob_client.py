@@ -408,6 +408,15 @@ async def test_bytes_and_files_are_stored_with_their_holders_and_released(
         assert app.holders[name] == {"b"}
 
 
+@pytest.mark.req("HA-7")
+async def test_who_acts_for_an_attempt_says_so(threads: BlobThreads, server: str, app: BlobServerApp) -> None:
+    uploads = HttpBlobUploads(threads, lambda: server)
+    key = await uploads.put_bytes(JOB, CONTENT, ["a"], 3)
+    await uploads.release(JOB, key, "a", 3)
+    await uploads.put_bytes(JOB, CONTENT, ["a"])
+    assert app.attempts == ["3", "3", None]
+
+
 async def test_uploads_fail_clearly(threads: BlobThreads, tmp_path: Path) -> None:
     with pytest.raises(RetryLater, match="no BLOB server is known"):
         await HttpBlobUploads(threads, lambda: None).put_bytes(JOB, b"x", [])

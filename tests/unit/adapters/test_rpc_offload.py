@@ -103,6 +103,23 @@ async def test_a_large_reply_belongs_to_the_requests_job(
     assert blobs.references == 0
 
 
+@pytest.mark.req("HA-7")
+async def test_a_message_of_a_superseded_attempt_is_stored_for_nobody(serve: Serve) -> None:
+    class Refusing(MemoryMessageBlobs):
+        async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
+            if attempt == LARGE.attempt:
+                raise Conflict("the attempt is over")
+            return await super().store(owner, data, holder, attempt)
+
+    blobs = Refusing()
+    client = HttpRpcClient(TOKEN, offload(blobs))
+    service = replying(Ack())
+    with pytest.raises(Conflict, match="over"):
+        await client.call(await serve(service), LARGE, Ack, timeout=GENEROUS)
+    assert (service.requests, blobs.contents) == ([], {})
+    await client.close()
+
+
 async def test_a_message_that_certainly_did_not_arrive_gives_its_reference_back(
     blobs: MemoryMessageBlobs, client: HttpRpcClient
 ) -> None:
@@ -120,8 +137,8 @@ async def test_a_receiver_that_dies_before_it_acknowledges_leaves_the_reference_
     released = asyncio.Event()
 
     class Told(MemoryMessageBlobs):
-        async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-            await super().release(owner, key, holder)
+        async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
+            await super().release(owner, key, holder, attempt)
             released.set()
 
     blobs = Told()
@@ -152,7 +169,7 @@ async def test_a_lost_acknowledgement_hinders_nobody(
     class Mute(MemoryMessageBlobs):
         contents = blobs.contents
 
-        async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+        async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
             raise RetryLater("the JobManager does not answer")
 
     mute = Mute()
@@ -185,7 +202,7 @@ async def test_a_reply_whose_blob_is_gone_is_an_unknown_outcome(blobs: MemoryMes
 @pytest.mark.parametrize("error", [RetryLater("no server"), Conflict("the job has ended"), Fatal("disk full")])
 async def test_what_cannot_be_stored_is_not_sent(serve: Serve, error: Exception) -> None:
     class Refusing(MemoryMessageBlobs):
-        async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
             raise error
 
     client = HttpRpcClient(TOKEN, offload(Refusing()))
@@ -198,7 +215,7 @@ async def test_what_cannot_be_stored_is_not_sent(serve: Serve, error: Exception)
 
 async def test_a_reply_that_cannot_be_stored_is_an_unknown_outcome(client: HttpRpcClient, serve: Serve) -> None:
     class Refusing(MemoryMessageBlobs):
-        async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
             raise RetryLater("no server")
 
     with pytest.raises(UnknownOutcome, match="no server"):
@@ -207,7 +224,7 @@ async def test_a_reply_that_cannot_be_stored_is_an_unknown_outcome(client: HttpR
 
 async def test_storing_that_takes_too_long_means_nothing_was_sent(serve: Serve) -> None:
     class Slow(MemoryMessageBlobs):
-        async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
+        async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
             await asyncio.Event().wait()
             raise AssertionError
 

@@ -54,18 +54,18 @@ class Counted:
         self.fetched: list[BlobKey] = []
         self.released: list[BlobKey] = []
 
-    async def store(self, owner: JobId, data: bytes, holder: str) -> BlobKey:
-        return await self._blobs.store(owner, data, holder)
+    async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
+        return await self._blobs.store(owner, data, holder, attempt)
 
     async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
         content = await self._blobs.fetch(owner, key, holder)
         self.fetched.append(key)
         return content
 
-    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         if self.acknowledges:
             self.released.append(key)
-            await self._blobs.release(owner, key, holder)
+            await self._blobs.release(owner, key, holder, attempt)
 
 
 @dataclass

@@ -170,7 +170,7 @@ async def test_a_lost_acknowledgement_keeps_the_blob_until_its_job_fails(
     await job_manager.server.collect()
     assert len(await keys(job_manager)) == 1
 
-    job_manager.server.job_restarting(JOB)
+    job_manager.server.job_restarting(JOB, 1)
 
     assert job_manager.references(JOB) == 0
     await job_manager.server.collect()
@@ -195,7 +195,7 @@ async def test_a_receiver_that_dies_before_it_acknowledges(
     receiver, other = task_managers[:2]
     fetched = asyncio.Event()
 
-    async def die(owner: JobId, key: BlobKey, holder: str) -> None:
+    async def die(owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         fetched.set()
         await asyncio.Event().wait()
 
@@ -210,7 +210,7 @@ async def test_a_receiver_that_dies_before_it_acknowledges(
 
     await deploy(job_manager, other, message=start(2 * MIB))
     assert job_manager.references(JOB) == 1
-    job_manager.server.job_restarting(JOB)
+    job_manager.server.job_restarting(JOB, 1)
     assert job_manager.references(JOB) == 0
 
 
@@ -231,7 +231,7 @@ async def test_a_blob_that_was_cleaned_up_before_it_was_fetched(
     fetch = receiver.blobs.fetch
 
     async def late(owner: JobId, key: BlobKey, holder: str) -> bytes:
-        job_manager.server.job_restarting(JOB)
+        job_manager.server.job_restarting(JOB, 1)
         await job_manager.server.collect()
         await job_manager.server.collect()
         return await fetch(owner, key, holder)

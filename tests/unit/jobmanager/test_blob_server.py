@@ -403,10 +403,55 @@ async def test_a_failed_attempt_ends_the_references_of_messages_not_of_artefacts
         await submit(server, A, SCRIPT)
         await server.store_bytes(A, b"message", ["tm-1"])
         other = await server.store_bytes(B, b"message", ["tm-1"])
-        server.job_restarting(A)
+        server.job_restarting(A, 1)
         await pass_intervals(2)
         assert bench.in_local(A) == {SCRIPT}
         await server.path(B, other)
+
+
+@pytest.mark.req("HA-7")
+@virtual
+async def test_a_superseded_attempt_stores_nothing_and_releases_nothing(bench: Bench) -> None:
+    async with bench.serving() as server:
+        await submit(server, A, SCRIPT)
+        first = hashlib.sha256(b"of the first").hexdigest()
+        gate = asyncio.Event()
+
+        async def late() -> AsyncIterator[bytes]:
+            yield b"of "
+            await gate.wait()
+            yield b"the first"
+
+        uploading = asyncio.create_task(
+            server.upload(A, transient(first), late(), size=None, holders=["message-1"], attempt=1)
+        )
+        await asyncio.sleep(1)
+        server.job_restarting(A, 1)
+        gate.set()
+        with pytest.raises(Conflict, match="attempt"):
+            await uploading
+        with pytest.raises(Conflict, match="attempt 1"):
+            await server.upload(A, transient(first), late(), size=None, holders=["message-1"], attempt=1)
+        key = await server.store_bytes(A, b"of the leader", ["message-2"])
+        with pytest.raises(Conflict, match="attempt 1"):
+            server.release(A, key, "message-2", 1)
+        await server.upload(A, transient(first), late(), size=None, holders=["message-3"], attempt=2)
+        server.release(A, key, "message-3", 2)
+        views = {view.key: view.references for view in await server.blobs(A)}
+        assert views[key] == ("message-2",)
+        assert views[transient(first)] == ("message-3",)
+
+
+@pytest.mark.req("HA-7")
+@virtual
+async def test_a_recovered_jobs_older_attempts_are_refused_and_its_newest_is_not(bench: Bench) -> None:
+    async with bench.serving() as server:
+        server.job_submitted(A, [], 3)
+        key = await server.store_bytes(A, b"message", ["message-1"])
+        with pytest.raises(Conflict, match="attempt 2"):
+            server.release(A, key, "message-1", 2)
+        server.release(A, key, "message-1", 3)
+        assert next(view.references for view in await server.blobs(A)) == ()
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def through(message: StartExecutor, minimum: int) -> tuple[OffloadedMessage, Sta
         name: Part(key=str(transient(hashlib.sha256(data).hexdigest())), size=len(data))
         for name, data in taken.parts.items()
     }
-    sent = OffloadedMessage(owner=JOB, delivery=DELIVERY, parts=parts, inline=taken.inline)
+    sent = OffloadedMessage(owner=JOB, attempt=0, delivery=DELIVERY, parts=parts, inline=taken.inline)
     return sent, msgspec.msgpack.decode(join(sent, contents), type=StartExecutor)
 
 
@@ -109,7 +109,7 @@ def test_a_message_itself_is_no_reference() -> None:
 
 def reference(**changes: object) -> OffloadedMessage:
     part = Part(key=str(transient("0" * 64)), size=5)
-    given = {"owner": JOB, "delivery": DELIVERY, "parts": {"environ": part}, "inline": b"\x80", **changes}
+    given = {"owner": JOB, "attempt": 1, "delivery": DELIVERY, "parts": {"environ": part}, "inline": b"\x80", **changes}
     return OffloadedMessage(**given)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import AttemptFences
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
 from emberkeep.jobmanager.blob_views import (
@@ -37,6 +38,7 @@ class MemoryBlobs(BlobServerGateway):
         self.kept: dict[JobId, dict[BlobKey, Kept]] = {}
         self.groups: dict[JobId, set[BlobKey]] = {}  # what is still missing
         self.ended: set[JobId] = set()
+        self._fences = AttemptFences()
         self.peers: dict[BlobKey, str] = {}
         self.refusal: EmberkeepError | None = None
         self.uploads = 0
@@ -57,9 +59,17 @@ class MemoryBlobs(BlobServerGateway):
         return tuple(dict.fromkeys(key.sha256 for key in missing))
 
     async def upload(
-        self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, size: int | None, holders: Sequence[str] = ()
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str] = (),
+        attempt: int = 0,
     ) -> int:
         self._refuse_ended(owner)
+        self._fences.refuse_over(owner, attempt)
         data = b"".join([chunk async for chunk in chunks])
         if self.refusal is not None:
             raise self.refusal
@@ -132,16 +142,19 @@ class MemoryBlobs(BlobServerGateway):
     def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
         self._get(owner, key).holders |= set(holders)
 
-    def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+    def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = 0) -> None:
+        self._fences.refuse_over(owner, attempt)
         kept = self.kept.get(owner, {}).get(key)
         if kept is not None:
             kept.holders.discard(holder)
 
-    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey]) -> None:
+    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = 0) -> None:
+        self._fences.end(job_id, attempt - 1)
         for key in keys:
             self.hold(job_id, key, ["job"])
 
-    def job_restarting(self, job_id: JobId) -> None:
+    def job_restarting(self, job_id: JobId, attempt: int) -> None:
+        self._fences.end(job_id, attempt)
         for key, kept in self.kept.get(job_id, {}).items():
             if not key.is_permanent:
                 kept.holders.clear()

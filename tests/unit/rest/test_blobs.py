@@ -19,7 +19,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.options import BLOB_MAX_SIZE
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import NO_JOB, permanent, transient
-from emberkeep.protocol.rest import BLOB_PEER_HEADER
+from emberkeep.protocol.rest import ATTEMPT_HEADER, BLOB_PEER_HEADER
 from emberkeep.rest import request_bodies, transfers
 from emberkeep.rest.transfers import Places
 from tests.unit.rest.fake_gateway import FakeGateway, task_manager_view
@@ -416,6 +416,24 @@ async def test_receivers_are_counted_and_give_their_references_back(site: Site) 
 
     assert holders == {f"driver-{JOB}-1"}
     assert (await site.request("DELETE", f"{PATH}/holders/nobody")).status == 204
+
+
+@pytest.mark.req("HA-7")
+async def test_what_acts_for_a_superseded_attempt_is_refused(site: Site) -> None:
+    await uploaded(site, f"{SHORT_LIVED}?holder=message-1&holder=message-2", headers={ATTEMPT_HEADER: "1"})
+    site.blobs.job_restarting(JOB, 1)
+    site.blobs.hold(JOB, transient(SHA), ["message-2"])
+    old, new = {ATTEMPT_HEADER: "1"}, {ATTEMPT_HEADER: "2"}
+    put = await site.request("PUT", f"{SHORT_LIVED}?holder=late", data=CONTENT, headers=old)
+    release = await site.request("DELETE", f"{SHORT_LIVED}/holders/message-2", headers=old)
+    assert (put.status, release.status) == (409, 409)
+    assert "attempt 1" in put.problem().detail
+    assert site.blobs.kept[JOB][transient(SHA)].holders == {"message-2"}
+    assert (await site.request("DELETE", f"{SHORT_LIVED}/holders/message-2", headers=new)).status == 204
+    assert (await site.request("PUT", f"{SHORT_LIVED}?holder=new", data=CONTENT, headers=new)).status == 201
+    for odd in ("0", "-1", "x", "1" * 20):
+        answer = await site.request("PUT", SHORT_LIVED, data=CONTENT, headers={ATTEMPT_HEADER: odd})
+        assert (answer.status, answer.problem().field) == (400, ATTEMPT_HEADER)
 
 
 async def test_names_of_holders_are_checked(site: Site) -> None:
