@@ -121,6 +121,7 @@ class _Driver:
                 files=self._files(ArtefactRole.FILE, ArtefactRole.ARCHIVE),
                 jars=tuple(self._files(ArtefactRole.JAR).values()),
             ),
+            committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
             class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
         )
 

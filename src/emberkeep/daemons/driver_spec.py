@@ -12,6 +12,7 @@ import msgspec
 
 from emberkeep.base.durable import read_record, write_record
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
 from emberkeep.taskmanager.library_cache import BoundFile
 
@@ -34,6 +35,7 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     logs: str
     files: tuple[BoundFile, ...]  # the job's artefacts, as this node has them
     options: dict[str, str]  # the task manager's configuration, as texts
+    checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:

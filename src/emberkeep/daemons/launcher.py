@@ -212,6 +212,7 @@ class ProcessLauncher:
             logs=str(logs),
             files=files,
             options=node.configuration.texts(),
+            checkpoints=request.checkpoints,
         )
         write_spec(directory / "spec.record", spec)
         return directory / "spec.record"

@@ -6,7 +6,9 @@ from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
 from emberkeep.jobmaster.ports import SparkView
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
+from emberkeep.spark import model as spark_model
 from emberkeep.spark.driver_runtime import DriverRuntime
 
 
@@ -14,6 +16,7 @@ def spark_view(runtime: DriverRuntime) -> SparkView:
     """One look. Crosses into the JVM. Raises SparkUnavailable."""
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")
+    seen = runtime.streaming_progress()
     queries = tuple(
         QueryProgress(
             id=query.id,
@@ -29,7 +32,8 @@ def spark_view(runtime: DriverRuntime) -> SparkView:
             status=query.status,
             checkpoint_location=query.checkpoint_location or "",
         )
-        for query in runtime.streaming_progress()
+        for query in seen
+        if query.is_active
     )
     return SparkView(
         executors=frozenset(ExecutorId(executor) for executor in runtime.executor_ids()),
@@ -38,4 +42,16 @@ def spark_view(runtime: DriverRuntime) -> SparkView:
         active_tasks=jobs.active_tasks,
         completed_tasks=jobs.completed_tasks,
         failed_tasks=jobs.failed_tasks,
+        commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
+    )
+
+
+def _commit(query: spark_model.QueryProgress, location: str) -> QueryCheckpoint:
+    return QueryCheckpoint(
+        query=query.name or location.rstrip("/").rpartition("/")[2],
+        query_id=query.id,
+        location=location,
+        batch_id=query.committed_batch,
+        triggered_ms=query.triggered_ms,
+        committed_ms=query.committed_ms,
     )

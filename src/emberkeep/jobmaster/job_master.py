@@ -31,6 +31,7 @@ from emberkeep.base.options import (
     SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.base.system import System
+from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
@@ -165,6 +166,7 @@ class JobMaster(Actor[Event]):
         self.registered = self.link.registered
         self._application: Application | None = None
         self._view: SparkView | None = None
+        self._checkpoints = CheckpointReports()
         self._sequence = 0
         self._ending = False
         self._abandoned = False
@@ -261,6 +263,7 @@ class JobMaster(Actor[Event]):
     def _spark_viewed(self, event: SparkViewed) -> None:
         self._view = event.view
         if event.view is not None:
+            self._checkpoints.see(event.view.commits)
             self._decide(pool.SparkSaw(event.view.executors))
 
     def _end(self, _: Ending) -> None:
@@ -284,7 +287,15 @@ class JobMaster(Actor[Event]):
     def _status(self, _: TakeStatus) -> JobMasterStatus:
         self._sequence += 1
         now = self._system.clock.monotonic()
-        return job_master_status(self._sequence, self.pool, self._application, self._view, self._exceptions, now)
+        return job_master_status(
+            self._sequence,
+            self.pool,
+            self._application,
+            self._view,
+            self._exceptions,
+            self._checkpoints.newest(),
+            now,
+        )
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 

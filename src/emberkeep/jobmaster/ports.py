@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import ExecutorId
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.slots.model import SlotRequirement
@@ -38,6 +39,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     active_tasks: int
     completed_tasks: int
     failed_tasks: int
+    commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that have just ended
 
 
 class SparkDriver(Protocol):

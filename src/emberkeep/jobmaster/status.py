@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, ProcessState
 from emberkeep.slots.pool_events import HeldSlot
@@ -21,6 +22,7 @@ def job_master_status(
     application: Application | None,
     view: SparkView | None,
     exceptions: Iterable[ExceptionEntry],
+    checkpoints: tuple[QueryCheckpoint, ...],
     now: float,
 ) -> JobMasterStatus:
     """``now`` in seconds of the pool's clock."""
@@ -37,6 +39,7 @@ def job_master_status(
         app_id="" if application is None else application.app_id,
         waiting=pool.waiting(now),
         exceptions=tuple(exceptions),
+        checkpoints=checkpoints,
     )
 
 

@@ -13,6 +13,7 @@ import enum
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
 from emberkeep.local_state.model import Holding
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
@@ -150,6 +151,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
     memory_mb: int  # reserved on the task manager: heap and overhead
     job_manager: str  # address to fetch artefacts from and to register at
     checkpoint_root: str  # where queries without an own checkpoint location keep theirs
+    checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed, for a check of the storage
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
@@ -359,6 +361,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     app_id: str = ""
     waiting: str = ""
     exceptions: tuple[ExceptionEntry, ...] = ()  # the newest ones of this attempt, bounded
+    checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):

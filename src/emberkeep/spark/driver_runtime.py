@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 from emberkeep.spark import progress, scheduler_control
+from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.job_files import add_to_path
@@ -64,7 +65,7 @@ class DriverRuntime:
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
 
     def streaming_progress(self) -> list[QueryProgress]:
-        """The active streaming queries. Raises SparkUnavailable."""
+        """The streaming queries; one that has ended is shown once more. Raises SparkUnavailable."""
         self._context()
         return self._queries.progress()
 
@@ -128,7 +129,7 @@ def install(settings: DriverSettings, listener: ApplicationListener) -> DriverRu
     os.environ.setdefault("PYTHONHASHSEED", "0")
     add_to_path(settings.job_files)
     notices = Notices()
-    queries = QueryHook(settings.checkpoint_root, notices)
+    queries = QueryHook(settings.checkpoint_root, CommittedBefore(settings.committed, notices), notices)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
     contexts.install()
     queries.install()

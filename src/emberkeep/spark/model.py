@@ -31,7 +31,7 @@ class DriverSettings:
     options. ``driver_memory_mb``: heap, unless ``spark.driver.memory`` is set in code or by ``--conf``.
     ``scratch_dir``: private to this attempt. ``checkpoint_root``: URI or path below which queries without an own
     checkpoint location get one. ``secret``: of Spark's authentication; None turns it off. ``class_archive``: see
-    ``class_archive.py``.
+    ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location.
     """
 
     host: str
@@ -44,6 +44,7 @@ class DriverSettings:
     driver_memory_mb: int
     job_files: JobFiles = field(default_factory=JobFiles)
     class_archive: Path | None = None
+    committed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,11 @@ class ApplicationListener(Protocol):
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """One active streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch."""
+    """One streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
+
+    ``committed_batch``: the newest batch that is known to be in the checkpoint's commit log, -1 before the first one (an
+    idle query's report names the next batch, which has not begun). Times in Unix milliseconds.
+    """
 
     id: str
     run_id: str
@@ -96,6 +101,10 @@ class QueryProgress:
     watermark: str | None
     status: str
     checkpoint_location: str | None
+    is_active: bool = True
+    committed_batch: int = -1
+    triggered_ms: int = 0  # when that batch began
+    committed_ms: int = 0  # when it was known to be committed
 
 
 @dataclass(frozen=True)

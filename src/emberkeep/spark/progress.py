@@ -5,35 +5,42 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from emberkeep.spark.model import QueryProgress, SparkJobs, StartedQuery
 from emberkeep.spark.scheduler_control import call
 
 
-def query_progress(query: Any, started: StartedQuery) -> QueryProgress | None:
-    """The state of one query, None when it has ended. Raises SparkUnavailable."""
+def query_progress(query: Any, started: StartedQuery) -> QueryProgress:
+    """The state of one query, also of one that has ended. Raises SparkUnavailable."""
 
-    def ask() -> QueryProgress | None:
+    def ask() -> QueryProgress:
         java = query._jsq
-        if not java.isActive():
-            return None
+        active = bool(java.isActive())  # asked first: what an ended query reports is its last word
         last = java.lastProgress()
         return decode_progress(
             json.loads(last.json()) if last is not None else {},
             identity={"id": str(java.id()), "runId": str(java.runId()), "name": java.name()},
             status=str(java.status().message()),
             location=started.location,
+            active=active,
         )
 
-    progress: QueryProgress | None = call("streaming progress", ask)
+    progress: QueryProgress = call("streaming progress", ask)
     return progress
 
 
 def decode_progress(
-    report: Mapping[str, Any], *, identity: Mapping[str, str | None], status: str, location: str | None
+    report: Mapping[str, Any],
+    *,
+    identity: Mapping[str, str | None],
+    status: str,
+    location: str | None,
+    active: bool = True,
 ) -> QueryProgress:
     """Translate Spark's progress report (empty before the first batch); rates it has no value for are 0."""
+    triggered_ms, took_ms = _unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
     return QueryProgress(
         id=str(identity["id"]),
         run_id=str(identity["runId"]),
@@ -46,7 +53,25 @@ def decode_progress(
         watermark=(report.get("eventTime") or {}).get("watermark"),
         status=status,
         checkpoint_location=location,
+        is_active=active,
+        committed_batch=_committed(report),
+        triggered_ms=triggered_ms,
+        committed_ms=triggered_ms + took_ms,
     )
+
+
+def _committed(report: Mapping[str, Any]) -> int:
+    """Spark reports a batch after its commit, and while there is no data the number that the next batch will have."""
+    batch = int(report.get("batchId", -1))
+    ran = "addBatch" in report.get("durationMs", {})
+    return batch if ran else max(-1, batch - 1)
+
+
+def _unix_ms(timestamp: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(str(timestamp)).timestamp() * 1000)
+    except ValueError:
+        return 0
 
 
 def _rate(value: Any) -> float:

@@ -18,6 +18,7 @@ from emberkeep.spark.checkpoints import (
     directory_of_unnamed,
     record_unnamed,
 )
+from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.model import QueryProgress, StartedQuery
 from emberkeep.spark.notices import Notices
@@ -41,8 +42,9 @@ class _Writer:
 class QueryHook:
     """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
 
-    def __init__(self, checkpoint_root: str, notices: Notices) -> None:
+    def __init__(self, checkpoint_root: str, committed: CommittedBefore, notices: Notices) -> None:
         self._root = checkpoint_root
+        self._committed = committed
         self._notices = notices
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -65,14 +67,15 @@ class QueryHook:
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
     def progress(self) -> list[QueryProgress]:
-        """The active queries that the script has started. Raises SparkUnavailable."""
+        """The queries that the script has started; one that has ended is shown for the last time. Raises
+        SparkUnavailable."""
         with self._lock:
             running = list(self._running)
         reports = [(entry, query_progress(*entry)) for entry in running]
-        ended = [entry for entry, report in reports if report is None]
+        ended = [entry for entry, report in reports if not report.is_active]
         with self._lock:
             self._running = [entry for entry in self._running if entry not in ended]
-        return [report for _, report in reports if report is not None]
+        return [report for _, report in reports]
 
     def forget(self) -> None:
         """The SparkContext is gone and its queries with it."""
@@ -91,9 +94,10 @@ class QueryHook:
             target = given.get("path", given.get("tableName"))
             with self._lock:
                 started = self._decide(writer, target, arguments)
+            self._committed.check(writer._spark, started.location)
             query = original(writer, *positional, **named)
             with self._lock:
-                self._running = [entry for entry in self._running if entry[0].isActive] + [(query, started)]
+                self._running.append((query, started))  # until `progress` has seen its end
             return query
 
         return start

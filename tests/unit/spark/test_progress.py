@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from emberkeep.spark.progress import decode_progress
 
 _IDENTITY = {"id": "i", "runId": "r", "name": None}
@@ -34,3 +38,24 @@ def test_report_is_translated_and_states_are_summed() -> None:
 def test_infinite_rates_are_left_out() -> None:
     progress = decode_progress({"inputRowsPerSecond": float("inf")}, identity=_IDENTITY, status="", location=None)
     assert progress.input_rows_per_second == 0.0
+
+
+@pytest.mark.req("HA-8")
+@pytest.mark.parametrize(
+    ("report", "committed"),
+    [
+        ({}, -1),
+        ({"batchId": 0, "durationMs": {"latestOffset": 0, "triggerExecution": 1}}, -1),  # waits for its first data
+        ({"batchId": 0, "durationMs": {"addBatch": 3, "commitOffsets": 1}}, 0),
+        ({"batchId": 7, "durationMs": {"addBatch": 3, "commitOffsets": 1}}, 7),
+        ({"batchId": 8, "durationMs": {"latestOffset": 0, "triggerExecution": 1}}, 7),  # idle: names the next batch
+    ],
+)
+def test_only_batches_that_ran_count_as_committed(report: dict[str, Any], committed: int) -> None:
+    assert decode_progress(report, identity=_IDENTITY, status="", location="/c").committed_batch == committed
+
+
+def test_times_of_a_batch_are_unix_milliseconds() -> None:
+    report = {"batchId": 0, "timestamp": "2026-11-21T19:18:48.100Z", "batchDuration": 250}
+    progress = decode_progress(report, identity=_IDENTITY, status="", location="/c")
+    assert (progress.triggered_ms, progress.committed_ms) == (1_795_288_728_100, 1_795_288_728_350)

@@ -1,0 +1,62 @@
+"""Noticing that a checkpoint is older than what was committed to it before (an old copy put back, lost data).
+
+Such a query is not refused: to go back may be what somebody wants, an attempt that always fails helps nobody, and Spark
+repeats the missing batches from its sources as far as these still have the data. But it must not happen unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from emberkeep.spark.notices import Notices
+
+log = structlog.get_logger(__name__)
+
+
+class CommittedBefore:
+    """``batches``: by checkpoint location, the newest batch that earlier attempts are known to have committed."""
+
+    def __init__(self, batches: Mapping[str, int], notices: Notices) -> None:
+        self._batches = dict(batches)
+        self._notices = notices
+
+    def check(self, spark: Any, location: str | None) -> None:
+        """Look at a checkpoint once, before its query starts, and say what is missing."""
+        before = self._batches.pop(location, None) if location is not None else None
+        if location is None or before is None:
+            return
+        try:
+            found = newest_committed(spark, location)
+        except Exception as error:  # noqa: BLE001 - the start of the query says whatever is wrong with the location
+            log.warning("the checkpoint cannot be looked at", location=location, reason=str(error))
+            return
+        text = shortfall(location, before, found)
+        if text:
+            log.warning("checkpoint is older than it was", location=location, committed=before, found=found)
+            self._notices.say(text)
+
+
+def shortfall(location: str, before: int, found: int) -> str:
+    """What to say of a checkpoint whose newest batch is ``found`` (-1: none); "" when nothing is missing."""
+    if found >= before:
+        return ""
+    now = f"its newest committed batch is {found}" if found >= 0 else "there is no committed batch in it"
+    return (
+        f"warning: batch {before} was committed to the checkpoint {location} before, but now {now}. Was an older copy "
+        "put back, or has the storage lost data? The query goes on from what is there: what came after is done again"
+    )
+
+
+def newest_committed(spark: Any, location: str) -> int:
+    """The newest batch in a checkpoint's commit log, -1 for none. Raises what Py4J raises."""
+    jvm = spark._jvm
+    directory = jvm.org.apache.hadoop.fs.Path(f"{location.rstrip('/')}/commits")
+    manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+    files = manager.create(directory, spark._jsparkSession.sessionState().newHadoopConf())
+    if not files.exists(directory):
+        return -1
+    names = (str(status.getPath().getName()) for status in files.list(directory))
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
