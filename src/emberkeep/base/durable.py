@@ -6,6 +6,7 @@ file is noticed when it is read and is never taken for data.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -13,43 +14,46 @@ from pathlib import Path
 import google_crc32c
 
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 
 _MAGIC = "emberkeep-record"
 
 
-def write_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
+def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
     """Replace ``path`` by ``data`` atomically and durably. Raises Fatal (no space, no permission, …)."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         try:
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(path)
+            descriptor = files.create(temporary, mode)
+            try:
+                files.write(descriptor, data)
+                files.sync(descriptor)
+            finally:
+                os.close(descriptor)
+            files.rename(temporary, str(path))
         except BaseException:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(temporary)
             raise
-        sync_directory(path.parent)
+        sync_directory(path.parent, files)
     except OSError as error:
         raise Fatal(
             f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
         ) from error
 
 
-def sync_directory(path: Path) -> None:
+def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
     """Make a rename or unlink inside ``path`` survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        files.sync(descriptor)
     finally:
         os.close(descriptor)
 
 
-def write_record(path: Path, kind: str, version: int, payload: bytes) -> None:
+def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: FileOps = SYSTEM_FILES) -> None:
     """Write ``payload`` as a self-checking record. Raises Fatal."""
-    write_file(path, encode_record(kind, version, payload))
+    write_file(path, encode_record(kind, version, payload), files=files)
 
 
 def read_record(path: Path, kind: str, version: int) -> bytes:
