@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Collection
 from typing import Any
 
 from emberkeep.spark import progress, scheduler_control
@@ -55,6 +56,10 @@ class DriverRuntime:
     def executor_ids(self) -> frozenset[str]:
         """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
         return scheduler_control.executor_ids(self._context())
+
+    def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Those of them that Spark has not heard for several heartbeat intervals. Raises SparkUnavailable."""
+        return scheduler_control.silent_executors(self._context(), executor_ids)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
         """Make Spark drop an executor (and tell it to end, should it still live); unknown ids are ignored.
