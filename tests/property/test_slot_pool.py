@@ -17,7 +17,9 @@ from emberkeep.slots.pool_events import (
     BeatAnswered,
     ExecutorExited,
     ExecutorRuns,
+    ExecutorState,
     FailAttempt,
+    FoundExecutor,
     HeldSlot,
     PoolEffect,
     PoolEvent,
@@ -41,11 +43,11 @@ LIMITS = PoolLimits(
     request_timeout=50.0,
     silence_timeout=10.0,
     start_timeout=30.0,
+    orphan_timeout=40.0,
 )
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SMALL = ResourceProfile(cores=1, memory_mb=500)
 LARGE = ResourceProfile(cores=2, memory_mb=900)
-ALLOCATIONS = st.integers(0, 9)
 INSTANCES = st.sampled_from(["tm0#1", "tm0#2", "tm1#1", "tm2#1"])
 
 
@@ -72,17 +74,24 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool = SlotPool(LIMITS)
         self.now = 0.0
         self.executors: set[ExecutorId] = set()  # ever started
+        self.left: set[AllocationId] = set()  # were held once
+        self.numbers = 0
         self.failed = 0
 
     def give(self, event: PoolEvent) -> list[PoolEffect]:
-        before = dict(self.pool.held)
+        before = copy.deepcopy(self.pool.held)
         effects = self.pool.handle(event, self.now)
         started = [effect.allocation_id for effect in effects if isinstance(effect, StartExecutorIn)]
-        assert set(started) == self.pool.held.keys() - before.keys(), "one start for each slot that was accepted"
-        for allocation_id in started:
-            executor_id = self.pool.held[allocation_id].executor_id
-            assert executor_id not in self.executors, "executor ids are never used again"
-            self.executors.add(executor_id)
+        assert len(started) == len(set(started))
+        for allocation_id, slot in self.pool.held.items():
+            old = before.get(allocation_id)
+            anew = old is None or old.executor_id != slot.executor_id
+            assert anew == (allocation_id in started), "one start for each executor that a slot is to have"
+            if anew:
+                assert slot.executor_id not in self.executors, "executor ids are never used again"
+                self.executors.add(slot.executor_id)
+        assert not self.left & self.pool.held.keys(), "what was given up is never held again"
+        self.left |= before.keys() - self.pool.held.keys()
         self.failed += sum(isinstance(effect, FailAttempt) for effect in effects)
         assert self.failed <= 1, "an attempt fails once"
         self.check_ends(before, effects)
@@ -95,6 +104,8 @@ class PoolMachine(RuleBasedStateMachine):
         for allocation_id, slot in before.items():
             if allocation_id not in self.pool.held:
                 assert allocation_id in released or slot.executor_id in removed
+            elif self.pool.held[allocation_id].executor_id != slot.executor_id:
+                assert slot.executor_id in removed, "Spark is told of an executor that has another one in its slot"
         assert released <= before.keys(), "only what was held is given back"
 
     # --- rules -------------------------------------------------------------------------------------------------------
@@ -115,13 +126,19 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(
         instance=INSTANCES,
-        numbers=st.lists(ALLOCATIONS, min_size=1, max_size=4),
+        count=st.integers(1, 4),
+        again=st.integers(0, 6),
         profile=st.sampled_from([SMALL, LARGE]),
     )
-    def offer(self, instance: str, numbers: list[int], profile: ResourceProfile) -> None:
-        self.offer_slots(instance, numbers, profile)
+    def offer(self, instance: str, count: int, again: int, profile: ResourceProfile) -> None:
+        """New slots, and with them some that were offered before, to this or that life of a task manager."""
+        numbers = [self.numbers + number for number in range(count)]
+        self.numbers += count
+        self.offer_slots(instance, [*numbers, *range(max(0, self.numbers - again), self.numbers)], profile)
 
-    def offer_slots(self, instance: str, numbers: list[int], profile: ResourceProfile) -> None:
+    def offer_slots(
+        self, instance: str, numbers: list[int], profile: ResourceProfile, executors: tuple[FoundExecutor, ...] = ()
+    ) -> None:
         slots = tuple(
             Allocation(
                 id=AllocationId(f"al{number}"),
@@ -131,9 +148,9 @@ class PoolMachine(RuleBasedStateMachine):
                 profile=profile,
                 job_master="jm:1",
             )
-            for number in numbers
+            for number in dict.fromkeys(numbers)
         )
-        effects = self.give(SlotsOffered(task_manager(instance), slots))
+        effects = self.give(SlotsOffered(task_manager(instance), slots, executors))
         answers = [effect for effect in effects if isinstance(effect, AcceptOffer)]
         assert len(answers) == 1
         assert set(answers[0].allocations) <= self.pool.held.keys(), "what is accepted is held"
@@ -142,7 +159,32 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(instance=INSTANCES)
     def offer_what_is_wanted(self, instance: str) -> None:
         assert self.pool.requirement is not None
-        self.offer_slots(instance, list(range(4)), self.pool.requirement.profile)
+        self.numbers += 4
+        self.offer_slots(instance, list(range(self.numbers - 4, self.numbers)), self.pool.requirement.profile)
+
+    @precondition(lambda self: self.pool.held)
+    @rule(data=st.data(), state=st.sampled_from([None, *ExecutorState]), absent=st.booleans(), right=st.booleans())
+    def offered_by_another_life(
+        self, data: st.DataObject, state: ExecutorState | None, absent: bool, right: bool
+    ) -> None:
+        """A task manager that was started again offers what it has recovered."""
+        allocation_id = data.draw(st.sampled_from(list(self.pool.held)))
+        slot = copy.deepcopy(self.pool.held[allocation_id])
+        instance = data.draw(st.sampled_from([f"{slot.task_manager.id}#{life}" for life in (1, 2, 3)]))
+        executor_id = slot.executor_id if right else ExecutorId("other")
+        found = () if absent else (FoundExecutor(allocation_id, executor_id, state, 77, None, "gone"),)
+        late = self.pool.lives.is_over(InstanceId(instance))
+        self.offer_slots(instance, [int(allocation_id[2:])], slot.allocation.profile, found)
+        now = self.pool.held.get(allocation_id)
+        if late or instance == slot.task_manager.instance:
+            assert now == slot, "a late or repeated offer changes nothing"
+        elif not absent and state is not None and not right:
+            assert now is None, "a slot with a stranger in it is given back"
+        else:
+            assert now is not None
+            assert now.task_manager.instance == instance
+            kept = not absent and state is not None
+            assert (now.executor_id == slot.executor_id) == kept, "an executor that lives is kept, else there is a new"
 
     @precondition(lambda self: self.pool.held)
     @rule(data=st.data(), exit_code=st.sampled_from([0, 1, -9, None]))
@@ -171,10 +213,12 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule(instance=INSTANCES, keeps=st.integers(0, 3))
     def beat_answered(self, instance: str, keeps: int) -> None:
-        asked = self.pool.on_task_manager(InstanceId(instance))
         info = task_manager(instance)
+        asked = tuple(key for key, slot in self.pool.held.items() if slot.task_manager.id == info.id)
+        late = self.pool.lives.is_over(info.instance)
         self.give(BeatAnswered(info.id, info.instance, asked, asked[:keeps]))
-        assert len(self.pool.on_task_manager(info.instance)) == min(keeps, len(asked))
+        left = [key for key in asked if key in self.pool.held]
+        assert len(left) == (len(asked) if late else min(keeps, len(asked))), "any life speaks for the whole"
 
     @rule(instance=INSTANCES)
     def task_manager_lost(self, instance: str) -> None:
@@ -185,7 +229,14 @@ class PoolMachine(RuleBasedStateMachine):
     def spark_saw(self, data: st.DataObject) -> None:
         executors = sorted(slot.executor_id for slot in self.pool.held.values())
         seen = data.draw(st.lists(st.sampled_from(executors), unique=True)) if executors else []
-        self.give(SparkSaw(frozenset(seen)))
+        silent = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
+        before = copy.deepcopy(self.pool.held)
+        self.give(SparkSaw(frozenset(seen), frozenset(silent)))
+        for key, slot in before.items():
+            view = self.pool.lives.views.get(slot.task_manager.instance)
+            orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
+            if slot.executor_id in seen and slot.executor_id not in silent and not orphaned:
+                assert key in self.pool.held, "an executor that Spark hears is kept for the orphan timeout (P2)"
 
     @precondition(lambda self: self.pool.releasing)
     @rule(data=st.data())
@@ -196,6 +247,9 @@ class PoolMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.give(Tick())
+        for slot in self.pool.held.values():
+            silence = self.pool.lives.silence(slot.task_manager.instance, self.now)
+            assert silence <= (LIMITS.orphan_timeout if slot.lives else LIMITS.silence_timeout)
 
     # --- what must never happen --------------------------------------------------------------------------------------
 
@@ -224,7 +278,7 @@ class PoolMachine(RuleBasedStateMachine):
         for allocation_id in list(self.pool.releasing):
             self.give(ReleaseDone(allocation_id))
         assert not self.pool.held
-        assert not self.pool.task_managers
+        assert not self.pool.lives.views
 
 
 TestSlotPool = PoolMachine.TestCase

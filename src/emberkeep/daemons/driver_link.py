@@ -51,11 +51,11 @@ class SparkBridge:
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self.runtime: DriverRuntime | None = None
 
-    async def view(self) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
             return None
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime, doubted)
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return None

@@ -12,8 +12,8 @@ from emberkeep.spark import model as spark_model
 from emberkeep.spark.driver_runtime import DriverRuntime
 
 
-def spark_view(runtime: DriverRuntime) -> SparkView:
-    """One look. Crosses into the JVM. Raises SparkUnavailable."""
+def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId]) -> SparkView:
+    """One look, see ``SparkDriver.view``. Crosses into the JVM. Raises SparkUnavailable."""
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     seen = runtime.streaming_progress()
@@ -35,8 +35,10 @@ def spark_view(runtime: DriverRuntime) -> SparkView:
         for query in seen
         if query.is_active
     )
+    executors = frozenset(ExecutorId(executor) for executor in runtime.executor_ids())
     return SparkView(
-        executors=frozenset(ExecutorId(executor) for executor in runtime.executor_ids()),
+        executors=executors,
+        silent=frozenset(ExecutorId(executor) for executor in runtime.silent_executors(executors & doubted)),
         queries=queries,
         active_stages=jobs.active_stages,
         active_tasks=jobs.active_tasks,

@@ -27,6 +27,7 @@ from emberkeep.base.options import (
     EXECUTOR_START_TIMEOUT,
     HEARTBEAT_INTERVAL,
     HEARTBEAT_TIMEOUT,
+    ORPHAN_TIMEOUT,
     RPC_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
@@ -151,6 +152,7 @@ class JobMaster(Actor[Event]):
                 request_timeout=configuration[SLOT_REQUEST_TIMEOUT],
                 silence_timeout=silence_timeout,
                 start_timeout=configuration[EXECUTOR_START_TIMEOUT],
+                orphan_timeout=configuration[ORPHAN_TIMEOUT],
             )
         )
         self._calls = TaskManagerCalls(system, rpc, rpc_timeout=self._rpc_timeout, silence_timeout=silence_timeout)
@@ -219,40 +221,35 @@ class JobMaster(Actor[Event]):
 
     def _offered(self, message: OfferSlots) -> Message:
         self._check_addressee(message.job_id, message.attempt)
-        accepted = self._decide(pool.SlotsOffered(message.task_manager, message.slots))
+        executors = tuple(_found(report) for report in message.executors)
+        accepted = self._decide(pool.SlotsOffered(message.task_manager, message.slots, executors))
         return OfferSlotsReply(accepted=accepted)
 
     def _executor_changed(self, message: ExecutorChanged) -> Message:
         self._check_addressee(message.job_id, message.attempt)
-        self._take_executor(message.executor)
+        found = _found(message.executor)
+        key = (found.allocation_id, found.executor_id)
+        if found.state is None:
+            self._decide(pool.ExecutorExited(*key, found.exit_code, found.detail))
+        elif found.state is pool.ExecutorState.RUNNING:
+            self._decide(pool.ExecutorRuns(*key, found.pid))
         return Ack()
-
-    def _take_executor(self, report: ExecutorReport) -> None:
-        match report.state:
-            case ProcessState.RUNNING:
-                self._decide(pool.ExecutorRuns(report.allocation_id, report.executor_id, report.pid))
-            case ProcessState.EXITED:
-                self._decide(
-                    pool.ExecutorExited(report.allocation_id, report.executor_id, report.exit_code, report.detail)
-                )
-            case ProcessState.STARTING:
-                pass
 
     def _beat_due(self, _: BeatDue) -> None:
         if self._abandoned:
             return
-        for instance, info in self.pool.to_beat().items():
-            if instance not in self._beating:
-                self._beating.add(instance)
-                self.start_effect("beat", self._beat(info, self.pool.on_task_manager(instance)), deadline=None)
+        for info, allocations in self.pool.to_beat():
+            if info.instance not in self._beating:
+                self._beating.add(info.instance)
+                self.start_effect("beat", self._beat(info, allocations), deadline=None)
 
     def _beat_returned(self, event: BeatReturned) -> None:
         self._beating.discard(event.instance)
         if event.reply is None:
             return
-        self._decide(pool.BeatAnswered(event.task_manager, event.reply.instance, event.asked, event.reply.allocations))
-        for report in event.reply.executors:
-            self._take_executor(report)
+        reply = event.reply
+        executors = tuple(_found(report) for report in reply.executors)
+        self._decide(pool.BeatAnswered(event.task_manager, reply.instance, event.asked, reply.allocations, executors))
 
     # --- from the driver ----------------------------------------------------------------------------------------------
 
@@ -264,7 +261,7 @@ class JobMaster(Actor[Event]):
         self._view = event.view
         if event.view is not None:
             self._checkpoints.see(event.view.commits)
-            self._decide(pool.SparkSaw(event.view.executors))
+            self._decide(pool.SparkSaw(event.view.executors, event.view.silent))
 
     def _end(self, _: Ending) -> None:
         self._ending = True
@@ -357,7 +354,12 @@ class JobMaster(Actor[Event]):
     async def _send_start(self, address: str, request: StartExecutor) -> None:
         def still_wanted() -> bool:
             slot = self.pool.held.get(request.allocation_id)
-            return slot is not None and slot.executor_id == request.executor_id
+            return (
+                slot is not None
+                and slot.executor_id == request.executor_id
+                and slot.task_manager.address == address
+                and slot.state is pool.ExecutorState.STARTING
+            )
 
         problem = await self._calls.start(address, request, still_wanted)
         if problem is not None:
@@ -386,7 +388,8 @@ class JobMaster(Actor[Event]):
         while True:
             try:
                 async with asyncio.timeout(self._rpc_timeout):
-                    await self.ask(SparkViewed(await self._spark.view()))
+                    doubted = self.pool.doubted(self._system.clock.monotonic())
+                    await self.ask(SparkViewed(await self._spark.view(doubted)))
             except (EmberkeepError, TimeoutError) as error:
                 log.debug("Spark does not answer", reason=str(error))
             await asyncio.sleep(self._interval)
@@ -395,3 +398,15 @@ class JobMaster(Actor[Event]):
         while True:
             await asyncio.sleep(seconds)
             await self.ask(event)
+
+
+def _found(report: ExecutorReport) -> pool.FoundExecutor:
+    ended = report.state is ProcessState.EXITED
+    return pool.FoundExecutor(
+        report.allocation_id,
+        report.executor_id,
+        None if ended else pool.ExecutorState[report.state.name],
+        report.pid,
+        report.exit_code,
+        report.detail,
+    )

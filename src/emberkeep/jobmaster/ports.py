@@ -34,6 +34,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     """What Spark says at one moment."""
 
     executors: frozenset[ExecutorId]  # registered
+    silent: frozenset[ExecutorId] = frozenset()  # those of them that were asked about and not heard for too long
     queries: tuple[QueryProgress, ...]
     active_stages: int
     active_tasks: int
@@ -45,8 +46,9 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
 class SparkDriver(Protocol):
     """The driver's JVM. Calls may take a while (they cross into the JVM) and run in a thread of the adapter."""
 
-    async def view(self) -> SparkView | None:
-        """The present state; None while no SparkContext is up."""
+    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
+        """The present state; None while no SparkContext is up. ``doubted``: the executors of which it is to be said
+        whether Spark still hears them."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         """Tell Spark that an executor is lost; unknown ids are ignored."""

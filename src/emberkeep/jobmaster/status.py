@@ -30,7 +30,7 @@ def job_master_status(
     return JobMasterStatus(
         sequence=sequence,
         requirements=pool.declared(),
-        executors=tuple(_executor_view(slot, application) for slot in pool.held.values()),
+        executors=tuple(_executor_view(slot, application, away=pool.is_away(slot, now)) for slot in pool.held.values()),
         queries=seen.queries,
         active_stages=seen.active_stages,
         active_tasks=seen.active_tasks,
@@ -43,7 +43,7 @@ def job_master_status(
     )
 
 
-def _executor_view(slot: HeldSlot, application: Application | None) -> ExecutorView:
+def _executor_view(slot: HeldSlot, application: Application | None, *, away: bool) -> ExecutorView:
     return ExecutorView(
         executor_id=slot.executor_id,
         allocation_id=slot.allocation.id,
@@ -54,4 +54,5 @@ def _executor_view(slot: HeldSlot, application: Application | None) -> ExecutorV
         cores=slot.allocation.profile.cores,
         heap_mb=0 if application is None else application.heap_mb,
         pid=slot.pid,
+        away=away,
     )

@@ -73,7 +73,8 @@ class TaskManagerCalls:
         return None
 
     async def release(self, address: str, request: ReleaseSlot) -> None:
-        """Ask until it is answered, or the task manager was silent for so long that it frees the slot by itself."""
+        """Ask until it is answered, or the task manager was silent for too long: it frees the slot by itself then, or
+        offers it again when it is back, and is refused."""
         give_up = self._system.clock.monotonic() + self._silence_timeout
         tries = 0
         while self._system.clock.monotonic() < give_up:

@@ -345,6 +345,7 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     cores: int
     heap_mb: int
     pid: int = 0
+    away: bool = False  # its task manager is silent; Spark says that it lives
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):

@@ -24,6 +24,7 @@ class HeldSlot:
     state: ExecutorState
     unseen_since: float  # since when Spark has not listed it; while it does: when it was last asked
     registered: bool = False  # Spark has listed it before
+    lives: bool = False  # by Spark's last word: registered, and heard lately
     pid: int = 0
 
 
@@ -33,6 +34,18 @@ class TaskManagerView:
 
     info: TaskManagerInfo
     heard_at: float
+
+
+@dataclass(frozen=True)
+class FoundExecutor:
+    """The executor that a task manager has in a slot. ``state`` None: it has ended, with ``exit_code`` if known."""
+
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+    state: ExecutorState | None
+    pid: int = 0
+    exit_code: int | None = None
+    detail: str = ""
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -52,10 +65,12 @@ class ApplicationStopped:
 
 @dataclass(frozen=True)
 class SlotsOffered:
-    """Answered by an AcceptOffer effect."""
+    """Answered by an AcceptOffer effect. A task manager that was started again offers what it has recovered, with the
+    executors that are there; in a recovered slot without one there is none."""
 
     task_manager: TaskManagerInfo
     slots: tuple[Allocation, ...]
+    executors: tuple[FoundExecutor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,7 @@ class ExecutorRuns:
 
 @dataclass(frozen=True)
 class ExecutorExited:
-    """Its process has ended by itself, or could not be started (``exit_code`` None)."""
+    """Its process has ended by itself. ``exit_code`` None: it could not be started, or nobody knows how it ended."""
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -86,12 +101,13 @@ class SlotGone:
 
 @dataclass(frozen=True)
 class BeatAnswered:
-    """What a task manager holds, as an answer to a beat that named ``asked``."""
+    """What a task manager holds, as an answer to a beat that named ``asked``. ``instance``: the life that answered."""
 
     task_manager: TaskManagerId
     instance: InstanceId
     asked: tuple[AllocationId, ...]
     allocations: tuple[AllocationId, ...]
+    executors: tuple[FoundExecutor, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,9 +118,10 @@ class TaskManagerLost:
 
 @dataclass(frozen=True)
 class SparkSaw:
-    """The executors that are registered with Spark."""
+    """The executors that are registered with Spark. ``silent``: those of them that it has not heard for too long."""
 
     executors: frozenset[ExecutorId]
+    silent: frozenset[ExecutorId] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,10 @@
 Decides only: events in (``pool_events``), effects out; time is an argument in seconds. A slot is one executor's life:
 when the executor ends, its slot goes back, and a replacement is wanted after a pause that doubles with each such end in
 the failure window. Slots lost with their task manager are wanted again at once.
+
+A silent task manager is no lost executor: while Spark hears the executor, its slot is kept, for the orphan timeout at
+most. When the task manager is started again it offers the slot again, and the slot is bound to the new life: with its
+executor where that runs, else with a new one. What was given up is never taken again.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
+
+import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
@@ -23,6 +29,7 @@ from emberkeep.slots.pool_events import (
     ExecutorRuns,
     ExecutorState,
     FailAttempt,
+    FoundExecutor,
     HeldSlot,
     PoolEffect,
     PoolEvent,
@@ -35,11 +42,11 @@ from emberkeep.slots.pool_events import (
     StartExecutorIn,
     StatusChanged,
     TaskManagerLost,
-    TaskManagerView,
     Tick,
 )
+from emberkeep.slots.task_manager_lives import TaskManagerLives, remember
 
-STRAYS = 1000  # lost task managers that are watched for, so that slots which nobody uses are not held for ever
+REMEMBERED = 10_000  # allocations that were given up
 DOUBLINGS = 32  # more than any pause between the initial and the longest one needs
 
 
@@ -53,6 +60,7 @@ class PoolLimits(NamedTuple):
     request_timeout: float  # without any slot for so long the attempt fails; 0: never
     silence_timeout: float  # of a task manager; of an executor that was registered with Spark and is not any more
     start_timeout: float  # of an executor until it registers with Spark
+    orphan_timeout: float  # of an executor whose task manager is silent
 
 
 class SlotPool:
@@ -63,8 +71,8 @@ class SlotPool:
         self.requirement: SlotRequirement | None = None
         self.held: dict[AllocationId, HeldSlot] = {}
         self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
-        self.task_managers: dict[InstanceId, TaskManagerView] = {}
-        self.strays: dict[InstanceId, TaskManagerInfo] = {}  # counted as lost, but may live and hold slots of ours
+        self.lives = TaskManagerLives()
+        self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
         self._pauses: list[float] = []  # ends of the pauses, each of which holds back one replacement
@@ -110,8 +118,20 @@ class SlotPool:
         return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
 
     def on_task_manager(self, instance: InstanceId) -> tuple[AllocationId, ...]:
-        """Allocations held on one task manager."""
+        """Allocations held on one life of a task manager."""
         return tuple(key for key, slot in self.held.items() if slot.task_manager.instance == instance)
+
+    def is_away(self, slot: HeldSlot, now: float) -> bool:
+        """Whether the slot's task manager is silent for so long that only Spark still vouches for the executor."""
+        return self.lives.silence(slot.task_manager.instance, now) > self.limits.silence_timeout
+
+    def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
+        """Task managers to be told which slots are held there."""
+        return self.lives.to_beat(self.held)
+
+    def doubted(self, now: float) -> frozenset[ExecutorId]:
+        """Executors whose task managers are silent: Spark is to be asked whether it still hears them."""
+        return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
 
     def waiting(self, now: float) -> str:
         """What is missing, in words; "" when nothing is."""
@@ -136,7 +156,7 @@ class SlotPool:
         wanted = 0 if self.requirement is None else self.requirement.count
         _require(len(self.held) + len(self._pauses) <= wanted, "more is held or about to be wanted than required")
         instances = {slot.task_manager.instance for slot in self.held.values()}
-        _require(instances == set(self.task_managers), "task managers watched are not those that hold slots")
+        _require(instances == set(self.lives.views), "task managers watched are not those that hold slots")
         for key, slot in self.held.items():
             _require(key == slot.allocation.id, "a slot stands under another allocation's id")
             _require(
@@ -167,16 +187,24 @@ class SlotPool:
     # --- slots -------------------------------------------------------------------------------------------------------
 
     def _slots_offered(self, event: SlotsOffered, now: float) -> list[PoolEffect]:
+        info = event.task_manager
+        if self.lives.is_over(info.instance):
+            return [AcceptOffer(())]  # a late word
+        self.lives.end(info.predecessor)
+        found = {executor.allocation_id: executor for executor in event.executors}
         accepted: list[AllocationId] = []
         effects: list[PoolEffect] = []
         for allocation in event.slots:
             held = self.held.get(allocation.id)
             if held is not None:
-                if held.task_manager.instance == event.task_manager.instance:
+                if held.task_manager.instance == info.instance:
                     accepted.append(allocation.id)  # the first answer was lost
-            elif self._wants(allocation):
+                elif held.task_manager.id == info.id:
+                    effects += self._bind_again(held, info, found.get(allocation.id), now)
+                    accepted += [allocation.id] if allocation.id in self.held else []
+            elif allocation.id not in found and self._wants(allocation):
                 accepted.append(allocation.id)
-                self._accept(allocation, event, now)
+                self._accept(allocation, info, now)
                 effects.append(StartExecutorIn(allocation.id))
         if effects:
             effects.append(StatusChanged())
@@ -186,16 +214,50 @@ class SlotPool:
         return (
             self.requirement is not None
             and allocation.profile == self.requirement.profile
-            and allocation.id not in self.releasing
+            and allocation.id not in self._given_up
             and len(self.held) < self.target
         )
 
-    def _accept(self, allocation: Allocation, event: SlotsOffered, now: float) -> None:
-        executor_id = ExecutorId(str(self._next_executor))
+    def _accept(self, allocation: Allocation, info: TaskManagerInfo, now: float) -> None:
+        self.held[allocation.id] = HeldSlot(allocation, info, self._new_executor(), ExecutorState.STARTING, now)
+        self.lives.heard(info, now)
+
+    def _new_executor(self) -> ExecutorId:
         self._next_executor += 1
-        info = event.task_manager
-        self.held[allocation.id] = HeldSlot(allocation, info, executor_id, ExecutorState.STARTING, now)
-        self.task_managers.setdefault(info.instance, TaskManagerView(info, now)).heard_at = now
+        return ExecutorId(str(self._next_executor - 1))
+
+    def _bind_again(
+        self, slot: HeldSlot, info: TaskManagerInfo, found: FoundExecutor | None, now: float
+    ) -> list[PoolEffect]:
+        """Another life of its task manager has the slot, with this executor in it, or none."""
+        before = slot.task_manager
+        slot.task_manager = info
+        self.lives.heard(info, now)
+        self.lives.end(before.instance)
+        self._forget_empty(before.instance)
+        if found is None or found.state is None:
+            return self._start_anew(slot, found, now)
+        if found.executor_id == slot.executor_id:
+            slot.state, slot.pid = found.state, found.pid
+            return [StatusChanged()]
+        reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor_id} on {info.id}"
+        return [
+            *self._give_back(slot),
+            RemoveExecutor(found.executor_id, info.id, reason),
+            RemoveExecutor(slot.executor_id, info.id, reason),
+            StatusChanged(),
+        ]
+
+    def _start_anew(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
+        """The executor did not outlive its task manager: that is no failure of the job's, so no pause is needed."""
+        known = found is not None and found.executor_id == slot.executor_id
+        detail = f": {found.detail}" if found is not None and known and found.detail else ""
+        reason = f"executor {slot.executor_id} ended while its task manager {slot.task_manager.id} was away{detail}"
+        unseen = not slot.registered and not known  # it may never have been started
+        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=unseen)
+        slot.executor_id, slot.state, slot.pid = self._new_executor(), ExecutorState.STARTING, 0
+        slot.registered, slot.lives, slot.unseen_since = False, False, now
+        return [gone, StartExecutorIn(slot.allocation.id), StatusChanged()]
 
     def _executor_runs(self, event: ExecutorRuns, _: float) -> list[PoolEffect]:
         slot = self._slot(event.allocation_id, event.executor_id)
@@ -208,7 +270,7 @@ class SlotPool:
         slot = self._slot(event.allocation_id, event.executor_id)
         if slot is None:
             return []
-        how = "could not be started" if event.exit_code is None else _exit_text(event.exit_code)
+        how = _exit_text(event.exit_code, ran=slot.state is ExecutorState.RUNNING)
         reason = f"{how}: {event.detail}" if event.detail else how
         return self._ended(slot, reason, now, failure=event.exit_code != 0)
 
@@ -265,8 +327,12 @@ class SlotPool:
 
     def _forget(self, slot: HeldSlot) -> None:
         del self.held[slot.allocation.id]
-        if not self.on_task_manager(slot.task_manager.instance):
-            del self.task_managers[slot.task_manager.instance]
+        remember(self._given_up, slot.allocation.id, REMEMBERED)
+        self._forget_empty(slot.task_manager.instance)
+
+    def _forget_empty(self, instance: InstanceId) -> None:
+        if not self.on_task_manager(instance):
+            self.lives.forget(instance)
 
     def _release_done(self, event: ReleaseDone, _: float) -> list[PoolEffect]:
         self.releasing.pop(event.allocation_id, None)
@@ -275,57 +341,75 @@ class SlotPool:
     # --- task managers, Spark, time ----------------------------------------------------------------------------------
 
     def _beat_answered(self, event: BeatAnswered, now: float) -> list[PoolEffect]:
+        if self.lives.is_over(event.instance):
+            return []  # a late word
+        self.lives.review_strays(event, self.held)
+        self.lives.heard_again(event.instance, now)
+        found = {executor.allocation_id: executor for executor in event.executors}
         effects: list[PoolEffect] = []
-        for view in list(self.task_managers.values()):
-            if view.info.id == event.task_manager and view.info.instance != event.instance:
-                effects += self._lose(view.info.instance, "its task manager was started anew")
-        self._review_strays(event)
-        known = self.task_managers.get(event.instance)
-        if known is None:
-            return effects
-        known.heard_at = now
         for allocation_id in event.asked:
             slot = self.held.get(allocation_id)
-            if slot is None or slot.task_manager.instance != event.instance or allocation_id in event.allocations:
+            if slot is None or slot.task_manager.id != event.task_manager:
                 continue
-            effects += self._drop(slot, "its task manager does not hold the slot any more")
+            executor = found.get(allocation_id)
+            if allocation_id not in event.allocations:
+                anew = "" if slot.task_manager.instance == event.instance else "was started anew and "
+                effects += self._drop(slot, f"its task manager {anew}does not hold the slot any more")
+            elif executor is None:
+                continue  # on its way; or another life has the slot, which it is going to offer
+            elif slot.task_manager.instance != event.instance:
+                info = msgspec.structs.replace(slot.task_manager, instance=event.instance)
+                effects += self._bind_again(slot, info, executor, now)
+            else:
+                effects += self._executor_found(executor, now)
         return effects
+
+    def _executor_found(self, executor: FoundExecutor, now: float) -> list[PoolEffect]:
+        key = (executor.allocation_id, executor.executor_id)
+        if executor.state is None:
+            return self._executor_exited(ExecutorExited(*key, executor.exit_code, executor.detail), now)
+        if executor.state is ExecutorState.RUNNING:
+            return self._executor_runs(ExecutorRuns(*key, executor.pid), now)
+        return []
 
     def _task_manager_lost(self, event: TaskManagerLost, _: float) -> list[PoolEffect]:
         return self._lose(event.instance, event.reason)
 
-    def _review_strays(self, event: BeatAnswered) -> None:
-        """A stray has answered: forget it once it holds nothing that is not held here, or was started anew."""
-        for info in list(self.strays.values()):
-            anew = info.instance != event.instance
-            if info.id == event.task_manager and (anew or all(key in self.held for key in event.allocations)):
-                del self.strays[info.instance]
-
-    def to_beat(self) -> dict[InstanceId, TaskManagerInfo]:
-        """Task managers to be told which slots are held there: a stray is told too, so that it frees the rest."""
-        return {**self.strays, **{instance: view.info for instance, view in self.task_managers.items()}}
-
     def _lose(self, instance: InstanceId, reason: str) -> list[PoolEffect]:
         effects: list[PoolEffect] = []
-        view = self.task_managers.get(instance)
-        if view is not None:
-            self.strays[instance] = view.info
-            while len(self.strays) > STRAYS:
-                del self.strays[next(iter(self.strays))]
         for allocation_id in self.on_task_manager(instance):
-            effects += self._drop(self.held[allocation_id], reason)
+            effects += self._abandon(self.held[allocation_id], reason)
+        return effects
+
+    def _abandon(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
+        """Drop a slot that its task manager may hold on to: it is told so when it can be reached."""
+        self.lives.stray(slot.task_manager)
+        return self._drop(slot, reason)
+
+    def _review_away(self, now: float) -> list[PoolEffect]:
+        """Give up what nobody vouches for: neither its task manager nor Spark, or not the former for too long."""
+        effects: list[PoolEffect] = []
+        for slot in list(self.held.values()):
+            if not self.is_away(slot, now):
+                continue
+            silence = self.lives.silence(slot.task_manager.instance, now)
+            if not slot.lives or silence > self.limits.orphan_timeout:
+                effects += self._abandon(slot, f"its task manager has been silent for {silence:.0f} s")
         return effects
 
     def _spark_saw(self, event: SparkSaw, now: float) -> list[PoolEffect]:
         effects: list[PoolEffect] = []
-        for slot in list(self.held.values()):
-            if slot.executor_id in event.executors:
+        for slot in self.held.values():
+            listed = slot.executor_id in event.executors
+            slot.lives = listed and slot.executor_id not in event.silent
+            if listed:
                 if not slot.registered:
                     effects.append(StatusChanged())
                 slot.registered, slot.unseen_since = True, now
-                continue
+        effects += self._review_away(now)
+        for slot in list(self.held.values()):
             limit = self.limits.silence_timeout if slot.registered else self.limits.start_timeout
-            if now - slot.unseen_since > limit:
+            if slot.executor_id not in event.executors and now - slot.unseen_since > limit:
                 what = "is not known to Spark any more" if slot.registered else "did not register with Spark in time"
                 effects += self._ended(slot, what, now, failure=True)
         return effects
@@ -340,10 +424,7 @@ class SlotPool:
         if len(still) < len(self._pauses):
             self._pauses = still
             effects.append(StatusChanged())
-        for instance, view in list(self.task_managers.items()):
-            silence = now - view.heard_at
-            if silence > self.limits.silence_timeout:
-                effects += self._lose(instance, f"its task manager has been silent for {silence:.0f} s")
+        effects += self._review_away(now)
         since, limit = self._without_slot_since, self.limits.request_timeout
         if since is not None and 0 < limit <= now - since and not self.failed:
             because = f": {self.missing}" if self.missing else ""
@@ -358,7 +439,9 @@ class SlotPool:
             self._without_slot_since = now
 
 
-def _exit_text(exit_code: int) -> str:
+def _exit_text(exit_code: int | None, *, ran: bool) -> str:
+    if exit_code is None:
+        return "has ended; its exit code is not known" if ran else "could not be started"
     return f"was killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
+
+HEARTBEAT_RECEIVER = "org.apache.spark.HeartbeatReceiver"
+HEARTBEAT_INTERVAL = "spark.executor.heartbeatInterval"
+HEARTBEATS_MISSED = 3  # the first one comes after up to two intervals
 
 
 def call(what: str, function: Any, *arguments: Any) -> Any:
@@ -24,9 +29,10 @@ def probe(context: Any) -> None:
     try:
         context._jsc.sc().schedulerBackend().driverEndpoint()
         _loss(context, "probe", caused_by_app=False)
-    except (Py4JError, TypeError) as error:
+        _last_heard(context)
+    except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
-            f"this Spark's scheduler cannot be told of lost executors: {error}",
+            f"this Spark's scheduler cannot be asked about executors, or be told that they are lost: {error}",
             hint="Emberkeep works with PySpark 4.3",
         ) from error
 
@@ -39,6 +45,34 @@ def executor_ids(context: Any) -> frozenset[str]:
         return frozenset(str(ids.apply(index)) for index in range(ids.size()))
 
     return frozenset(call("executor ids", ask))
+
+
+def silent_executors(context: Any, executor_ids: Collection[str]) -> frozenset[str]:
+    """Those from which the driver has had no heartbeat for several of their intervals. Raises SparkUnavailable.
+
+    An executor that it has not heard at all yet is not among them.
+    """
+
+    def ask() -> frozenset[str]:
+        heard = _last_heard(context)
+        now = int(context._jvm.System.currentTimeMillis())
+        interval = int(context._jsc.sc().conf().getTimeAsMs(HEARTBEAT_INTERVAL, "10s"))
+        times = ((executor_id, heard.get(executor_id)) for executor_id in executor_ids)
+        return frozenset(
+            executor_id
+            for executor_id, time in times
+            if time.isDefined() and now - int(time.get()) > HEARTBEATS_MISSED * interval
+        )
+
+    return frozenset(call("heartbeats of executors", ask)) if executor_ids else frozenset()
+
+
+def _last_heard(context: Any) -> Any:
+    """Spark's own table of when each executor was heard (Scala map from id to ms since 1970); only its listener bus
+    leads there."""
+    listeners = context._jsc.sc().listenerBus().listeners()
+    receiver = next((one for one in listeners if one.getClass().getName() == HEARTBEAT_RECEIVER), None)
+    return getattr(receiver, f"{HEARTBEAT_RECEIVER.replace('.', '$')}$$executorLastSeen")()
 
 
 def remove_executor(context: Any, executor_id: str, reason: str, *, caused_by_app: bool) -> None:

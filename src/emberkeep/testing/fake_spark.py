@@ -15,16 +15,18 @@ class FakeSpark:
         self.is_up = True
         self.hangs = False
         self.executors: set[ExecutorId] = set()
+        self.silent: set[ExecutorId] = set()  # of them; told only where it is asked
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
 
-    async def view(self) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
         await self._cross()
         if not self.is_up:
             return None
         return SparkView(
             executors=frozenset(self.executors),
+            silent=frozenset(self.silent & doubted),
             queries=(),
             active_stages=0,
             active_tasks=0,

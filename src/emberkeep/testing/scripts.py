@@ -79,18 +79,22 @@ class SimSpark:
         self._truth = truth
         self._changed = asyncio.Event()
 
-    async def view(self) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
         await asyncio.sleep(0.005)  # crosses into the JVM
         if self.application is None:
             return None
         return SparkView(
             executors=frozenset(self.executors),
+            silent=frozenset(key for key in doubted & self.executors.keys() if not self._hears(self.executors[key])),
             queries=(),
             active_stages=1,
             active_tasks=len(self.executors),
             completed_tasks=0,
             failed_tasks=0,
         )
+
+    def _hears(self, executor: Process) -> bool:
+        return not executor.frozen and self._machines.network.passes(executor.party, self.process.party)
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         await asyncio.sleep(0.005)

@@ -1,0 +1,77 @@
+"""The task managers that one attempt of a job has slots on, as part of its SlotPool: which life of each, heard when."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.pool_events import BeatAnswered, HeldSlot, TaskManagerView
+
+STRAYS = 1000  # lost task managers that are watched for, so that slots which nobody uses are not held for ever
+REMEMBERED = 10_000  # lives that are over
+
+
+class TaskManagerLives:
+    """``views``: lives that hold slots. ``strays``: lives counted as lost, which may live and hold slots of ours."""
+
+    def __init__(self) -> None:
+        self.views: dict[InstanceId, TaskManagerView] = {}
+        self.strays: dict[InstanceId, TaskManagerInfo] = {}
+        self._over: dict[InstanceId, None] = {}  # a later life has taken over from them; oldest first
+
+    def heard(self, info: TaskManagerInfo, now: float) -> None:
+        self.views.setdefault(info.instance, TaskManagerView(info, now)).heard_at = now
+
+    def heard_again(self, instance: InstanceId, now: float) -> None:
+        """As ``heard``, where the life holds slots; else nothing."""
+        view = self.views.get(instance)
+        if view is not None:
+            view.heard_at = now
+
+    def silence(self, instance: InstanceId, now: float) -> float:
+        """Seconds since this life, which holds slots, was heard."""
+        return now - self.views[instance].heard_at
+
+    def is_over(self, instance: InstanceId) -> bool:
+        """Whether a later life has taken over: what this one says comes late."""
+        return instance in self._over
+
+    def end(self, instance: InstanceId | None) -> None:
+        """A later life has taken over from this one."""
+        if instance is not None:
+            remember(self._over, instance, REMEMBERED)
+
+    def forget(self, instance: InstanceId) -> None:
+        """It holds no slot any more."""
+        self.views.pop(instance, None)
+
+    def stray(self, info: TaskManagerInfo) -> None:
+        """It was lost with slots that it may hold on to: it is told so when it can be reached."""
+        self.strays[info.instance] = info
+        while len(self.strays) > STRAYS:
+            del self.strays[next(iter(self.strays))]
+
+    def review_strays(self, event: BeatAnswered, held: Collection[AllocationId]) -> None:
+        """A stray has answered: forget it once it holds nothing that is not held here, or was started anew."""
+        for info in list(self.strays.values()):
+            anew = info.instance != event.instance
+            if info.id == event.task_manager and (anew or all(key in held for key in event.allocations)):
+                del self.strays[info.instance]
+
+    def to_beat(self, held: Mapping[AllocationId, HeldSlot]) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
+        """Whom to tell which slots are held there. Each life is told of the slots of all lives of its task manager: the
+        one that runs answers for those before it, and would free what it is not told of."""
+        by_id: dict[TaskManagerId, list[AllocationId]] = {}
+        for key, slot in held.items():
+            by_id.setdefault(slot.task_manager.id, []).append(key)
+        infos = {**self.strays, **{instance: view.info for instance, view in self.views.items()}}
+        return [(info, tuple(by_id.get(info.id, ()))) for info in infos.values()]
+
+
+def remember(known: dict[Any, None], key: str, most: int) -> None:
+    """Add a key; the oldest ones are forgotten beyond ``most``."""
+    known[key] = None
+    while len(known) > most:
+        del known[next(iter(known))]
