@@ -39,8 +39,8 @@ class DurableState(Protocol):
         """Store a copy of the complete file ``source``, atomically and durably; parents are made. Returns its status.
 
         A hidden temporary name (``.….tmp``, as Spark makes them) may be durable only once it is renamed.
-        Of several callers with ``overwrite`` false exactly one succeeds, on whatever nodes they are. Raises Exists,
-        IsADirectory, NotADirectory.
+        Of several callers with ``overwrite`` false exactly one succeeds, on whatever nodes they are. Raises Exists
+        (``overwrite`` false: a file or a directory), IsADirectory (``overwrite`` true), NotADirectory.
         """
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:

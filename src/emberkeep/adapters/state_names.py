@@ -1,0 +1,44 @@
+"""Names of state files: what is a safe one, and which ones have a meaning."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from emberkeep.base.errors import InvalidInput
+
+INCOMING = ".emberkeep-incoming"
+"""Directory in each root: files that are being written, directories that are being deleted. Nobody sees it."""
+
+_LONGEST_PART = 255  # bytes
+_TEMPORARY = re.compile(r"\..+\.tmp")
+_SIDE_FILE = re.compile(r"\..+\.crc")
+
+
+@functools.lru_cache(maxsize=4096)
+def parts_of(name: str) -> tuple[str, ...]:
+    """A name below a root, taken apart; () for the root. Raises InvalidInput for one that leads elsewhere."""
+    if not name:
+        return ()
+    parts = tuple(name.split("/"))
+    for part in parts:
+        if part in ("", ".", "..") or "\0" in part or len(part.encode(errors="surrogateescape")) > _LONGEST_PART:
+            raise InvalidInput(f"{name[:200]!r} is no name of a state file", field="name", hint="parts joined by '/'")
+    if parts[0] == INCOMING:
+        raise InvalidInput(f"{INCOMING!r} is kept for Emberkeep itself", field="name")
+    return parts
+
+
+def is_temporary(part: str) -> bool:
+    """``.name.….tmp``: Spark renames it to its true name when it is complete, and forgets it in a crash."""
+    return _TEMPORARY.fullmatch(part) is not None
+
+
+def is_side_file(part: str) -> bool:
+    """``.name.crc``: where Hadoop's local file system keeps the checksums of ``name``."""
+    return _SIDE_FILE.fullmatch(part) is not None
+
+
+def side_file(part: str) -> str:
+    """See ``is_side_file``."""
+    return f".{part}.crc"
