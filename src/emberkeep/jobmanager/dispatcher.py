@@ -22,16 +22,19 @@ from emberkeep.jobmanager.admission import (
     unreadable_graph,
 )
 from emberkeep.jobmanager.alarms import Alarms
+from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.job_table import Job, JobTable
 from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views import JobView, Submission
 from emberkeep.jobs import events as ev
+from emberkeep.jobs.checkpoints import JobPointers, merged
 from emberkeep.jobs.machine import JobMachine
-from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobGraph, JobResult, JobStatus
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import job_policy
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.jobs.restart import restart_strategy
@@ -86,13 +89,23 @@ class Dispatcher(Actor[Call]):
         self._table = JobTable(self._keep)
         self._creating: dict[JobId, JobGraph] = {}
         self._writes = StoreWrites(store, system.rng)
+        self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
+        self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
         self._expiring = False
 
     async def run(self) -> None:
         self.start_effect("alarms", self._alarms.run(), deadline=None)
-        await super().run()
+        try:
+            await super().run()
+        finally:
+            self._answers.give_up(
+                UnknownOutcome(
+                    "this JobManager stopped leading before it could answer",
+                    hint="it may have been done: ask the new leader, or repeat it with the same idempotency key",
+                )
+            )
 
     def handle(self, event: Call) -> Any:
         return event()
@@ -105,7 +118,7 @@ class Dispatcher(Actor[Call]):
         self._table.load(results)
         for entry in stored:
             graph = entry.graph or unreadable_graph(entry.job_id, self._clock.now_ms())
-            self._add(graph, entry.attempt, readable=entry.graph is not None, problem=entry.problem)
+            self._add(graph, entry)
             if entry.canceled:
                 self._apply(entry.job_id, ev.CancelRequested())
 
@@ -120,8 +133,7 @@ class Dispatcher(Actor[Call]):
     def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
         check_graph(graph)
         job_configuration(self._configuration, graph)
-        answer: asyncio.Future[Submission] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)
+        answer: asyncio.Future[Submission] = self._answers.new()
         if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
             answer.set_result(self._submitted_before(graph))
             return answer
@@ -166,17 +178,21 @@ class Dispatcher(Actor[Call]):
         written = graph if created else self._creating.pop(job_id, None)
         if written is not None and self._table.key_of(job_id) is None:
             logger.info("job %s (%s) accepted", job_id, graph.name)
-            self._add(written, 0)
+            self._add(written, StoredJob(job_id=job_id, attempt=0, graph=written))
         if not answer.done():
             answer.set_result(Submission(job_id=job_id, created=created))
 
-    def _add(self, graph: JobGraph, attempt: int, *, readable: bool = True, problem: str = "") -> None:
+    def _add(self, graph: JobGraph, stored: StoredJob) -> None:
+        """``graph``: the stored one, or what stands for it where it could not be read."""
+        attempt, problem, readable = stored.attempt, stored.problem, stored.graph is not None
         try:
             configuration = job_configuration(self._configuration, graph)
         except InvalidInput as error:  # accepted by another release
             configuration, problem = self._configuration, problem or str(error)
-        machine = JobMachine(graph, job_policy(configuration), restart_strategy(configuration), attempt=attempt)
-        job = Job(machine, graph if readable else None, self._table.next_order())
+        machine = JobMachine(
+            graph, job_policy(configuration), restart_strategy(configuration), attempt=attempt, home=stored.home
+        )
+        job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers)
         self._table.active[graph.job_id] = job
         if readable:  # of an unreadable one everything is kept until it has ended
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
@@ -190,8 +206,7 @@ class Dispatcher(Actor[Call]):
         await answer
 
     def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
-        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)
+        answer: asyncio.Future[None] = self._answers.new()
         status = self._table.view(job_id).status
         if status.is_globally_terminal:
             if status is not JobStatus.CANCELED:
@@ -271,7 +286,14 @@ class Dispatcher(Actor[Call]):
         if status.exceptions != job.noted:
             job.noted = status.exceptions
             self._apply(job.job_id, ev.ExceptionsNoted(attempt, status.exceptions))
+        if merged(job.pointers, attempt, status.checkpoints) is not job.pointers:
+            self._checkpoints.note(job.job_id, attempt, status.checkpoints)
         return True
+
+    def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
+        job = self._table.active.get(job_id)
+        if job is not None:
+            job.pointers = pointers
 
     async def report_outcome(self, request: ReportOutcome) -> None:
         """The first word about an attempt's end counts, repetitions are fine. Raises Conflict for older attempts."""
@@ -325,6 +347,15 @@ class Dispatcher(Actor[Call]):
         for driver in vanished:
             self._apply(driver.job_id, ev.DriverVanished(driver.attempt, info.instance))
 
+    def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
+        self.tell(partial(self._drivers_complete, info, drivers))
+
+    def _drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
+        home, listed = _place(info).home, {(driver.job_id, driver.attempt) for driver in drivers}
+        for job_id, job in list(self._table.active.items()):
+            if (job_id, job.machine.attempt) not in listed:
+                self._apply(job_id, ev.DriverNotAtHome(job.machine.attempt, home))
+
     def check_invariants(self) -> None:
         """Raise AssertionError when a job's state contradicts itself. For tests and the simulator."""
         for job in self._table.active.values():
@@ -361,7 +392,9 @@ class Dispatcher(Actor[Call]):
             case ev.WithdrawPlace():
                 resources.withdraw_place(job_id)
             case ev.RecordAttempt(attempt):
-                self.start_effect(f"record attempt of {job_id}", self._record_attempt(job_id, attempt), deadline=None)
+                home = job.machine.granted_home()
+                record = self._record_attempt(job_id, attempt, home)
+                self.start_effect(f"record attempt of {job_id}", record, deadline=None)
             case ev.StartDriver(attempt, place):
                 self._calls.submit(("start", job_id, attempt), partial(self._start, job, attempt, place))
             case ev.StopDriver(attempt, place, grace):
@@ -376,8 +409,8 @@ class Dispatcher(Actor[Call]):
                 resources.remove_job(job_id)
                 self._table.remove(job_id)
 
-    async def _record_attempt(self, job_id: JobId, attempt: int) -> None:
-        written = await self._writes.record_attempt(job_id, attempt)
+    async def _record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
+        written = await self._writes.record_attempt(job_id, attempt, home)
         self.tell(partial(self._attempt_recorded, job_id, attempt, written))
 
     def _attempt_recorded(self, job_id: JobId, attempt: int, written: bool) -> None:
@@ -391,6 +424,7 @@ class Dispatcher(Actor[Call]):
 
     def _ended(self, job: Job) -> None:
         self._blobs.job_ended(job.job_id)
+        self._checkpoints.forget(job.job_id)
         if self._table.ended(job) and not self._expiring:
             self._expiring = True
             self.start_effect("expire results", self._expire(), deadline=None)
@@ -407,6 +441,7 @@ class Dispatcher(Actor[Call]):
             memory_mb=driver_need(job.machine.graph).memory_mb,
             job_manager=self._address,
             checkpoint_root=self._checkpoint_root,
+            checkpoints=job.pointers.queries,
         )
         event: ev.Event
         try:
@@ -428,10 +463,4 @@ class Dispatcher(Actor[Call]):
 
 
 def _place(info: TaskManagerInfo) -> ev.DriverPlace:
-    return ev.DriverPlace(info.id, info.instance, info.address)
-
-
-def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Whoever asked may be gone: an error that nobody fetches is no error."""
-    if not answer.cancelled():
-        answer.exception()
+    return ev.DriverPlace(info.id, info.instance, info.address, info.node_id)

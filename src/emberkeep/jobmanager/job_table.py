@@ -9,6 +9,7 @@ from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.job_views import view_of, view_of_result
 from emberkeep.jobmanager.views import JobView
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
 from emberkeep.protocol.messages import JobMasterStatus
@@ -24,6 +25,7 @@ class Job:
     job_master: str = ""
     report: JobMasterStatus | None = None  # of the present attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
+    pointers: JobPointers = field(default=JobPointers())  # as the store holds them
 
     @property
     def job_id(self) -> JobId:
@@ -66,7 +68,7 @@ class JobTable:
 
     def ended(self, job: Job) -> bool:
         """Keep the picture of a job that has just ended; True when older ones had to go."""
-        self._ended[job.job_id] = view_of(job.machine, job.graph, job.report)
+        self._ended[job.job_id] = view_of(job.machine, job.graph, job.report, job.pointers)
         self._lingering.add(job.job_id)
         surplus = len(self._ended) - self._keep
         for job_id in list(self._ended)[: max(0, surplus)]:
@@ -94,12 +96,12 @@ class JobTable:
         job = self.active.get(job_id)
         if job is None or job_id in self._lingering:
             raise Absent(f"there is no job {job_id}", hint="`emberkeep list` shows all jobs; old results expire")
-        return view_of(job.machine, job.graph, job.report)
+        return view_of(job.machine, job.graph, job.report, job.pointers)
 
     def views(self) -> list[JobView]:
         """Newest submission first."""
         running = [
-            view_of(job.machine, job.graph, job.report)
+            view_of(job.machine, job.graph, job.report, job.pointers)
             for job_id, job in self.active.items()
             if job_id not in self._lingering
         ]

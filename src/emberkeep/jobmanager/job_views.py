@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from emberkeep.jobmanager.views import JobView
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
 from emberkeep.protocol.messages import JobMasterStatus
 
 
-def view_of(machine: JobMachine, graph: JobGraph | None, report: JobMasterStatus | None) -> JobView:
+def view_of(
+    machine: JobMachine, graph: JobGraph | None, report: JobMasterStatus | None, pointers: JobPointers
+) -> JobView:
     """A job of this JobManager's life. ``graph`` None: it could not be read."""
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None
@@ -34,6 +37,7 @@ def view_of(machine: JobMachine, graph: JobGraph | None, report: JobMasterStatus
         graph=graph,
         status_report=report,
         result=result,
+        pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
     )
 
 
@@ -58,6 +62,7 @@ def view_of_result(result: JobResult) -> JobView:
         graph=None,
         status_report=None,
         result=result,
+        pointers=JobPointers(attempt=newest.attempt if newest else 0, savepoints=result.savepoints),
     )
 
 

@@ -62,6 +62,10 @@ class ClusterListener(Protocol):
     ) -> None:
         """What a task manager lists now, and what this life of it listed before and lists no more."""
 
+    def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
+        """All that a task manager holds, said for the first time since it knows that this JobManager leads: it refuses
+        whatever former leaders may still ask of it."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -78,6 +82,7 @@ class _Registered:
     heard_ms: int
     keys: tuple[tuple[JobId, int], ...] = ()  # attempts that hold something there
     exited: tuple[tuple[JobId, int], ...] = ()
+    complete: bool = False  # it has reported since it was told of this epoch
 
     def take(self, report: TaskManagerReport, now_ms: int) -> None:
         held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
@@ -282,6 +287,9 @@ class ResourceManager(Actor[Call]):
             registered.take(report, self._clock.now_ms())
             if report.drivers != before.drivers:
                 self._tell_drivers(registered.info, before.drivers, report.drivers)
+        if not late and not registered.complete:
+            registered.complete = True
+            self._told.drivers_complete(registered.info, report.drivers)
         verdict = self._verdict(registered)
         if report.leaving and not late and not registered.keys:
             self._take_leave(registered.info)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph, JobResult
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import JobStore
 
 T = TypeVar("T")
@@ -64,12 +64,12 @@ class StoreWrites:
                         return None
                 await self._pause(f"job {graph.job_id} is not stored", tries, error)
 
-    async def record_attempt(self, job_id: JobId, attempt: int) -> bool:
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
         """True: written. False: not known, this number must not be used."""
         tries = 0
         while True:
             try:
-                await self._store.record_attempt(job_id, attempt)
+                await self._store.record_attempt(job_id, attempt, home)
             except UnknownOutcome as error:
                 await self._pause(f"attempt {attempt} of job {job_id} may not be stored", tries + 1, error)
                 return False

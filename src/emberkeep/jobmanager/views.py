@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
@@ -32,6 +33,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     graph: JobGraph | None
     status_report: JobMasterStatus | None
     result: JobResult | None
+    pointers: JobPointers = JobPointers()  # as they are stored; of an ended job only its savepoints
 
 
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs.events import DriverPlace
+from emberkeep.jobs.model import DriverHome
 from emberkeep.jobs.policy import JobPolicy
 
 
@@ -17,6 +18,7 @@ class Driver:
     since: float  # ordered to start, or recovered
     heard_at: float  # newest word of its JobMaster
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
+    home: DriverHome | None = None  # recovered: where it was to be started, as far as is known
     pid: int = 0
     accepted: bool = False  # its task manager has taken the order
     listed: bool = False  # in a report of the present place
@@ -33,6 +35,11 @@ class Driver:
     def reachable(self) -> bool:
         """Its task manager is known and alive."""
         return self.place is not None and self.lost_at is None
+
+    def is_missing_at(self, home: DriverHome) -> bool:
+        """Whether it is proven gone when ``home`` does not list it: it was to be nowhere else, and nobody has heard of
+        it since the recovery."""
+        return self.place is None and not self.registered and self.heard_at <= self.since and self.home == home
 
     def seen_at(self, place: DriverPlace, pid: int) -> None:
         self.place = place

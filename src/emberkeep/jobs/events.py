@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emberkeep.base.ids import InstanceId, TaskManagerId
-from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, JobResult
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobResult
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,12 @@ class DriverPlace:
     task_manager: TaskManagerId
     instance: InstanceId
     address: str
+    node_id: str = ""  # the machine that the task manager stands on
+
+    @property
+    def home(self) -> DriverHome:
+        """What stays the same when the task manager starts anew."""
+        return DriverHome(task_manager=self.task_manager, node_id=self.node_id)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -124,6 +130,15 @@ class DriverVanished:
 
 
 @dataclass(frozen=True)
+class DriverNotAtHome:
+    """This task manager on this node has said all that it holds, in the knowledge that this JobManager leads, and the
+    driver is not among it: neither does it run there, nor will it be started there any more."""
+
+    attempt: int
+    home: DriverHome
+
+
+@dataclass(frozen=True)
 class JobMasterRegistered:
     attempt: int
     task_manager: TaskManagerId
@@ -166,6 +181,7 @@ Event = (
     | DriverListed
     | DriverExited
     | DriverVanished
+    | DriverNotAtHome
     | JobMasterRegistered
     | JobMasterHeard
     | ExceptionsNoted

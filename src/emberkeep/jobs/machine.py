@@ -53,7 +53,7 @@ class JobMachine(JobState):
         elif self.attempt == 0:
             self._request_place(now)
         else:
-            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None)
+            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
             self.history.attempt_started(self.attempt, None, now.ms)
             self.phase = Phase.STARTING
             self._enter(JobStatus.INITIALIZING, now)
@@ -123,6 +123,12 @@ class JobMachine(JobState):
         place = self._live().place
         where = place.task_manager if place is not None else ""
         self._driver_gone(_lost(f"task manager {where} lists the driver no more"), now)
+
+    def _driver_not_at_home(self, event: ev.DriverNotAtHome, now: Moment) -> None:
+        if self._live().is_missing_at(event.home):
+            self._driver_gone(
+                _lost(f"task manager {event.home.task_manager}, where it was started, has no driver"), now
+            )
 
     def _jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
         driver = self._live()
@@ -380,6 +386,7 @@ _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.DriverListed: JobMachine._driver_listed,
     ev.DriverExited: JobMachine._driver_exited,
     ev.DriverVanished: JobMachine._driver_vanished,
+    ev.DriverNotAtHome: JobMachine._driver_not_at_home,
     ev.JobMasterRegistered: JobMachine._jobmaster_registered,
     ev.JobMasterHeard: JobMachine._jobmaster_heard,
     ev.ExceptionsNoted: JobMachine._exceptions_noted,

@@ -10,7 +10,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.events import Effect, Event
 from emberkeep.jobs.history import JobHistory
-from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
 from emberkeep.jobs.transitions import Phase
@@ -28,10 +28,20 @@ class Verdict:
 
 
 class JobState:
-    """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
+    """One job. ``attempt`` is the newest attempt number in the store, 0 for a job that was never started; ``home``:
+    where that attempt's driver was to be started."""
 
-    def __init__(self, graph: JobGraph, policy: JobPolicy, strategy: RestartStrategy, *, attempt: int = 0) -> None:
+    def __init__(
+        self,
+        graph: JobGraph,
+        policy: JobPolicy,
+        strategy: RestartStrategy,
+        *,
+        attempt: int = 0,
+        home: DriverHome | None = None,
+    ) -> None:
         self.graph = graph
+        self._home = home
         self.attempt = attempt
         self.status = JobStatus.CREATED
         self.phase = Phase.NEW
@@ -82,6 +92,10 @@ class JobState:
             return self._place.instance
         driver = self.driver
         return driver.place.instance if driver is not None and driver.place is not None else None
+
+    def granted_home(self) -> DriverHome | None:
+        """Where the next driver is going to be started; None when that place was lost meanwhile."""
+        return self._place.home if self._place is not None else None
 
     def knows_jobmaster(self) -> bool:
         """False: the JobMaster has to register (again)."""

@@ -38,6 +38,7 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
     ev.DriverListed,
     ev.DriverExited,
     ev.DriverVanished,
+    ev.DriverNotAtHome,
     ev.JobMasterRegistered,
     ev.JobMasterHeard,
     ev.ExceptionsNoted,
@@ -73,6 +74,7 @@ TRANSITIONS: dict[Phase, Row] = {
         _DRIVER_FACTS,
         {
             **_DRIVER_ENDS,
+            ev.DriverNotAtHome: {_P.STARTING, *_OVER},
             ev.JobMasterRegistered: {_P.RUNNING},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
@@ -94,6 +96,7 @@ TRANSITIONS: dict[Phase, Row] = {
         (*_DRIVER_FACTS, ev.CancelRequested),
         {
             **_DRIVER_ENDS,
+            ev.DriverNotAtHome: {_P.ENDING, *_OVER},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.Tick: {_P.ENDING, *_OVER},
         },

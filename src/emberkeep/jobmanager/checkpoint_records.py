@@ -1,0 +1,87 @@
+"""Writes the pointers to jobs' checkpoints, after what JobMasters report, without haste.
+
+Reports are level-triggered: only the newest of a job waits, so neither a store that is slow or away nor a job with many
+short batches makes anything pile up. Nothing else waits for these writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.beacon import retry_pause
+from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint
+from emberkeep.jobs.ports import JobStore
+
+PAUSE = 1.0  # seconds between two writes for one job
+WRITES_AT_ONCE = 16
+_LONGEST_RETRY_PAUSE = 5.0
+
+Report = tuple[int, tuple[QueryCheckpoint, ...]]  # attempt, its queries
+
+logger = logging.getLogger(__name__)
+
+
+class CheckpointRecords:
+    """Belongs to ``owner``, in whose loop everything here runs. ``written`` is told what the store holds now."""
+
+    def __init__(
+        self,
+        owner: Actor[Callable[[], object]],
+        store: JobStore,
+        rng: random.Random,
+        written: Callable[[JobId, JobPointers], None],
+    ) -> None:
+        self._owner = owner
+        self._store = store
+        self._rng = rng
+        self._written = written
+        self._wanted: dict[JobId, Report] = {}
+        self._busy: set[JobId] = set()
+        self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
+
+    def note(self, job_id: JobId, attempt: int, queries: tuple[QueryCheckpoint, ...]) -> None:
+        """Write this some time soon, unless something newer comes before."""
+        self._wanted[job_id] = (attempt, queries)
+        if job_id not in self._busy:
+            self._busy.add(job_id)
+            self._owner.start_effect(f"record checkpoints of {job_id}", self._write(job_id), deadline=None)
+
+    def forget(self, job_id: JobId) -> None:
+        """The job has ended."""
+        self._wanted.pop(job_id, None)
+
+    async def _write(self, job_id: JobId) -> None:
+        failures = 0
+        while (report := self._wanted.pop(job_id, None)) is not None:
+            if await self._try(job_id, report):
+                failures = 0
+                await asyncio.sleep(PAUSE)
+            else:
+                failures += 1
+                self._wanted.setdefault(job_id, report)
+                await asyncio.sleep(max(PAUSE, retry_pause(failures, _LONGEST_RETRY_PAUSE, self._rng)))
+        self._busy.discard(job_id)
+
+    async def _try(self, job_id: JobId, report: Report) -> bool:
+        """False: to be tried again."""
+        async with self._turns:
+            try:
+                pointers = await self._store.record_checkpoints(job_id, *report)
+            except (RetryLater, UnknownOutcome) as error:
+                logger.info("checkpoints of job %s are not recorded yet: %s", job_id, error)
+                return False
+            except (Absent, Conflict) as error:
+                # The job has ended, or a newer attempt is recorded, or another JobManager leads: this one's next write
+                # that matters tells which.
+                logger.info("checkpoints of job %s are not recorded: %s", job_id, error)
+            except Fatal as error:
+                logger.warning("checkpoints of job %s cannot be recorded: %s", job_id, error)
+            else:
+                self._owner.tell(lambda: self._written(job_id, pointers))
+        return True
