@@ -1,0 +1,54 @@
+"""Where a state file waits for the durable store when the disk of the local copies takes nothing: the system's
+temporary directory. The file has no name, so that nothing is left of it after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from emberkeep.base.errors import Fatal
+
+
+class FileSpool:
+    """Implements ``local_state.gateway_ports.Spool``."""
+
+    def __init__(self) -> None:
+        """Raises Fatal."""
+        self._written = 0
+        self._file = -1
+        with self._errors():
+            self._file = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+    @property
+    def path(self) -> Path:
+        return Path(f"/proc/{os.getpid()}/fd/{self._file}")
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        with self._errors():
+            while view:
+                written = os.write(self._file, view)
+                self._written += written
+                view = view[written:]
+
+    def finish(self) -> int:
+        return self._written
+
+    def discard(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Fatal(
+                f"cannot write a temporary file in {tempfile.gettempdir()}: {error.strerror}",
+                hint="check that disk, or set TMPDIR",
+            ) from error

@@ -1,0 +1,286 @@
+"""The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP. No decisions: see StateFiles.
+
+Differences from a name node: OPEN answers with the bytes at once; CREATE sends the client on to itself, as the client
+sends bytes only to where it was sent. Answers have no Content-Type: with one, Hadoop's shaded client looks for a class
+that PySpark does not bring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.webhdfs_errors import error_response
+from emberkeep.adapters.webhdfs_json import (
+    SERVER_DEFAULTS,
+    content_summary,
+    json_response,
+    one_status,
+    partial_listing,
+    statuses,
+)
+from emberkeep.adapters.webhdfs_request import PREFIX, WebHdfsRequest, read_request
+from emberkeep.adapters.work_threads import WorkThreads, ended
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.local_state.errors import Exists
+from emberkeep.local_state.gateway_ports import IncomingFile, StateFiles
+from emberkeep.local_state.model import Caller, FileKind, StatePath
+
+log = structlog.get_logger(__name__)
+ResultT = TypeVar("ResultT")
+
+_THREADS = 32  # for what blocks
+_REQUESTS = 1024  # being answered at once; more are told to come again
+_TRANSFERS = 64  # files being received or sent at once; more wait
+_IDLE_SECONDS = 60.0  # without a byte of a body
+_PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
+_DATA = "step"  # marks the second request of a CREATE
+
+
+class WebHdfs:
+    """``routes`` serve it. Belongs to one event loop."""
+
+    def __init__(self, files: StateFiles, identify: Callable[[str], Caller], address: str) -> None:
+        """``identify``: whose credential a text is; raises InvalidInput. ``address``: host:port of this port."""
+        self._files = files
+        self._identify = identify
+        self._address = address
+        self._threads = WorkThreads(_THREADS, "state-gateway")
+        self._answering = 0
+        self._transfers = asyncio.Semaphore(_TRANSFERS)
+        self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {
+            "GET GETFILESTATUS": self._status,
+            "GET GETFILELINKSTATUS": self._status,
+            "GET LISTSTATUS": self._listing,
+            "GET LISTSTATUS_BATCH": self._partial_listing,
+            "GET GETCONTENTSUMMARY": self._summary,
+            "GET GETHOMEDIRECTORY": self._home,
+            "GET GETSERVERDEFAULTS": self._defaults,
+            "GET OPEN": self._open,
+            "PUT CREATE": self._create,
+            "PUT MKDIRS": self._make_directory,
+            "PUT RENAME": self._rename,
+            "PUT SETPERMISSION": self._accept,
+            "PUT SETTIMES": self._accept,
+            "DELETE DELETE": self._delete,
+        }
+
+    def application(self) -> web.Application:
+        """Of a port of its own: it answers nothing but WebHDFS."""
+        app = web.Application()
+        app.router.add_route("*", PREFIX + "{path:.*}", self._answer)
+        app.on_response_prepare.append(_without_content_type)
+        return app
+
+    def close(self) -> None:
+        """Nothing new is begun. Idempotent."""
+        for future in self._threads.close():
+            future.cancel()
+
+    async def _answer(self, http: web.Request) -> web.StreamResponse:
+        try:
+            with self._counted():
+                request = read_request(http, self._identify)
+                operation = self._operations.get(request.operation)
+                if operation is None:
+                    raise InvalidInput(f"{request.operation} is not served by a state gateway", field="op")
+                return await operation(request)
+        except EmberkeepError as error:
+            if http.get(_BEGUN):
+                return _broken_off(http, error)
+            return error_response(error)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        if self._answering >= _REQUESTS:
+            raise RetryLater("this state gateway has too many requests at once")
+        self._answering += 1
+        try:
+            yield
+        finally:
+            self._answering -= 1
+
+    async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
+        """The result of ``work``; it has ended when this has, also when the caller is cancelled."""
+        future = self._threads.start(work)
+        await ended(future)
+        return future.result()
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    async def _status(self, request: WebHdfsRequest) -> web.Response:
+        path = self._path(request)
+        return json_response(one_status(await self._in_thread(lambda: self._files.status(request.caller, path))))
+
+    async def _listing(self, request: WebHdfsRequest) -> web.Response:
+        path = self._path(request)
+        entries = await self._in_thread(lambda: self._files.listing(request.caller, path))
+        return json_response(statuses(entries, path.name))
+
+    async def _partial_listing(self, request: WebHdfsRequest) -> web.Response:
+        path = self._path(request)
+        entries = await self._in_thread(lambda: self._files.listing(request.caller, path))
+        return json_response(partial_listing(entries, path.name))
+
+    async def _summary(self, request: WebHdfsRequest) -> web.Response:
+        path = self._path(request)
+        return json_response(content_summary(await self._in_thread(lambda: self._files.summary(request.caller, path))))
+
+    async def _home(self, request: WebHdfsRequest) -> web.Response:
+        return json_response({"Path": f"/{request.caller.job_id}/own"})
+
+    async def _defaults(self, _: WebHdfsRequest) -> web.Response:
+        return json_response(SERVER_DEFAULTS)
+
+    async def _accept(self, request: WebHdfsRequest) -> web.Response:
+        """Permissions and times are not kept: the files belong to the task manager."""
+        self._path(request)
+        return web.Response()
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    async def _make_directory(self, request: WebHdfsRequest) -> web.Response:
+        path = self._path(request)
+        await self._in_thread(lambda: self._files.make_directory(request.caller, path))
+        return json_response({"boolean": True})
+
+    async def _delete(self, request: WebHdfsRequest) -> web.Response:
+        path, recursive = self._path(request), request.flag("recursive")
+        deleted = await self._in_thread(lambda: self._files.delete(request.caller, path, recursive=recursive))
+        return json_response({"boolean": deleted})
+
+    async def _rename(self, request: WebHdfsRequest) -> web.Response:
+        source = self._path(request)
+        target = self._files.resolve(request.caller, request.text("destination"))
+        options = request.text("renameoptions").upper().split(",")
+        if options == [""]:
+            return json_response({"boolean": await self._renamed(request.caller, source, target)})
+        overwrite = "OVERWRITE" in options
+        await self._in_thread(lambda: self._files.rename(request.caller, source, target, overwrite=overwrite))
+        return web.Response()
+
+    async def _renamed(self, caller: Caller, source: StatePath, target: StatePath) -> bool:
+        """``FileSystem.rename``: into a directory that is there; never onto a file."""
+
+        def rename() -> bool:
+            with contextlib.suppress(Absent):
+                if self._files.status(caller, target).kind is FileKind.DIRECTORY:
+                    return rename_to(
+                        StatePath(root=target.root, name=f"{target.name}/{source.name.rpartition('/')[2]}")
+                    )
+            return rename_to(target)
+
+        def rename_to(path: StatePath) -> bool:
+            try:
+                self._files.rename(caller, source, path, overwrite=False)
+            except (Absent, Exists):
+                return False
+            return True
+
+        return await self._in_thread(rename)
+
+    # --- bytes --------------------------------------------------------------------------------------------------------
+
+    async def _create(self, request: WebHdfsRequest) -> web.Response:
+        path, overwrite = self._path(request), request.flag("overwrite")
+        if not request.text(_DATA):
+            url = request.http.rel_url
+            location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{_DATA}=data"
+            return web.Response(status=307, headers={"Location": location})
+        async with self._transfers:
+            incoming = await self._in_thread(lambda: self._files.receive(request.caller, path, overwrite=overwrite))
+            try:
+                async for data in _body(request.http):
+                    await self._in_thread(lambda data=data: incoming.write(data))  # type: ignore[misc]
+                await self._in_thread(incoming.commit)
+            finally:
+                await self._abandon(incoming)
+        return web.Response(status=201)
+
+    async def _abandon(self, incoming: IncomingFile) -> None:
+        try:
+            await self._in_thread(incoming.abandon)
+        except EmberkeepError as error:
+            log.warning("a received file is left behind", reason=str(error))
+
+    async def _open(self, request: WebHdfsRequest) -> web.StreamResponse:
+        path = self._path(request)
+        offset, length = request.number("offset") or 0, request.number("length")
+        async with self._transfers:
+            opened = await self._in_thread(lambda: self._files.open_file(request.caller, path, offset, length))
+            response = web.StreamResponse()
+            response.content_length = opened.length
+            sent = 0
+            try:
+                # The first piece before the head: what goes wrong by then can be told properly.
+                data = await self._in_thread(lambda: _gathered(opened.pieces))
+                request.http[_BEGUN] = True
+                await response.prepare(request.http)
+                while data:
+                    sent += len(data)
+                    async with asyncio.timeout(_IDLE_SECONDS):
+                        await response.write(data)
+                    data = await self._in_thread(lambda: _gathered(opened.pieces))
+                if sent != opened.length:
+                    raise RetryLater(f"{path.name} ended after {sent} of {opened.length} bytes")
+                await response.write_eof()
+            except (ConnectionError, TimeoutError) as error:
+                return _broken_off(request.http, error)
+            finally:
+                await self._close(opened.pieces)
+        return response
+
+    async def _close(self, pieces: Iterator[bytes]) -> None:
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            await self._in_thread(close)
+
+    def _path(self, request: WebHdfsRequest) -> StatePath:
+        return self._files.resolve(request.caller, request.path)
+
+
+_BEGUN = "emberkeep.answer-begun"
+
+
+async def _body(http: web.Request) -> AsyncIterator[bytes]:
+    """Pieces of the body. Raises RetryLater when it ends early or stands still."""
+    gathered = bytearray()
+    try:
+        while True:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                data = await http.content.readany()
+            gathered += data
+            if gathered and (not data or len(gathered) >= _PIECE_BYTES):
+                yield bytes(gathered)
+                gathered.clear()
+            if not data:
+                return
+    except (TimeoutError, ConnectionError, web.RequestPayloadError) as error:
+        raise RetryLater(f"the file was not received in full: {str(error) or type(error).__name__}") from error
+
+
+def _gathered(pieces: Iterator[bytes]) -> bytes:
+    """The next pieces in one; empty at the end."""
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) >= _PIECE_BYTES:
+            break
+    return bytes(data)
+
+
+def _broken_off(http: web.Request, reason: Exception) -> web.StreamResponse:
+    """End the connection: the client sees that bytes are missing, and asks for the rest."""
+    log.info("a state file was not sent in full", path=http.path[:200], reason=str(reason))
+    if http.transport is not None:
+        http.transport.abort()
+    raise ConnectionResetError(str(reason))
+
+
+async def _without_content_type(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.popall("Content-Type", None)

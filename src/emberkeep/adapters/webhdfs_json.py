@@ -1,0 +1,89 @@
+"""The shapes of WebHDFS answers, as Hadoop's client (``JsonUtilClient`` of Hadoop 3.5) reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.local_state.gateway_ports import ContentSummary
+from emberkeep.local_state.model import FileKind, FileStatus
+
+BLOCK_BYTES = 128 * 1024**2  # what the client plans its reads with; nothing here has blocks of that size
+_OWNER = "emberkeep"
+_CRC32C = 2  # DataChecksum.Type; the client asks for no checksums
+
+
+def json_response(content: dict[str, Any], *, status: int = 200) -> web.Response:
+    return web.Response(body=msgspec.json.encode(content), status=status)
+
+
+def file_status(status: FileStatus, suffix: str) -> dict[str, Any]:
+    """``suffix``: its name within the directory that was asked for, "" for the path itself."""
+    directory = status.kind is FileKind.DIRECTORY
+    return {
+        "accessTime": 0,
+        "blockSize": 0 if directory else BLOCK_BYTES,
+        "childrenNum": 0,
+        "fileId": 0,
+        "group": _OWNER,
+        "length": status.length,
+        "modificationTime": status.modified_ms,
+        "owner": _OWNER,
+        "pathSuffix": suffix,
+        "permission": "700" if directory else "600",
+        "replication": 0 if directory else 1,
+        "storagePolicy": 0,
+        "type": status.kind.value,
+    }
+
+
+def one_status(status: FileStatus) -> dict[str, Any]:
+    return {"FileStatus": file_status(status, "")}
+
+
+def statuses(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
+    """The entries of the directory ``name``; a file is listed as itself."""
+    return {
+        "FileStatuses": {
+            "FileStatus": [
+                file_status(entry, "" if entry.name == name else entry.name.rpartition("/")[2]) for entry in entries
+            ]
+        }
+    }
+
+
+def partial_listing(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
+    """A listing in one piece: nothing remains."""
+    return {"DirectoryListing": {"partialListing": statuses(entries, name), "remainingEntries": 0}}
+
+
+def content_summary(summary: ContentSummary) -> dict[str, Any]:
+    return {
+        "ContentSummary": {
+            "directoryCount": summary.directories,
+            "fileCount": summary.files,
+            "length": summary.length,
+            "quota": -1,
+            "spaceConsumed": summary.length,
+            "spaceQuota": -1,
+            "typeQuota": {},
+        }
+    }
+
+
+SERVER_DEFAULTS: dict[str, Any] = {
+    "FsServerDefaults": {
+        "blockSize": BLOCK_BYTES,
+        "bytesPerChecksum": 512,
+        "checksumType": _CRC32C,
+        "defaultStoragePolicyId": 0,
+        "encryptDataTransfer": False,
+        "fileBufferSize": 65536,
+        "keyProviderUri": "",
+        "replication": 1,
+        "trashInterval": 0,
+        "writePacketSize": 65536,
+    }
+}

@@ -1,0 +1,44 @@
+"""What a process shows the gateway: for which job, attempt and allocation it speaks, signed with the node's secret.
+
+``<job id>.<attempt>.<allocation id, or "driver">.<HMAC-SHA256 of what stands before, in hex>``
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.model import DRIVER, Caller
+
+_DRIVER = "driver"
+_CREDENTIAL = re.compile(r"([0-9a-f]{32})\.([0-9]{1,9})\.([0-9a-f]{32}|driver)\.([0-9a-f]{64})")
+
+
+def credential(secret: bytes, caller: Caller) -> str:
+    """The text for one process. It is as secret as ``secret``: never log it."""
+    claim = f"{caller.job_id}.{caller.attempt}.{caller.allocation_id or _DRIVER}"
+    return f"{claim}.{_signature(secret, claim)}"
+
+
+def caller_of(secret: bytes, text: str) -> Caller:
+    """Who shows ``text``. Raises InvalidInput: no credential, or not signed with this secret; the message has no part
+    of it."""
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
+        raise InvalidInput("this is no credential of a state gateway", field="delegation")
+    claim = text.rpartition(".")[0]
+    if not hmac.compare_digest(match.group(4), _signature(secret, claim)):
+        raise InvalidInput("this credential was not given out by this node's state gateway", field="delegation")
+    job_id, attempt, allocation = match.group(1, 2, 3)
+    return Caller(
+        job_id=JobId(job_id),
+        attempt=int(attempt),
+        allocation_id=DRIVER if allocation == _DRIVER else AllocationId(allocation),
+    )
+
+
+def _signature(secret: bytes, claim: str) -> str:
+    return hmac.new(secret, claim.encode(), hashlib.sha256).hexdigest()

@@ -1,0 +1,17 @@
+"""What Spark's names of checkpoint files tell about the files.
+
+Spark writes a file under a temporary name with a UUID in it and renames it, or writes it at once under a name with a
+UUID (RocksDB's SST files, checkpoint format v2). Other names may be written again with other bytes: a retried
+micro-batch of format v1 does.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+def is_unique(name: str) -> bool:
+    """Whether the last part of the name was made for these bytes alone: it is never written twice."""
+    return _UUID.search(name.rpartition("/")[2]) is not None

@@ -1,0 +1,210 @@
+"""A job's state files as its processes on this node see them: the durable store, with copies on this node's disk.
+
+The durable store says what there is; directories, listings and status come from it. A write is staged here, made
+durable, then kept as the local copy. A read takes the local copy while it is current and its blocks verify. See
+``state_gateway_fences`` for what keeps old attempts out, and ``state_gateway_upkeep`` for how long copies live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.errors import Exists, Fenced
+from emberkeep.local_state.gateway_paths import durable_location, resolve
+from emberkeep.local_state.gateway_ports import ContentSummary, IncomingFile, OpenedFile, Rename, RenameJournal, Spool
+from emberkeep.local_state.model import DRIVER, Caller, FileKind, FileStatus, StatePath
+from emberkeep.local_state.ports import DurableState, LocalCopies
+from emberkeep.taskmanager.state_gateway_counters import StateCounters
+from emberkeep.taskmanager.state_gateway_disk import LocalDisk
+from emberkeep.taskmanager.state_gateway_fences import FENCE_DIRECTORY, AttemptFences
+from emberkeep.taskmanager.state_gateway_reads import GatewayReads
+from emberkeep.taskmanager.state_gateway_roots import StateRoots
+from emberkeep.taskmanager.state_gateway_writes import GatewayWrite
+
+_MOST_FILES_SUMMED = 100_000
+
+
+class StateGateway:
+    """Implements ``local_state.gateway_ports.StateFiles``. Any thread may call it."""
+
+    def __init__(
+        self,
+        copies: LocalCopies,
+        open_state: Callable[[str], DurableState],
+        own_root: Callable[[JobId], str],
+        journal: RenameJournal,
+        spool: Callable[[], Spool],
+        clock: Clock,
+        *,
+        quota: int,
+    ) -> None:
+        """``open_state``: the durable store of a root; raises Fatal. ``own_root``: location of a job's own root.
+        ``quota``: bytes for local copies."""
+        self.counters = StateCounters()
+        self.disk = LocalDisk(copies, quota, self.counters, clock)
+        self.roots = StateRoots(open_state)
+        self._own_root = own_root
+        self.fences = AttemptFences(lambda job_id: self.roots.state(job_id, own_root(job_id)), spool)
+        self._journal = journal
+        self._spool = spool
+        self._reads = GatewayReads(self.disk, self.counters)
+        self._lock = threading.Lock()
+        self._drivers: set[JobId] = set()
+        # For which allocations copies are kept: the upkeep's decision, replaced as a whole. Drivers' are always kept.
+        self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def resolve(self, caller: Caller, path: str) -> StatePath:
+        found = resolve(caller.job_id, path, self._own_root(caller.job_id))
+        if found.name.partition("/")[0] == FENCE_DIRECTORY:
+            raise InvalidInput(f"{FENCE_DIRECTORY} is the gateways' own", field="path")
+        return found
+
+    def status(self, caller: Caller, path: StatePath) -> FileStatus:
+        return self._admitted(caller, path).status(path.name)
+
+    def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
+        entries = self._admitted(caller, path).listing(path.name)
+        return tuple(entry for entry in entries if entry.name != FENCE_DIRECTORY)
+
+    def summary(self, caller: Caller, path: StatePath) -> ContentSummary:
+        durable = self._admitted(caller, path)
+        status = durable.status(path.name)
+        if status.kind is FileKind.FILE:
+            return ContentSummary(length=status.length, files=1, directories=0)
+        length = files = directories = 0
+        waiting = [path.name]
+        while waiting:
+            directories += 1
+            for entry in durable.listing(waiting.pop()):
+                if entry.kind is FileKind.DIRECTORY:
+                    waiting.append(entry.name)
+                else:
+                    length, files = length + entry.length, files + 1
+            if files + len(waiting) > _MOST_FILES_SUMMED:
+                raise InvalidInput(
+                    f"{path.name or path.root} has more than {_MOST_FILES_SUMMED} files: they are not summed up"
+                )
+        return ContentSummary(length=length, files=files, directories=directories)
+
+    def open_file(self, caller: Caller, path: StatePath, offset: int, length: int | None) -> OpenedFile:
+        durable = self._admitted(caller, path)
+        return self._reads.open_file(caller, path, durable, offset, length, keep=self._is_kept(caller))
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def make_directory(self, caller: Caller, path: StatePath) -> None:
+        durable = self._admitted(caller, path)
+        self._check(caller)
+        durable.make_directory(path.name)
+        self._check(caller)
+
+    def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
+        durable = self._admitted(caller, path)
+        return GatewayWrite(
+            caller,
+            path,
+            durable,
+            self.disk,
+            self._spool,
+            self._check,
+            self.counters,
+            overwrite=overwrite,
+            keep=self._is_kept(caller),
+        )
+
+    def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
+        if source.root != target.root:
+            raise InvalidInput(f"{source.name} cannot be moved to another root: write it there", field="destination")
+        durable = self._admitted(caller, source)
+        self._check(caller)
+        rename = Rename(caller=caller, root=source.root, source=source.name, target=target.name)
+        repeated = self._journal.knows(rename)
+        self._journal.begin(rename)
+        try:
+            status = durable.rename(source.name, target.name, overwrite=overwrite)
+        except (Absent, Exists):
+            status_before = self._renamed_before(durable, rename) if repeated else None
+            if status_before is None:
+                self._journal.void(rename)
+                raise
+            status = status_before
+        except UnknownOutcome as error:
+            raise RetryLater(error.message, hint=error.hint) from error  # the repetition finds out
+        except EmberkeepError:
+            if not repeated:
+                self._journal.void(rename)
+            raise
+        self._check(caller)
+        if status.kind is FileKind.FILE:
+            self.disk.move(source, target, status.generation)
+        else:
+            self.disk.drop_below(source)
+            self.disk.drop_below(target)
+
+    def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
+        durable = self._admitted(caller, path)
+        if not path.name and path.root == durable_location(self._own_root(caller.job_id)):
+            raise InvalidInput("a job's own root is not to be deleted while it runs", field="path")
+        self._check(caller)
+        deleted = durable.delete(path.name, recursive=recursive)
+        self._check(caller)
+        self.disk.drop_below(path)
+        return deleted
+
+    # --- for the upkeep -----------------------------------------------------------------------------------------------
+
+    def drivers(self) -> frozenset[JobId]:
+        """Jobs whose driver has asked for something here."""
+        with self._lock:
+            return frozenset(self._drivers)
+
+    def forget(self, job_id: JobId) -> None:
+        """Nothing of the job is here any more."""
+        with self._lock:
+            self._drivers.discard(job_id)
+        self.fences.forget(job_id)
+        self.roots.forget(job_id)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
+        """The durable store, for a caller whose attempt is not over as far as is known here."""
+        with self._fencing():
+            self.fences.admit(caller)
+        if caller.allocation_id == DRIVER:
+            with self._lock:
+                self._drivers.add(caller.job_id)
+        return self.roots.state(caller.job_id, path.root)
+
+    def _check(self, caller: Caller) -> None:
+        with self._fencing():
+            self.fences.check(caller)
+
+    @contextlib.contextmanager
+    def _fencing(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced:
+            self.counters.add("fenced")
+            raise
+
+    def _is_kept(self, caller: Caller) -> bool:
+        return caller.allocation_id == DRIVER or (caller.job_id, caller.allocation_id) in self.held
+
+    def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
+        """Whether the answer to the same request was lost: its source is gone, its target is there."""
+        try:
+            durable.status(rename.source)
+        except Absent:
+            try:
+                return durable.status(rename.target)
+            except Absent:
+                return None
+        return None

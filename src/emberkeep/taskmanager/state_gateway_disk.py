@@ -1,0 +1,115 @@
+"""The local copies as the gateway uses them: whatever is wrong with this disk costs time, never a request (LOC-7)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.machine import evictions
+from emberkeep.local_state.model import Caller, CopyRecord, StatePath
+from emberkeep.local_state.ports import LocalCopies, StagedCopy
+from emberkeep.taskmanager.state_gateway_counters import StateCounters
+
+log = structlog.get_logger(__name__)
+
+_PAUSE_SECONDS = 30.0  # in which a disk that refused a write is not asked for another one
+ResultT = TypeVar("ResultT")
+
+
+class LocalDisk:
+    """Any thread may call it; it raises nothing but bugs."""
+
+    def __init__(self, copies: LocalCopies, quota: int, counters: StateCounters, clock: Clock) -> None:
+        """``quota``: bytes."""
+        self.copies = copies
+        self._quota = quota
+        self._counters = counters
+        self._clock = clock
+        self._paused_until = float("-inf")
+        self._evicting = threading.Lock()
+
+    def stage(self) -> StagedCopy | None:
+        """None: this disk takes nothing at present."""
+        if self._clock.monotonic() < self._paused_until:
+            return None
+        return self._tried("stage", self.copies.stage)
+
+    def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, generation: str) -> bool:
+        """Make what was staged the local copy; whether it worked."""
+
+        def keep() -> bool:
+            staged.keep(path, caller.job_id, caller.attempt, caller.allocation_id, generation)
+            return True
+
+        kept = self._tried("keep", keep) or False
+        self.make_room()
+        return kept
+
+    def failed(self, step: str, error: EmberkeepError) -> None:
+        """The disk refused something: it is left alone for a while."""
+        self._counters.add("disk_failures")
+        if self._clock.monotonic() >= self._paused_until:
+            log.warning(
+                "the disk of the local state fails; state goes to the durable store only", step=step, reason=str(error)
+            )
+        self._paused_until = self._clock.monotonic() + _PAUSE_SECONDS
+
+    def move(self, source: StatePath, target: StatePath, generation: str) -> None:
+        """The durable file was renamed and has this generation now."""
+        record = self.copies.find(source)
+        if record is None:
+            self.drop(target)
+        else:
+            self._tried("move", lambda: self.copies.move(record, target, generation))
+
+    def drop(self, path: StatePath) -> None:
+        """The copy of one file is of no use any more."""
+        if self.copies.find(path) is not None:
+            self._tried("drop", lambda: self.copies.drop(path))
+
+    def drop_below(self, path: StatePath) -> None:
+        """The file or directory is gone."""
+        self._tried("drop", lambda: self.copies.drop(path))
+
+    def drop_records(self, records: Iterable[CopyRecord]) -> int:
+        """Drop those that are still what they were; returns how many."""
+        dropped = 0
+        for record in records:
+            if self.copies.find(record.path) == record:
+                self.drop(record.path)
+                dropped += 1
+        return dropped
+
+    def drop_allocation(self, job_id: JobId, allocation_id: AllocationId) -> None:
+        self._tried("drop", lambda: self.copies.drop_allocation(job_id, allocation_id))
+
+    def drop_job(self, job_id: JobId) -> None:
+        self._tried("drop", lambda: self.copies.drop_job(job_id))
+
+    def hand_over(self, job_id: JobId, source: AllocationId, target: AllocationId) -> None:
+        self._tried("hand over", lambda: self.copies.hand_over(job_id, source, target))
+
+    def make_room(self) -> None:
+        """Keep to the quota. Who finds another thread at it goes on."""
+        if self.copies.used() <= self._quota or not self._evicting.acquire(blocking=False):
+            return
+        try:
+            going = evictions(self.copies.records(), self.copies.used(), self._quota)
+            self._counters.add("evictions", self.drop_records(going))
+        finally:
+            self._evicting.release()
+
+    def _tried(self, step: str, work: Callable[[], ResultT]) -> ResultT | None:
+        try:
+            return work()
+        except Absent:
+            return None  # dropped meanwhile
+        except EmberkeepError as error:
+            self.failed(step, error)
+            return None

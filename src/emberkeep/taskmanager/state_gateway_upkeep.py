@@ -1,0 +1,148 @@
+"""How long local copies live: with their slot, with Spark's own purges, and with the room that there is.
+
+Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). What goes is decided by
+``local_state.machine``; one step after the other is carried out in a thread, in the order of what caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.local_state.machine import DropAllocation, DropJob, Effect, HandOver, Ownership
+from emberkeep.local_state.model import CopyRecord, FileStatus
+from emberkeep.local_state.ports import DurableState
+from emberkeep.slots.model import Allocation
+from emberkeep.taskmanager.state_gateway import StateGateway
+
+log = structlog.get_logger(__name__)
+
+CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier life wait for their job
+SWEEP_INTERVAL = 60.0  # seconds between two comparisons with the durable store
+_DIRECTORIES_PER_SWEEP = 200  # that are listed in the durable store, in turn
+_QUEUED = 20_000  # far above what a task manager's slots do between two turns
+
+Step = Callable[[float], tuple[Effect, ...]]  # given the time: changes the ownership, returns what is to be done
+
+
+class StateUpkeep:
+    """Implements AllocationListener. Belongs to one event loop; ``run`` carries out what is decided."""
+
+    def __init__(self, gateway: StateGateway, clock: Clock, *, sweep_interval: float = SWEEP_INTERVAL) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._sweep_interval = sweep_interval
+        self._ownership = Ownership(CLAIM_TIMEOUT)
+        self._effects: asyncio.Queue[Effect] = asyncio.Queue(_QUEUED)
+        self._directories: list[tuple[str, str]] = []  # still to be compared in this round
+
+    def opened(self, records: tuple[CopyRecord, ...]) -> None:
+        """What lay on the disk when the gateway was opened. Before anything else."""
+        owners = dict.fromkeys((record.job_id, record.allocation_id) for record in records)
+        self._ownership.found(owners, self._clock.monotonic())
+
+    # --- what happens to slots ----------------------------------------------------------------------------------------
+
+    def allocation_recovered(self, allocation: Allocation) -> None:
+        self._gateway.fences.see(allocation.job_id, allocation.attempt)
+        self._carry_out(self._ownership.recovered(allocation.job_id, allocation.id))
+
+    def allocation_begun(self, allocation: Allocation) -> None:
+        self._gateway.fences.see(allocation.job_id, allocation.attempt)
+        self._carry_out(self._ownership.begun(allocation.job_id, allocation.id))
+
+    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
+        self._carry_out(self._ownership.freed(allocation.job_id, allocation.id, attempt_over=attempt_over))
+
+    def job_forgotten(self, job_id: JobId) -> None:
+        self._carry_out(self._ownership.forgotten(job_id))
+
+    def _carry_out(self, effects: tuple[Effect, ...]) -> None:
+        self._gateway.held = self._ownership.held
+        for effect in effects:
+            try:
+                self._effects.put_nowait(effect)
+            except asyncio.QueueFull:
+                # The sweep finds what has no owner; what was to be handed over is read from the durable store.
+                log.warning("too much to do for the local state: a step is left out", step=str(effect))
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._apply_all(), name="local state effects")
+            tasks.create_task(self._sweep_all(), name="local state sweep")
+
+    async def _apply_all(self) -> None:
+        while True:
+            effect = await self._effects.get()
+            await asyncio.to_thread(self._apply, effect)
+
+    def _apply(self, effect: Effect) -> None:
+        disk = self._gateway.disk
+        match effect:
+            case HandOver(job_id, source, target):
+                disk.hand_over(job_id, source, target)
+            case DropAllocation(job_id, allocation_id):
+                disk.drop_allocation(job_id, allocation_id)
+            case DropJob(job_id):
+                self._gateway.forget(job_id)
+                disk.drop_job(job_id)
+
+    async def _sweep_all(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_interval)
+            await self.sweep()
+
+    async def sweep(self) -> None:
+        """Once: drop what nobody claims and what the durable store has no more."""
+        records = self._gateway.disk.copies.records()  # first: who came to own one meanwhile is known below
+        for job_id in self._gateway.drivers():
+            self._ownership.driver_seen(job_id)
+        self._carry_out(self._ownership.expired(self._clock.monotonic()))
+        self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
+        await asyncio.to_thread(self._compare, records)
+        await asyncio.to_thread(self._gateway.disk.make_room)
+
+    def _compare(self, records: tuple[CopyRecord, ...]) -> None:
+        """Spark's DELETE reaches the gateway of one process only: the others see here that a file is gone.
+
+        ``records`` were taken before the durable store is listed: each of them was durable then.
+        """
+        by_directory: dict[tuple[str, str], list[CopyRecord]] = {}
+        for record in records:
+            directory = record.path.name.rpartition("/")[0]
+            by_directory.setdefault((record.path.root, directory), []).append(record)
+        if not self._directories:
+            self._directories = list(by_directory)
+        turn, self._directories = (
+            self._directories[:_DIRECTORIES_PER_SWEEP],
+            self._directories[_DIRECTORIES_PER_SWEEP:],
+        )
+        opened = self._gateway.roots.opened()
+        for root, directory in turn:
+            durable = opened.get(root)  # a root that nobody has asked for since the start is left alone
+            if durable is not None and (root, directory) in by_directory:
+                self._compare_directory(durable, directory, by_directory[root, directory])
+
+    def _compare_directory(self, durable: DurableState, directory: str, records: list[CopyRecord]) -> None:
+        try:
+            there: dict[str, FileStatus] = {status.name: status for status in durable.listing(directory)}
+        except Absent:
+            there = {}
+        except EmberkeepError as error:
+            log.debug("local copies are not compared with the durable store", directory=directory, reason=str(error))
+            return
+        gone = [record for record in records if not _is_current(record, there.get(record.path.name))]
+        dropped = self._gateway.disk.drop_records(gone)
+        self._gateway.counters.add("purged", dropped)
+
+
+def _is_current(record: CopyRecord, status: FileStatus | None) -> bool:
+    return status is not None and status.generation == record.generation
