@@ -18,7 +18,8 @@ import structlog
 from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.options import SPARK_AUTHENTICATE
+from emberkeep.base.ids import JobId
+from emberkeep.base.options import LOCAL_RECOVERY, SPARK_AUTHENTICATE
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
 from emberkeep.jobmaster.ports import Application
@@ -30,6 +31,7 @@ from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
 from emberkeep.spark.java import find_java
 from emberkeep.spark.script import OutcomeKind, ScriptOutcome, raise_on_sigterm, run_module, run_script
+from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +125,17 @@ class _Driver:
             ),
             committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
             class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
+            gateway_job=self._gateway_job(),
         )
+
+    def _gateway_job(self) -> JobId | None:
+        """The job, where its checkpoints go through the node's state gateway."""
+        if not self._configuration[LOCAL_RECOVERY]:
+            return None
+        if GATEWAY_VARIABLE not in os.environ:
+            log.warning("local recovery is on for the job but not for this task manager", option=LOCAL_RECOVERY.key)
+            return None
+        return self._spec.graph.job_id
 
     def _with_requirement(self, application: spark_model.Application) -> Application:
         profile = ResourceProfile(

@@ -9,14 +9,14 @@ from emberkeep.spark.errors import CheckpointIdentityError, SparkInternalsMissin
 
 
 class CheckpointStore:
-    """Reads and atomically replaces ``queries.json`` below one root."""
+    """Reads and atomically replaces ``queries.json`` below ``root``, which Spark reaches as ``reached``."""
 
-    def __init__(self, spark: Any, root: str) -> None:
+    def __init__(self, spark: Any, root: str, reached: str) -> None:
         from py4j.protocol import Py4JError
 
         self._jvm = spark._jvm
-        self.root = root.rstrip("/")
-        self._path = self._jvm.org.apache.hadoop.fs.Path(f"{self.root}/{RECORD_NAME}")
+        self.root = root
+        self._path = self._jvm.org.apache.hadoop.fs.Path(f"{reached.rstrip('/')}/{RECORD_NAME}")
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
         try:
             manager = self._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

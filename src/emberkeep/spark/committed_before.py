@@ -23,13 +23,14 @@ class CommittedBefore:
         self._batches = dict(batches)
         self._notices = notices
 
-    def check(self, spark: Any, location: str | None) -> None:
-        """Look at a checkpoint once, before its query starts, and say what is missing."""
-        before = self._batches.pop(location, None) if location is not None else None
-        if location is None or before is None:
+    def check(self, spark: Any, location: str, reached: str) -> None:
+        """Look at a checkpoint once, before its query starts, and say what is missing. ``reached``: where Spark finds
+        what people know as ``location``."""
+        before = self._batches.pop(location, None)
+        if before is None:
             return
         try:
-            found = newest_committed(spark, location)
+            found = newest_committed(spark, reached)
         except Exception as error:  # noqa: BLE001 - the start of the query says whatever is wrong with the location
             log.warning("the checkpoint cannot be looked at", location=location, reason=str(error))
             return

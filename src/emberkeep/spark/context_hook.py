@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from emberkeep.spark import scheduler_control
-from emberkeep.spark.configuration import application, master_configuration, merge
+from emberkeep.spark.configuration import MergedConfiguration, application, master_configuration, merge
 from emberkeep.spark.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.embedded_master import EmbeddedMaster
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.job_files import attach
 from emberkeep.spark.model import Application, ApplicationListener, DriverSettings
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.state_gateway_conf import NAMESERVICES, gateway_settings, placement_settings
 
 _log = logging.getLogger(__name__)
 
@@ -104,11 +105,22 @@ class ContextHook:
         self._master = EmbeddedMaster(context._jvm, self._master_configuration(present))
         self._own_masters.add(self._master.url)
         decision = merge(present, self._settings, self._master.url)
-        for warning in decision.warnings:
+        gateway = self._gateway_configuration(context._jvm, present)
+        for warning in (*decision.warnings, *gateway.warnings):
             self._notices.say(warning)
-        for key, value in (present | decision.values).items():
+        for key, value in (present | gateway.values | decision.values).items():
             merged.set(key, value)
         return merged
+
+    def _gateway_configuration(self, jvm: Any, present: Mapping[str, str]) -> MergedConfiguration:
+        if self._settings.gateway_job is None:
+            return MergedConfiguration({}, ())
+        # Also those that stand in hdfs-site.xml, which the setting would hide.
+        known = present.get(f"spark.hadoop.{NAMESERVICES}") or jvm.org.apache.hadoop.hdfs.HdfsConfiguration().get(
+            NAMESERVICES
+        )
+        values, warnings = placement_settings(present)
+        return MergedConfiguration(values | gateway_settings(present, known or ""), warnings)
 
     def _master_configuration(self, present: Mapping[str, str]) -> dict[str, str]:
         return master_configuration({**present, **merge(present, self._settings, "").values})

@@ -29,6 +29,7 @@ from emberkeep.spark.errors import InvalidSparkConfiguration, JvmStartFailed
 from emberkeep.spark.executor_command import archive_options
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.model import DriverSettings, JvmExit
+from emberkeep.spark.state_gateway_conf import process_environment
 
 # Tells SparkSubmit that this is a cluster; the embedded Master's real address is known only when the JVM is up.
 PLACEHOLDER_MASTER = "spark://emberkeep:0"
@@ -244,7 +245,7 @@ def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
 def _environment(environ: Mapping[str, str], settings: DriverSettings, connection_file: Path) -> dict[str, str]:
     home = spark_home(environ)
     return {
-        **environ,
+        **process_environment(environ),
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or str(home / "conf"),
         "SPARK_LOCAL_IP": settings.host,

@@ -25,6 +25,7 @@ from emberkeep.spark.model import (
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.query_hook import QueryHook
 from emberkeep.spark.scheduler_control import call
+from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
 
 _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0
@@ -134,11 +135,18 @@ def install(settings: DriverSettings, listener: ApplicationListener) -> DriverRu
     os.environ.setdefault("PYTHONHASHSEED", "0")
     add_to_path(settings.job_files)
     notices = Notices()
-    queries = QueryHook(settings.checkpoint_root, CommittedBefore(settings.committed, notices), notices)
+    committed = CommittedBefore(settings.committed, notices)
+    queries = QueryHook(settings.checkpoint_root, _locations(settings, notices), committed, notices)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
     contexts.install()
     queries.install()
     return DriverRuntime(contexts, queries)
+
+
+def _locations(settings: DriverSettings, notices: Notices) -> StateLocations:
+    if settings.gateway_job is None:
+        return DirectLocations()
+    return GatewayLocations(settings.gateway_job, settings.checkpoint_root, notices)
 
 
 class _Forgetting:

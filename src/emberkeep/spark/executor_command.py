@@ -11,6 +11,7 @@ from pathlib import Path
 
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.state_gateway_conf import process_environment
 
 BACKEND_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 AUTH_SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 - the variable's name, known to Spark
@@ -117,7 +118,8 @@ def _java_options(launch: ExecutorLaunch) -> list[str]:
 
 
 def _environment(launch: ExecutorLaunch) -> dict[str, str]:
-    environment = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
+    inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
+    environment = process_environment(inherited)
     environment |= {
         "SPARK_HOME": str(spark_home(launch.environ)),
         "SPARK_LOCAL_DIRS": str(launch.local_dir),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from emberkeep.base.ids import JobId
 from emberkeep.spark.java import JavaRuntime
 
 
@@ -31,7 +32,8 @@ class DriverSettings:
     options. ``driver_memory_mb``: heap, unless ``spark.driver.memory`` is set in code or by ``--conf``.
     ``scratch_dir``: private to this attempt. ``checkpoint_root``: URI or path below which queries without an own
     checkpoint location get one. ``secret``: of Spark's authentication; None turns it off. ``class_archive``: see
-    ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location.
+    ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location. ``gateway_job``:
+    the job whose checkpoints go through the node's state gateway, None where Spark reaches them by itself.
     """
 
     host: str
@@ -45,6 +47,7 @@ class DriverSettings:
     job_files: JobFiles = field(default_factory=JobFiles)
     class_archive: Path | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
+    gateway_job: JobId | None = None
 
 
 @dataclass(frozen=True)
@@ -86,8 +89,8 @@ class ApplicationListener(Protocol):
 class QueryProgress:
     """One streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
 
-    ``committed_batch``: the newest batch that is known to be in the checkpoint's commit log, -1 before the first one (an
-    idle query's report names the next batch, which has not begun). Times in Unix milliseconds.
+    ``committed_batch``: the newest batch that is known to be in the checkpoint's commit log, -1 before the first one
+    (an idle query's report names the next batch, which has not begun). Times in Unix milliseconds.
     """
 
     id: str

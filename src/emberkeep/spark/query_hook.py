@@ -23,11 +23,12 @@ from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.model import QueryProgress, StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.progress import query_progress
+from emberkeep.spark.state_locations import StateLocations
 
 _LOCATION = "checkpointLocation"
 _ROOT_SETTING = "spark.sql.streaming.checkpointLocation"
 _FUNCTION = "_emberkeep_function"
-_DECIDED = "_emberkeep_checkpoint"
+_GIVEN = "_emberkeep_checkpoint"  # what a writer was started with before: (location as Spark got it, StartedQuery)
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,11 @@ class _Writer:
 class QueryHook:
     """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
 
-    def __init__(self, checkpoint_root: str, committed: CommittedBefore, notices: Notices) -> None:
+    def __init__(
+        self, checkpoint_root: str, locations: StateLocations, committed: CommittedBefore, notices: Notices
+    ) -> None:
         self._root = checkpoint_root
+        self._locations = locations
         self._committed = committed
         self._notices = notices
         self._pid = os.getpid()
@@ -89,13 +93,19 @@ class QueryHook:
         def start(writer: Any, *positional: Any, **named: Any) -> Any:
             if os.getpid() != self._pid:
                 return original(writer, *positional, **named)
-            given = dict(parameters.bind(writer, *positional, **named).arguments)
+            bound = parameters.bind(writer, *positional, **named)
+            given = dict(bound.arguments)
             arguments = given.pop("options", {}) | given
             target = given.get("path", given.get("tableName"))
             with self._lock:
                 started = self._decide(writer, target, arguments)
-            self._committed.check(writer._spark, started.location)
-            query = original(writer, *positional, **named)
+            if started.location is not None:
+                reached = self._locations.for_spark(writer._spark, started.location)
+                self._committed.check(writer._spark, started.location, reached)
+                if started.by_default or reached != started.location:
+                    _set_location(writer, bound, reached)
+                    setattr(writer, _GIVEN, (reached, started))
+            query = original(*bound.args, **bound.kwargs)
             with self._lock:
                 self._running.append((query, started))  # until `progress` has seen its end
             return query
@@ -103,12 +113,12 @@ class QueryHook:
         return start
 
     def _decide(self, writer: Any, target: Any, arguments: Mapping[str, Any]) -> StartedQuery:
-        """Choose the checkpoint and set it on the writer. Raises CheckpointIdentityError."""
-        decided: StartedQuery | None = getattr(writer, _DECIDED, None)
-        if decided is not None:  # the same writer is started again: the same query
-            return decided
+        """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
         described = _describe(writer, target, arguments)
         if described.own_location is not None:
+            before: tuple[str, StartedQuery] | None = getattr(writer, _GIVEN, None)
+            if before is not None and described.own_location == before[0]:  # the same writer is started again
+                return before[1]
             return StartedQuery(described.own_location)
         if not can_recover(described.identity.sink, described.identity.output_mode):
             return StartedQuery(None)
@@ -116,23 +126,29 @@ class QueryHook:
         if configured is not None and described.name is not None:
             return StartedQuery(f"{configured.rstrip('/')}/{described.name}")  # Spark's own rule
         decided = StartedQuery(self._locate(writer, described, configured or self._root), by_default=True)
-        writer._jwrite = writer._jwrite.option(_LOCATION, decided.location)
-        setattr(writer, _DECIDED, decided)
         what = f"streaming query {described.name!r}" if described.name else f"unnamed query to {described.identity}"
         self._notices.say(f"{what} has no checkpointLocation: it keeps its checkpoint at {decided.location}")
         return decided
 
     def _locate(self, writer: Any, described: _Writer, root: str) -> str:
-        store = CheckpointStore(writer._spark, root)
+        root = root.rstrip("/")
         if described.name is not None:
-            return f"{store.root}/{directory_of_named(described.name)}"
+            return f"{root}/{directory_of_named(described.name)}"
+        store = CheckpointStore(writer._spark, root, self._locations.for_spark(writer._spark, root))
         ordinal = self._next_ordinal
         known = store.read()
-        record = record_unnamed(known, ordinal, described.identity, store.root)
+        record = record_unnamed(known, ordinal, described.identity, root)
         if record is not known:
             store.write(record)
         self._next_ordinal += 1
-        return f"{store.root}/{directory_of_unnamed(ordinal, described.identity)}"
+        return f"{root}/{directory_of_unnamed(ordinal, described.identity)}"
+
+
+def _set_location(writer: Any, call: inspect.BoundArguments, location: str) -> None:
+    """Give Spark this location in the place of whatever writer and call name."""
+    options = call.arguments.get("options", {})
+    call.arguments["options"] = {key: value for key, value in options.items() if key.lower() != _LOCATION.lower()}
+    writer._jwrite = writer._jwrite.option(_LOCATION, location)
 
 
 def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer:

@@ -1,0 +1,88 @@
+"""Settings that lead Spark's checkpoint files to the state gateway of each process's own task manager. Pure.
+
+Every checkpoint is addressed as ``webhdfs://localhost/…``. Hadoop's client looks the authority up as a nameservice, and
+expands ``${env.…}`` when it reads the nameservice's address, in each process from that process's own environment. Spark
+ships settings to executors as they are written, so one configuration serves all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from emberkeep.local_state.gateway_paths import AUTHORITY
+from emberkeep.protocol.hadoop_token import TOKENS_VARIABLE, with_credential
+from emberkeep.spark.errors import InvalidSparkConfiguration
+
+GATEWAY_VARIABLE = "EMBERKEEP_STATE_GATEWAY"  # host:port, set by the task manager for each process that it starts
+CREDENTIAL_VARIABLE = "EMBERKEEP_STATE_CREDENTIAL"
+
+NAMESERVICES = "dfs.nameservices"
+_NAMENODES = f"dfs.ha.namenodes.{AUTHORITY}"
+_PROXY_PROVIDER = f"dfs.client.failover.proxy.provider.{AUTHORITY}"
+_ADDRESS = f"dfs.namenode.http-address.{AUTHORITY}.tm"
+_NOWHERE = "127.0.0.1:9"  # where a process is told of no gateway: refused at once
+# Pauses in ms and how often each, about two minutes in all: a gateway that restarts is away for seconds.
+_RETRIES = "100,10,500,20,2000,60"
+_ANSWER_WAIT = "300s"  # a large file is acknowledged when the durable store has all of it
+
+_LOCALITY_WAIT = "spark.locality.wait"
+# What makes tasks go where their state lies. An executor that was lost leaves its id behind as the preferred one, so
+# only its node is waited for: long, as reading the state elsewhere takes longer than one batch of waiting.
+PLACEMENT_DEFAULTS = {
+    "spark.locality.wait.process": "0",
+    "spark.locality.wait.node": "60s",
+    # Else the tasks of a join go where most of the shuffled rows lie.
+    "spark.shuffle.reduceLocality.enabled": "false",
+}
+
+
+def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str, str]:
+    """What to set on a configuration. ``nameservices``: those that the job has already, from whatever source.
+
+    Raises InvalidSparkConfiguration where the job has an HDFS nameservice of the gateway's name.
+    """
+    address = f"${{env.{GATEWAY_VARIABLE}:-{_NOWHERE}}}"
+    others = [name.strip() for name in nameservices.split(",") if name.strip()]
+    clashing = [key for key in (_NAMENODES, _PROXY_PROVIDER) if f"spark.hadoop.{key}" in present]
+    if present.get(f"spark.hadoop.{_ADDRESS}") == address:  # a copy of an earlier context's configuration
+        others, clashing = [name for name in others if name != AUTHORITY], []
+    if AUTHORITY in others or clashing:
+        where = f"spark.hadoop.{clashing[0]}" if clashing else NAMESERVICES
+        raise InvalidSparkConfiguration(
+            f"{where} defines an HDFS nameservice {AUTHORITY!r}: the state gateway is known to Hadoop by that name",
+            hint="give the nameservice another name, or set state.backend.local-recovery=false for this job",
+        )
+    settings = {
+        NAMESERVICES: ",".join((*others, AUTHORITY)),
+        _NAMENODES: "tm",
+        _ADDRESS: address,
+        "dfs.http.client.retry.policy.enabled": "true",
+        "dfs.http.client.retry.policy.spec": _RETRIES,
+        "dfs.webhdfs.socket.read-timeout": _ANSWER_WAIT,
+    }
+    return {f"spark.hadoop.{key}": value for key, value in settings.items()}
+
+
+def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Defaults for what the job has not set itself, and a warning for each of its settings that moves tasks away."""
+    values, warnings = {}, []
+    for key, value in PLACEMENT_DEFAULTS.items():
+        general = key.startswith(_LOCALITY_WAIT) and _LOCALITY_WAIT in present
+        own = key if key in present else _LOCALITY_WAIT if general else None
+        if own is None:
+            values[key] = value
+        elif present[own] != value:
+            warnings.append(
+                f"{own}={present[own]} stays as it is; tasks may run away from the node that holds their state, "
+                f"for which {key}={value} is right"
+            )
+    return values, tuple(warnings)
+
+
+def process_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a JVM: the gateway's credential, if there is one, becomes a token that Hadoop reads."""
+    changed = dict(environ)
+    credential = changed.pop(CREDENTIAL_VARIABLE, "")
+    if credential:
+        changed[TOKENS_VARIABLE] = with_credential(changed.get(TOKENS_VARIABLE, ""), credential)
+    return changed

@@ -1,0 +1,78 @@
+"""How Spark reaches the durable location of a checkpoint: by itself, or through the node's state gateway."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.local_state.gateway_paths import AUTHORITY, gateway_uri
+from emberkeep.spark.errors import InvalidSparkConfiguration, SparkInternalsMissing
+from emberkeep.spark.notices import Notices
+
+
+class StateLocations(Protocol):
+    """How a durable location is told to Spark."""
+
+    def for_spark(self, spark: Any, location: str) -> str:
+        """The location to give to Spark in the place of a durable one; itself when it is one of those already.
+        ``spark``: the query's session."""
+
+
+class DirectLocations:
+    """Spark reads and writes the durable store by itself."""
+
+    def for_spark(self, spark: Any, location: str) -> str:
+        del spark
+        return location
+
+
+class GatewayLocations:
+    """Spark goes through the state gateway of the node. ``own_root``: location of the job's own checkpoints."""
+
+    def __init__(self, job_id: JobId, own_root: str, notices: Notices) -> None:
+        self._job_id = job_id
+        self._own_root = own_root
+        self._notices = notices
+        self._prefix = f"webhdfs://{AUTHORITY}/{job_id}/"
+
+    def for_spark(self, spark: Any, location: str) -> str:
+        if location.startswith(self._prefix):
+            return location
+        try:
+            return gateway_uri(self._job_id, _qualified(spark, location), _plain(spark, self._own_root))
+        except InvalidInput as error:
+            self._notices.say(f"no local copies are kept of the checkpoint at {location}: {error.message}")
+            return location
+
+
+def _qualified(spark: Any, location: str) -> str:
+    """As Hadoop takes it: without a scheme it belongs to the default file system, which knows relative paths too."""
+    scheme, colon, _ = location.partition(":")
+    if colon and "/" not in scheme and scheme.lower() != "file":
+        return location
+    return _plain(spark, location)
+
+
+def _plain(spark: Any, location: str) -> str:
+    """A path of the local file system as it is, without its scheme and escapes that Hadoop does not know either.
+
+    Raises SparkInternalsMissing, InvalidSparkConfiguration (the default file system cannot be used).
+    """
+    from py4j.protocol import Py4JError
+
+    try:
+        path = spark._jvm.org.apache.hadoop.fs.Path(location)
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        qualified = path.getFileSystem(configuration).makeQualified(path)
+        uri = qualified.toUri()
+        return str(uri.getPath() if uri.getScheme() == "file" else qualified.toString())
+    except TypeError as error:
+        raise SparkInternalsMissing(
+            f"Hadoop's file systems cannot be asked about {location}: {error}",
+            hint="Emberkeep works with PySpark 4.3",
+        ) from error
+    except Py4JError as error:
+        raise InvalidSparkConfiguration(
+            f"the checkpoint location {location} cannot be used: {error}", hint="check it, and fs.defaultFS"
+        ) from error
