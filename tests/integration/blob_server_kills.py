@@ -33,6 +33,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKey, permanent
 from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.testing.memory_blobs import always_leads
 
 RECOVERIES = (0.4, 0.8)  # shares of the first life's steps, after which the second one is killed at each of its own
 LIFE_SECONDS = 120
@@ -99,7 +100,8 @@ EXECUTIONER = Executioner()
 
 @contextlib.asynccontextmanager
 async def serving(root: Path, jobs: list[JobId], ended: list[JobId]) -> AsyncIterator[BlobServer]:
-    server = BlobServer(Configuration(), BlobFiles(root / "local"), open_blob_storage(str(root / "ha")))
+    ha = open_blob_storage(str(root / "ha"))
+    server = BlobServer(Configuration(), BlobFiles(root / "local"), ha, confirm=always_leads)
     await server.open(jobs, ended)
     running = asyncio.create_task(server.run())
     await asyncio.sleep(0)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from emberkeep.adapters.work_threads import Work, WorkThreads, ended
+from emberkeep.base.clock import since_boot
 from emberkeep.base.errors import RetryLater
 
 ItemT = TypeVar("ItemT")
@@ -100,6 +101,17 @@ class StoreThreads:
             self._threads.forget(future)
             future.add_done_callback(_seen)
         return future.result()
+
+
+def in_time_for(within: float, store: str) -> Callable[[], None]:
+    """What raises RetryLater once ``within`` seconds are over from now on. ``store``: for the message."""
+    deadline = since_boot() + within
+
+    def check() -> None:
+        if since_boot() >= deadline:
+            raise RetryLater(f"what was to be deleted in {store} is kept: {within:g} s are over since it was decided")
+
+    return check
 
 
 def _seen(future: asyncio.Future[ResultT]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import math
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.blob_files_copy import cannot_store, copy_file
-from emberkeep.adapters.blob_files_threads import Abort, StoreThreads
+from emberkeep.adapters.blob_files_threads import Abort, StoreThreads, in_time_for
 from emberkeep.adapters.blob_files_tree import BlobTree
 from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.ids import JobId
@@ -122,12 +123,15 @@ class DirectoryBlobs:
     def _absent(self, owner: JobId, key: BlobKey) -> Absent:
         return Absent(f"there is no BLOB {key} of job {owner} in {self.location}")
 
-    async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        wanted = list(keys)
+    async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
+        wanted, in_time = list(keys), in_time_for(within, self.location)
 
         def delete(_: Abort) -> None:
             with self._errors("delete"):
-                self._tree.delete(owner, wanted)
+                for key in wanted:
+                    in_time()
+                    self._tree.delete(owner, [key])
+                self._tree.delete(owner, [])  # the directory, where nothing was in it
 
         await self._threads.run(delete)
 

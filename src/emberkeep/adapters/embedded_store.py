@@ -52,6 +52,9 @@ class EmbeddedJobStore:
         self._database = JobDatabase(self._path, self._graph_dir)
         return self._database.epoch
 
+    async def confirm(self) -> None:
+        await self._operate(JobDatabase.confirm)
+
     async def create(self, graph: JobGraph) -> JobId:
         return await self._operate(JobDatabase.create, graph)
 

@@ -94,6 +94,11 @@ class JobDatabase:
 
     # --- operations, as the port describes them -----------------------------------------------------------------------
 
+    def confirm(self) -> None:
+        """Raises Conflict when a newer leader has opened the store."""
+        with self._leading():
+            pass
+
     def create(self, graph: JobGraph) -> JobId:
         written = False
         try:

@@ -11,9 +11,10 @@ them ("abort incomplete multipart uploads").
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +27,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from emberkeep.adapters.blob_files_copy import cannot_store
-from emberkeep.adapters.blob_files_threads import Abort, StoreThreads
+from emberkeep.adapters.blob_files_threads import Abort, StoreThreads, in_time_for
 from emberkeep.adapters.object_blobs_errors import object_store_error
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, parse_job_id
@@ -134,20 +135,22 @@ class ObjectBlobs:
         with self._errors("read"):
             return obstore.head(self._store, _path(owner, key))["size"]
 
-    async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        paths = [_path(owner, key) for key in keys]
-        await self._threads.run(lambda abort: self._delete(paths, abort))
+    async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
+        paths, in_time = [_path(owner, key) for key in keys], in_time_for(within, self.location)
+        await self._threads.run(lambda abort: self._delete(paths, abort, in_time))
 
     async def delete_owner(self, owner: JobId) -> None:
         def delete(abort: Abort) -> None:
+            in_time = in_time_for(math.inf, self.location)
             for paths in self._list(f"{owner}/"):
-                self._delete([path for path, _, _ in paths], abort)
+                self._delete([path for path, _, _ in paths], abort, in_time)
 
         await self._threads.run(delete)
 
-    def _delete(self, paths: list[str], abort: Abort) -> None:
+    def _delete(self, paths: list[str], abort: Abort, in_time: Callable[[], None]) -> None:
         for begin in range(0, len(paths), _DELETED_AT_ONCE):
             abort.check()
+            in_time()
             batch = paths[begin : begin + _DELETED_AT_ONCE]
             try:
                 with self._errors("delete"):
@@ -155,6 +158,7 @@ class ObjectBlobs:
             except Absent:
                 # Some kinds of store stop at the first object that is not there.
                 for path in batch:
+                    in_time()
                     with contextlib.suppress(Absent), self._errors("delete"):
                         obstore.delete(self._store, path)
 

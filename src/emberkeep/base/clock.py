@@ -5,6 +5,14 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+# Only Linux tells the time that a machine has slept.
+_BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def since_boot() -> float:
+    """Seconds since the machine's boot, its sleep included: they pass also while this process is stopped."""
+    return time.clock_gettime(_BOOT_CLOCK)
+
 
 class Clock(Protocol):
     """Two readings; neither is ever taken inside a pure domain package, which gets ``now`` as an argument."""

@@ -5,6 +5,7 @@ Both lay BLOBs out as ``<owner>/<key>``. Neither counts, decides or retries: the
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -78,8 +79,9 @@ class BlobStorage(Protocol):
     async def size(self, owner: JobId, key: BlobKey) -> int:
         """Bytes. Raises Absent."""
 
-    async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """What is not there is fine."""
+    async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
+        """What is not there is fine. No deletion begins later than ``within`` seconds after the call, however long this
+        process was stopped meanwhile: what is left then is kept, and RetryLater raised."""
 
     async def delete_owner(self, owner: JobId) -> None:
         """Everything of the owner, as a whole where the store can (BLOB-11)."""

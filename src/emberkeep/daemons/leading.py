@@ -81,6 +81,7 @@ class Leadership:
     app: web.Application
     _offload: Offload
     _layout: StateLayout
+    _store: JobStore
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
@@ -90,7 +91,7 @@ class Leadership:
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
         services.start("acknowledgements", self._offload.run())
-        services.start("storage clean-up", keep_storage_clean(self.service, self._layout))
+        services.start("storage clean-up", keep_storage_clean(self.service, self._layout, self._store.confirm))
 
 
 @contextlib.asynccontextmanager
@@ -100,9 +101,8 @@ async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIter
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
         stack.push_async_callback(ha.close)
-        blobs = BlobServer(
-            configuration, BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs")), ha
-        )
+        local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
+        blobs = BlobServer(configuration, local, ha, confirm=store.confirm)
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
         rpc = HttpRpcClient(settings.token, offload)
         stack.push_async_callback(rpc.close)
@@ -134,4 +134,4 @@ async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIter
             secure=lambda application: secure(application, policy),
             routes=[login_route(policy), *rpc_routes(service, offload), *web_routes(service, system.clock)],
         )
-        yield Leadership(service, blobs, app, offload, layout)
+        yield Leadership(service, blobs, app, offload, layout, store)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -12,11 +13,14 @@ from typing import Protocol
 import structlog
 
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.peers import Peers
 from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blobs.server_records import Deletion
 
+CONFIRMED_SECONDS = 2.0  # less than any session timeout that ZooKeeper grants with its default tick
 SMALL = 64 * 1024  # bytes that are hashed sooner than a thread is asked to
 
 log = structlog.get_logger(__name__)
@@ -84,6 +88,7 @@ class BlobCore:
     ha: BlobStorage
     peers: Peers
     disk: Disk
+    confirm: Callable[[], Awaitable[None]]  # raises an EmberkeepError unless this JobManager leads at present
     counters: Counters = field(default_factory=Counters)
     closed: bool = False
 
@@ -159,11 +164,25 @@ class BlobCore:
             await self.local.delete(deletion.owner, deletion.keys)
 
     async def _delete_ha(self, deletion: Deletion) -> None:
+        """Of a job that has ended, everything: that is true for ever. What is only unreferenced here may be referenced
+        by a job that another leader has accepted: it goes one by one, right after this one was confirmed to lead."""
         permanent = [key for key in deletion.keys if key.is_permanent]
-        if deletion.whole:
+        if not self.machine.has_ended(deletion.owner):
+            if permanent or deletion.whole:
+                await self.delete_needless(deletion.owner, permanent)
+        elif deletion.whole:
             await self.ha.delete_owner(deletion.owner)
-        elif permanent:
+        else:
             await self.ha.delete(deletion.owner, permanent)
+
+    async def delete_needless(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
+        """Delete unreferenced BLOBs from the HA store; raises an EmberkeepError, and keeps them, where that is not
+        this JobManager's to decide any more."""
+        clock = asyncio.get_running_loop().time
+        asked = clock()
+        await self.confirm()
+        # A session that has just confirmed lives for longer than this, so nobody else leads before it is over.
+        await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:
         """Return when the next deletion has come to its end."""

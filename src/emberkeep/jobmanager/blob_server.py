@@ -8,7 +8,7 @@ the stores runs beside it, and each piece of it is known to the machine from its
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 import structlog
@@ -42,11 +42,18 @@ class BlobServer:
     """Implements BlobServerGateway. ``open`` it once, then ``run`` it; ``close`` only in an orderly exit."""
 
     def __init__(
-        self, configuration: Configuration, local: LocalStore, ha: BlobStorage, *, disk: Disk | None = None
+        self,
+        configuration: Configuration,
+        local: LocalStore,
+        ha: BlobStorage,
+        *,
+        confirm: Callable[[], Awaitable[None]],
+        disk: Disk | None = None,
     ) -> None:
-        """``disk``: None for the machine's own."""
+        """``confirm`` raises an EmberkeepError unless this JobManager leads at present. ``disk``: None for the
+        machine's own."""
         peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
-        self._core = BlobCore(ServerMachine(), local, ha, peers, disk if disk is not None else ThreadedDisk())
+        self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
         self._machine = self._core.machine
         self._max_size: int = configuration[BLOB_MAX_SIZE]
         self._retention: float = configuration[BLOB_RETENTION]
@@ -120,7 +127,7 @@ class BlobServer:
                 await self._uploads.abort_all()
                 await self._copies.wait()
                 for owner, keys in self._machine.needless().items():
-                    await core.ha.delete(owner, keys)
+                    await core.delete_needless(owner, keys)
                 for owner in await core.local.listing():
                     await core.local.delete_owner(owner)
         except (EmberkeepError, TimeoutError) as error:

@@ -31,6 +31,9 @@ class JobStore(Protocol):
     async def open(self) -> int:
         """Become the writer: raise and return the epoch. Raises Conflict while another process leads."""
 
+    async def confirm(self) -> None:
+        """Raises Conflict when this writer's epoch is over."""
+
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0. Returns the graph's job id, or the id of the job that was
         created before under the same idempotency key (running or ended): then nothing is written."""

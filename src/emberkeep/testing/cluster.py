@@ -18,6 +18,7 @@ from emberkeep.jobmanager.views import Submission
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.taskmanager.service import TaskManagerService
+from emberkeep.testing.agent_store import MemoryAgentStore
 from emberkeep.testing.history import History
 from emberkeep.testing.machines import Machine, Machines, Process
 from emberkeep.testing.network import Handler, SimNetwork, rpc_handler
@@ -155,12 +156,13 @@ class SimCluster:
         self.jm_lives += 1
         process = self.machines.start(self.jm_machine, JM_PROCESS)
         system = seeded_system(self.jm_machine.clock, self.plan.seed, f"jobmanager#{self.jm_lives}")
-        blobs = self.blobs.server(self.configuration)
+        store = self.store.session(process)
+        blobs = self.blobs.server(self.configuration, store.confirm)
         service = JobManagerService(
             system,
             self.configuration,
             self.network.client(process.party),
-            self.store.session(process),
+            store,
             blobs,
             address=self.jm_address,
             checkpoint_root="/checkpoints",
@@ -194,9 +196,14 @@ class SimCluster:
         launcher = SimLauncher(
             self.room, node.machine, process, seeded_random(self.plan.seed, f"{node.id}#{node.lives}/launcher")
         )
-        launcher.kill_leftovers()
         service = TaskManagerService(
-            system, self.configuration, info, self.network.client(process.party), launcher, self.jm_address
+            system,
+            self.configuration,
+            info,
+            self.network.client(process.party),
+            launcher,
+            MemoryAgentStore(),
+            self.jm_address,
         )
         node.agent, node.info, node.service = process, info, service
         self.network.listen_rpc(address, process.party, service)

@@ -73,6 +73,9 @@ class MemoryJobStore:
         self._epoch = self._disk.epoch
         return self._epoch
 
+    async def confirm(self) -> None:
+        _end(self._begin())
+
     async def create(self, graph: JobGraph) -> JobId:
         failure = self._begin()
         job_id = self._known(graph)

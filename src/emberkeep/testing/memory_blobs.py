@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import math
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
-from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
@@ -24,6 +25,10 @@ TEMPORARY = "incoming"
 
 async def no_step(_: str) -> None:
     """Takes no time, raises nothing."""
+
+
+async def always_leads() -> None:
+    """The ``confirm`` of a BLOB server that nobody else follows."""
 
 
 class MemoryFiles:
@@ -178,6 +183,11 @@ class MemoryBlobStorage(_Layout):
         await self.step("fetch")
         self._machine.contents[destination] = self.files.read(self.file(owner, key))
         await self.step("fetch done")
+
+    async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
+        if within <= 0:
+            raise RetryLater(f"what was to be deleted is kept: {within:g} s are over")
+        await super().delete(owner, keys)
 
     async def size(self, owner: JobId, key: BlobKey) -> int:
         await self.step("size")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -42,12 +42,11 @@ class SimBlobs:
         self._rng = seeded_random(seed, "blobs")
         self._history = history
 
-    def server(self, configuration: Configuration) -> BlobServer:
-        """The BLOB server of one life of the JobManager."""
+    def server(self, configuration: Configuration, confirm: Callable[[], Awaitable[None]]) -> BlobServer:
+        """The BLOB server of one life of the JobManager. ``confirm``: of its job store."""
         local = MemoryLocalStore(self.disk, _LOCAL, step=self._local_step)
-        return BlobServer(
-            configuration, local, MemoryBlobStorage(self.disk, self.shared, step=self._ha_step), disk=self.disk
-        )
+        ha = MemoryBlobStorage(self.disk, self.shared, step=self._ha_step)
+        return BlobServer(configuration, local, ha, confirm=confirm, disk=self.disk)
 
     def is_kept(self, job_id: JobId, key: BlobKey) -> bool:
         """Whether the HA store holds it."""

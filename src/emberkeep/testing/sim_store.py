@@ -81,6 +81,9 @@ class StoreSession:
         store.history.add(self._process.name, f"leads with epoch {epoch}")
         return epoch
 
+    async def confirm(self) -> None:
+        await self._operate("confirm", self._inner.confirm)
+
     async def create(self, graph: JobGraph) -> JobId:
         async def create() -> JobId:
             job_id = await self._inner.create(graph)

@@ -36,7 +36,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerI
 from emberkeep.taskmanager.blob_cache import BlobCache
 from emberkeep.taskmanager.service import TaskManagerService
 from emberkeep.testing.fake_launcher import FakeLauncher
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles
+from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
 from emberkeep.testing.scripted_service import ScriptedService
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.rest.server import TOKEN, running_site
@@ -99,7 +99,9 @@ class TaskManagerSite:
 async def job_manager_site(directory: Path) -> AsyncIterator[JobManagerSite]:
     """A BLOB server behind its REST resources, and RPC that lets task managers register."""
     system, disk = real_system(), MemoryFiles()
-    server = BlobServer(Configuration(), BlobFiles(directory / "server"), MemoryBlobStorage(disk, disk))
+    server = BlobServer(
+        Configuration(), BlobFiles(directory / "server"), MemoryBlobStorage(disk, disk), confirm=always_leads
+    )
     await server.open((), ())
     async with contextlib.AsyncExitStack() as stack:
         running = asyncio.create_task(server.run())

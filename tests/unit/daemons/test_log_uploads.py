@@ -22,7 +22,7 @@ from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.protocol.messages import LogUploaded, UploadLog
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles
+from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
 from emberkeep.testing.memory_rpc import MemoryNetwork
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import ListedLogs
@@ -97,7 +97,9 @@ def query(**changes: object) -> LogQuery:
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     disk = MemoryFiles()
-    server = BlobServer(Configuration(), BlobFiles(tmp_path / "blobs"), MemoryBlobStorage(disk, disk))
+    server = BlobServer(
+        Configuration(), BlobFiles(tmp_path / "blobs"), MemoryBlobStorage(disk, disk), confirm=always_leads
+    )
     await server.open([JOB], ())
     running = asyncio.create_task(server.run())
     await asyncio.sleep(0)

@@ -55,7 +55,7 @@ class SmallCluster:
         self.lives += 1
         system = seeded_system(VirtualClock(self.loop), 1, f"jobmanager-{self.lives}")
         local, ha = MemoryLocalStore(self.files), MemoryBlobStorage(self.files, self.shared)
-        self.blobs = BlobServer(self.configuration, local, ha, disk=self.files)
+        self.blobs = BlobServer(self.configuration, local, ha, confirm=self.store.confirm, disk=self.files)
         return JobManagerService(
             system,
             self.configuration,

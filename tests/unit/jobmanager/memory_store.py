@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -19,14 +20,15 @@ T = TypeVar("T")
 
 
 class FailingStore:
-    """``before`` and ``after``: errors by operation, each raised once, before or after it happened. Each ``open`` is a
-    new life over the same disk."""
+    """``calls``: operations by name. ``before`` and ``after``: errors by operation, each raised once, before or after
+    it happened. Each ``open`` is a new life over the same disk."""
 
     def __init__(self) -> None:
         self.disk = MemoryDisk()
         self.before: dict[str, list[EmberkeepError]] = {}
         self.after: dict[str, list[EmberkeepError]] = {}
         self.attempts: list[tuple[JobId, int]] = []
+        self.calls: Counter[str] = Counter()
         self.closed = False
         self._store = MemoryJobStore(self.disk)
 
@@ -40,6 +42,7 @@ class FailingStore:
         return {key: msgspec.json.decode(result, type=JobResult) for key, result in self.disk.results.items()}
 
     async def _step(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        self.calls[name] += 1
         await asyncio.sleep(0.01)
         if self.before.get(name):
             raise self.before[name].pop(0)
@@ -50,6 +53,9 @@ class FailingStore:
 
     async def open(self) -> int:
         return await self._step("open", self._store.open)
+
+    async def confirm(self) -> None:
+        await self._step("confirm", self._store.confirm)
 
     async def create(self, graph: JobGraph) -> JobId:
         return await self._step("create", lambda: self._store.create(graph))

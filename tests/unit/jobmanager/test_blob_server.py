@@ -64,12 +64,18 @@ class Bench:
         self.disk, self.shared = MemoryFiles(), MemoryFiles()
         self.at_local, self.at_ha = Steps(), Steps()
         self.configuration = Configuration().with_texts({"blob.max-size": "1m"}, "test")
+        self.deposed = False
         self.server = self._server()
 
     def _server(self) -> BlobServer:
         self.local = MemoryLocalStore(self.disk, step=self.at_local)
         self.ha = MemoryBlobStorage(self.disk, self.shared, step=self.at_ha)
-        return BlobServer(self.configuration, self.local, self.ha, disk=self.disk)
+        return BlobServer(self.configuration, self.local, self.ha, confirm=self.confirm, disk=self.disk)
+
+    async def confirm(self) -> None:
+        await asyncio.sleep(0.01)
+        if self.deposed:
+            raise Conflict("epoch 1 is over: a newer JobManager leads with epoch 2")
 
     @asynccontextmanager
     async def serving(self, jobs: tuple[JobId, ...] = (), ended: tuple[JobId, ...] = ()) -> AsyncIterator[BlobServer]:
@@ -454,6 +460,41 @@ async def test_a_recovered_jobs_older_attempts_are_refused_and_its_newest_is_not
         assert next(view.references for view in await server.blobs(A)) == ()
 
 
+@pytest.mark.req("HA-6")
+@virtual
+async def test_a_deposed_leader_deletes_nothing_that_its_successor_needs(bench: Bench) -> None:
+    """It was stopped; when it goes on, its clean-up is due before it hears that it leads no more."""
+    old, new = Bench(), bench
+    old.shared = new.shared
+    async with old.serving() as zombie:
+        await put(zombie, SCRIPT)
+        await put(zombie, WHEEL, B)
+        zombie.job_submitted(B, [key_of(WHEEL)])
+        async with new.serving(jobs=(B,)) as leader:
+            old.deposed = True
+            await submit(leader, A, SCRIPT)
+            broken = asyncio.create_task(zombie.upload(A, key_of(SCRIPT), chunks(WHEEL), size=None))
+            with pytest.raises(InvalidInput):
+                await broken
+            await pass_intervals(3)
+            assert (new.in_ha(A), new.in_ha(B)) == ({SCRIPT}, {WHEEL})
+            zombie.job_ended(B)  # what is recorded as ended has ended for every leader
+            await pass_intervals(1)
+            assert (new.in_ha(A), new.in_ha(B)) == ({SCRIPT}, set())
+
+
+@virtual
+async def test_what_cannot_be_confirmed_is_deleted_later(bench: Bench) -> None:
+    async with bench.serving() as server:
+        await put(server, SCRIPT)
+        bench.deposed = True
+        await pass_intervals(3)
+        assert bench.in_ha() == {SCRIPT}
+        bench.deposed = False
+        await pass_intervals(1)
+        assert bench.in_ha() == set()
+
+
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -540,7 +581,7 @@ async def test_a_deletion_waits_for_a_copy_and_an_upload_for_a_deletion(bench: B
         assert bench.in_ha() == {SCRIPT}
         fetching.set()
         await reader
-        deleting = bench.at_ha.hold("delete_owner")
+        deleting = bench.at_ha.hold("delete")
         await pass_intervals(1)
         upload = asyncio.create_task(put(server, SCRIPT))
         await asyncio.sleep(10)
@@ -606,23 +647,28 @@ async def test_collecting_by_hand_is_one_turn(bench: Bench) -> None:
 
 @pytest.mark.req("BLOB-11")
 @virtual
-async def test_an_owner_goes_as_a_whole_and_part_of_one_file_by_file(bench: Bench) -> None:
+async def test_an_ended_job_goes_as_a_whole_and_what_is_unreferenced_file_by_file(bench: Bench) -> None:
+    """A whole directory of the HA store may hold what another leader has put there: that is the job's end only."""
     async with bench.serving() as server:
         await put(server, SCRIPT)
         await put(server, WHEEL)
         await submit(server, B, SCRIPT)
         await put(server, WHEEL, B)
         await pass_intervals(2)
+        assert (bench.at_ha.seen["delete_owner"], bench.at_ha.seen["delete"]) == (0, 2)
+        assert (bench.at_local.seen["delete_owner"], bench.at_local.seen["delete"]) == (1, 1)
+        assert (bench.in_ha(A), bench.in_ha(B)) == (set(), {SCRIPT})
+        server.job_ended(B)
+        await pass_intervals(0)
         assert bench.at_ha.seen["delete_owner"] == 1
-        assert bench.at_ha.seen["delete"] == 1
-        assert bench.in_ha(B) == {SCRIPT}
+        assert bench.in_ha(B) == set()
 
 
 @virtual
 async def test_a_failed_deletion_is_repeated_at_the_next_run(bench: Bench) -> None:
     async with bench.serving() as server:
         await put(server, SCRIPT)
-        bench.at_ha.always["delete_owner"] = RetryLater("away")
+        bench.at_ha.always["delete"] = RetryLater("away")
         await pass_intervals(3)
         with pytest.raises(Absent):
             await server.path(A, key_of(SCRIPT))

@@ -38,6 +38,7 @@ from emberkeep.blobs.model import BlobKey, BlobKind
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.rest.openapi import document
 from emberkeep.rest.table import ROUTES
+from emberkeep.testing.memory_blobs import always_leads
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import TOKEN, running_site
 
@@ -82,7 +83,10 @@ class Served:
         gateway.add(job_view(OWNER, "flights"))
         gateway.add_task_managers(task_manager_view(2))
         self.blobs = BlobServer(
-            Configuration(), BlobFiles(self.directory / "local"), DirectoryBlobs(self.directory / "ha")
+            Configuration(),
+            BlobFiles(self.directory / "local"),
+            DirectoryBlobs(self.directory / "ha"),
+            confirm=always_leads,
         )
         await self.blobs.open([OWNER], [])
         running = asyncio.create_task(self.blobs.run())

@@ -145,7 +145,7 @@ class ScriptedStorage:
     async def size(self, owner: JobId, key: BlobKey) -> int:
         raise AssertionError("not asked by a cache")
 
-    async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
+    async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = 1.0) -> None:
         raise AssertionError("a cache only reads the HA store")
 
     async def delete_owner(self, owner: JobId) -> None:

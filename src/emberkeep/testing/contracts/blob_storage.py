@@ -12,7 +12,7 @@ from typing import Protocol
 
 import pytest
 
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.ports import BlobStorage
 from emberkeep.testing.contracts.local_store import DAMAGES, ONE, OTHER, blob
@@ -164,6 +164,16 @@ class BlobStorageContract:
         await store.delete(ONE, [])
         await store.put(OTHER, keys[0], place.new_file(blob("a")[1]))
         assert place.names() == {f"{ONE}/{keys[2]}", f"{OTHER}/{keys[0]}"}
+
+    @pytest.mark.req("HA-6")
+    async def test_a_deletion_whose_time_is_over_deletes_nothing(self, place: Place, store: BlobStorage) -> None:
+        key, content = blob("a")
+        await store.put(ONE, key, place.new_file(content))
+        with pytest.raises(RetryLater, match="kept"):
+            await store.delete(ONE, [key], within=0.0)
+        assert place.names() == {f"{ONE}/{key}"}
+        await store.delete(ONE, [key], within=240.0)
+        assert place.names() == set()
 
     @pytest.mark.req("BLOB-17")
     async def test_what_is_foreign_is_neither_listed_nor_served(self, place: Place, store: BlobStorage) -> None:

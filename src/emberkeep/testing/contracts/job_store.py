@@ -147,6 +147,7 @@ class JobStoreContract:
             await second.open()
         with pytest.raises(Conflict):
             await first.open()
+        await first.confirm()
         await first.create(job(1))  # the attempts of others have not harmed it
         await first.close()
         assert await second.open() > epoch
@@ -161,6 +162,7 @@ class JobStoreContract:
         place.depose()
         await new.open()
         for write in (
+            old.confirm(),
             old.create(job(3)),
             old.create(job(1)),
             old.record_attempt(job(1).job_id, 1),
