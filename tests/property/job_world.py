@@ -10,6 +10,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import (
     AttemptOutcome,
+    DriverHome,
     EntryPoint,
     EntryPointKind,
     FailureKind,
@@ -90,9 +91,14 @@ class JobWorld:
     stored_result: JobResult | None = None
     terminal: JobStatus | None = None
     attempts_written: list[int] = field(default_factory=list)
+    homes: dict[int, DriverHome | None] = field(default_factory=dict)  # as they are written with each attempt
 
     def __post_init__(self) -> None:
-        self.machine = JobMachine(self.graph, self.policy, self.strategy, attempt=self.stored_attempt)
+        self._begin()
+
+    def _begin(self) -> None:
+        home = self.homes.get(self.stored_attempt)
+        self.machine = JobMachine(self.graph, self.policy, self.strategy, attempt=self.stored_attempt, home=home)
         self.tell(ev.Begin())
 
     def status(self) -> JobStatus:
@@ -104,12 +110,13 @@ class JobWorld:
     def restart(self) -> None:
         """The JobManager died and a new one recovers the job."""
         self.pending.clear()
-        self.machine = JobMachine(self.graph, self.policy, self.strategy, attempt=self.stored_attempt)
-        self.tell(ev.Begin())
+        self._begin()
 
     def tell(self, event: ev.Event, chance: float = 0.5) -> list[ev.Effect]:
         effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance))
         for effect in effects:
+            if isinstance(effect, ev.RecordAttempt):
+                self.homes[effect.attempt] = self.machine.granted_home()
             self._check(effect)
             self.asked.append(effect)
             self.pending.append(effect)
@@ -183,6 +190,15 @@ class JobWorld:
         driver.heard_at = self.now
         self.tell(ev.JobMasterRegistered(driver.attempt, driver.place.task_manager, 42))
         return True
+
+    def report_completely(self, where: ev.DriverPlace) -> None:
+        """A task manager says all that it holds to a JobManager that it knows to lead."""
+        attempt = self.machine.attempt
+        driver = self.drivers.get(attempt)
+        if driver is None or not driver.alive or driver.place.task_manager != where.task_manager:
+            self.tell(ev.DriverNotAtHome(attempt, where.home))
+        else:
+            self.tell(ev.DriverListed(attempt, where, 42))
 
     def wait(self, seconds: float) -> None:
         self.now += seconds

@@ -171,6 +171,12 @@ class JobLife(RuleBasedStateMachine):
             self.world.tell(ev.DriverVanished(driver.attempt, driver.place.instance))
 
     @rule(number=st.integers(1, 2))
+    def task_manager_reports_completely(self, number: int) -> None:
+        where = place(number, self.lives)
+        if where.instance not in self.lost:
+            self.world.report_completely(where)
+
+    @rule(number=st.integers(1, 2))
     def task_manager_lost(self, number: int) -> None:
         instance = place(number, self.lives).instance
         self.lost.add(instance)

@@ -126,9 +126,8 @@ class JobMachine(JobState):
 
     def _driver_not_at_home(self, event: ev.DriverNotAtHome, now: Moment) -> None:
         if self._live().is_missing_at(event.home):
-            self._driver_gone(
-                _lost(f"task manager {event.home.task_manager}, where it was started, has no driver"), now
-            )
+            where = event.home.task_manager
+            self._driver_gone(_lost(f"task manager {where}, where the driver was started, has it no more"), now)
 
     def _jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
         driver = self._live()

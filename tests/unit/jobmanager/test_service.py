@@ -9,6 +9,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.base.options import DRIVER_LEASE
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.protocol.messages import AllocateSlot, AttemptKey, RegisterTaskManager
 from emberkeep.slots.model import ResourceProfile
@@ -407,8 +408,26 @@ class TestRecovery:
                 await cluster.run_job()
             task_manager.drivers.clear()
             async with cluster.leading():
+                began = cluster.loop.time()
                 await cluster.next_jobmaster(JOB, 2)
                 assert store.handles[JOB] == 2
+                lease = cluster.configuration[DRIVER_LEASE]
+                assert cluster.loop.time() - began < lease / 2, "its task manager has said that it has no driver"
+
+        in_virtual_time(scenario)
+
+    def test_a_task_manager_that_does_not_come_back_is_waited_for(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading():
+                task_manager = await cluster.add()
+                await cluster.run_job()
+            cluster.silent.add(task_manager.info.instance)
+            async with cluster.leading():
+                began = cluster.loop.time()
+                await cluster.add("tm-2")
+                await cluster.next_jobmaster(JOB, 2)
+                assert cluster.loop.time() - began >= cluster.configuration[DRIVER_LEASE]
 
         in_virtual_time(scenario)
 

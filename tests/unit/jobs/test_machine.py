@@ -25,6 +25,62 @@ def running(**changes: Any) -> tuple[JobWorld, TrueDriver]:
     return world, world.to_running()
 
 
+@pytest.mark.req("HA-5")
+@pytest.mark.req("HA-7")
+class TestRecoveredWithoutDriver:
+    """The driver of a recovered job is where it was to be started, or nowhere."""
+
+    def recovered(self) -> JobWorld:
+        world, driver = running()
+        driver.alive = False
+        world.restart()
+        return world
+
+    def test_its_home_has_not_got_it_and_the_next_attempt_need_not_wait_for_the_lease(self) -> None:
+        world = self.recovered()
+        world.report_completely(place(1, 2))
+        assert world.status() is JobStatus.RESTARTING
+        assert "tm-1, where the driver was started, has it no more" in world.machine.history.exceptions()[0].message
+
+    def test_other_task_managers_prove_nothing(self) -> None:
+        world = self.recovered()
+        world.report_completely(place(2))
+        elsewhere = dataclasses.replace(place(1, 2), node_id="another machine")
+        world.report_completely(elsewhere)
+        assert world.status() is JobStatus.INITIALIZING
+        world.wait(POLICY.lease)
+        assert world.status() is JobStatus.RESTARTING
+
+    def test_its_own_word_counts_more(self) -> None:
+        world, driver = running()
+        world.restart()
+        world.register(driver)
+        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        assert world.status() is JobStatus.RUNNING
+
+    def test_a_word_before_it_has_registered_counts_more_as_well(self) -> None:
+        world, _ = running()
+        world.restart()
+        world.now += 0.5
+        world.tell(ev.JobMasterHeard(1))
+        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        assert world.status() is JobStatus.INITIALIZING
+
+    def test_a_cancelled_job_ends_at_once(self) -> None:
+        world = self.recovered()
+        world.tell(ev.CancelRequested())
+        world.report_completely(place(1, 2))
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    def test_a_driver_that_is_being_started_is_not_missed(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        assert world.status() is JobStatus.INITIALIZING
+
+
 class TestStart:
     @pytest.mark.req("HA-7")
     def test_the_attempt_is_recorded_before_the_driver_starts(self) -> None:
