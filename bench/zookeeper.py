@@ -25,7 +25,7 @@ from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession,
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId, SystemIds
-from emberkeep.base.options import HA_CLUSTER_ID, STATE_DIRECTORY
+from emberkeep.base.options import STATE_DIRECTORY
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources, JobStatus
 
@@ -113,11 +113,11 @@ async def _recovery(directory: Path, handles: int) -> tuple[float, float]:
 async def _store(configuration: Configuration) -> AsyncIterator[ZooKeeperJobStore]:
     """Opened by a leader that nobody can reach; there are no JobManagers yet."""
     session = ZooKeeperSession(session_settings(configuration))
-    graphs = StateLayout(Path(configuration[STATE_DIRECTORY]), configuration).storage / "graphs"
+    graphs = StateLayout(Path(configuration[STATE_DIRECTORY]), configuration).graphs
     store = ZooKeeperJobStore(
         session,
         zookeeper_layout(configuration),
-        graphs / configuration[HA_CLUSTER_ID],
+        graphs,
         SystemIds(),
         address="127.0.0.1:1",
         elected=True,

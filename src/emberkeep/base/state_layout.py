@@ -5,7 +5,8 @@
 <state>/token                       bearer token (0600)
 <state>/cluster.json                how to reach the local cluster, and its processes
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/, and with several JobManagers
+                                    in each of them a folder per cluster
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```
 """
@@ -20,6 +21,8 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.options import (
     BLOB_HA_STORAGE,
+    HA_CLUSTER_ID,
+    HA_TYPE,
     JOB_MANAGER_ID,
     STATE_DIRECTORY,
     STORAGE_DIRECTORY,
@@ -57,13 +60,24 @@ class StateLayout:
         return Path(self.configuration[STORAGE_DIRECTORY] or self.root / "storage")
 
     @property
+    def graphs(self) -> Path:
+        return self._of_cluster("graphs")
+
+    @property
     def ha_blobs(self) -> str:
         """A directory or an object store's address."""
-        return self.configuration[BLOB_HA_STORAGE] or str(self.storage / "blobs")
+        return self.configuration[BLOB_HA_STORAGE] or str(self._of_cluster("blobs"))
 
     @property
     def checkpoints(self) -> Path:
-        return self.storage / "checkpoints"
+        return self._of_cluster("checkpoints")
+
+    def _of_cluster(self, kind: str) -> Path:
+        """Clusters that share a storage have folders of their own in it: each cleans up after itself."""
+        place = self.storage / kind
+        if self.configuration[HA_TYPE] == "embedded":
+            return place
+        return place / self.configuration[HA_CLUSTER_ID]
 
     def working_directory(self, task_manager: TaskManagerId) -> Path:
         return Path(self.configuration[WORKING_DIRECTORY] or self.root / "taskmanagers" / task_manager)
@@ -78,6 +92,14 @@ class WorkingDirectory:
     @property
     def lock(self) -> Path:
         return self.root / "lock"
+
+    @property
+    def slots_record(self) -> Path:
+        return self.root / "slots.record"
+
+    @property
+    def agent_record(self) -> Path:
+        return self.root / "agent.record"
 
     @property
     def blobs(self) -> Path:
@@ -95,8 +117,12 @@ class WorkingDirectory:
     def logs(self) -> Path:
         return self.root / "logs"
 
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
     def job(self, job_id: JobId) -> Path:
-        return self.root / "jobs" / job_id
+        return self.jobs / job_id
 
     def attempt(self, job_id: JobId, attempt: int) -> Path:
         return self.job(job_id) / str(attempt)

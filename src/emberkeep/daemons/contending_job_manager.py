@@ -25,7 +25,7 @@ from emberkeep.adapters.zookeeper_session import ZooKeeperSession, session_setti
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.options import HA_CLUSTER_ID, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
 from emberkeep.daemons.leading import JobManagerSettings, Leadership, advertised, leadership
@@ -118,11 +118,8 @@ class _Turn:
     ) -> None:
         self._settings = settings
         self._front = front
-        # Graphs of clusters that share a storage lie apart: each cleans up after itself.
-        graphs = settings.layout.storage / "graphs" / settings.configuration[HA_CLUSTER_ID]
-        self._store = ZooKeeperJobStore(
-            session, nodes, graphs, settings.system.ids, address=settings.address, elected=True
-        )
+        graphs, ids = settings.layout.graphs, settings.system.ids
+        self._store = ZooKeeperJobStore(session, nodes, graphs, ids, address=settings.address, elected=True)
         self._leadership: Leadership | None = None
         self._paused = False
 

@@ -45,7 +45,7 @@ async def job_manager_process(
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
-    store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.storage / "graphs")
+    store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
