@@ -85,6 +85,25 @@ class LocalStateReport(Message, frozen=True, kw_only=True):
     allocations: tuple[AllocationId, ...] = ()  # for which it is kept, ended ones included
 
 
+class StateGatewayReport(Message, frozen=True, kw_only=True):
+    """What a TaskManager's state gateway holds now and has done since its process started."""
+
+    copies: int = 0  # state files with a copy on the node's disk
+    used_bytes: int = 0  # that they take there
+    hits: int = 0  # files opened that were read from the local copy, at least in part
+    misses: int = 0  # files opened that were read from the durable store
+    local_read_bytes: int = 0
+    remote_read_bytes: int = 0
+    written_bytes: int = 0  # to the durable store
+    kept_bytes: int = 0  # of these, with a local copy
+    verify_failures: int = 0  # local copies whose bytes were wrong
+    stale: int = 0  # local copies of a file that was replaced elsewhere
+    disk_failures: int = 0  # times that the disk refused a local copy
+    evictions: int = 0  # local copies dropped for the quota
+    purged: int = 0  # local copies dropped as their durable file was gone
+    fenced: int = 0  # requests of attempts that are over
+
+
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
     ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone.
@@ -100,6 +119,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     blobs: BlobCacheReport | None = None
     adopted: int = 0  # processes that this life has taken over from the one before it
     local_state: tuple[LocalStateReport, ...] = ()
+    state_gateway: StateGatewayReport | None = None  # where there is one
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------

@@ -17,6 +17,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.local_state.machine import DropAllocation, DropJob, Effect, HandOver, Ownership
 from emberkeep.local_state.model import CopyRecord, FileStatus
 from emberkeep.local_state.ports import DurableState
+from emberkeep.protocol.limits import LOCAL_STATE_JOBS
+from emberkeep.protocol.messages import LocalStateReport, StateGatewayReport
 from emberkeep.slots.model import Allocation
 from emberkeep.taskmanager.state_gateway import StateGateway
 
@@ -25,6 +27,7 @@ log = structlog.get_logger(__name__)
 CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier life wait for their job
 SWEEP_INTERVAL = 60.0  # seconds between two comparisons with the durable store
 _DIRECTORIES_PER_SWEEP = 200  # that are listed in the durable store, in turn
+_MEASURE_INTERVAL = 2.0  # seconds: the heartbeat tells what was measured last, as there may be many copies
 _QUEUED = 20_000  # far above what a task manager's slots do between two turns
 
 Step = Callable[[float], tuple[Effect, ...]]  # given the time: changes the ownership, returns what is to be done
@@ -40,6 +43,9 @@ class StateUpkeep:
         self._ownership = Ownership(CLAIM_TIMEOUT)
         self._effects: asyncio.Queue[Effect] = asyncio.Queue(_QUEUED)
         self._directories: list[tuple[str, str]] = []  # still to be compared in this round
+        self.jobs: tuple[LocalStateReport, ...] = ()  # what lies here, as of some seconds ago
+        self._copies = 0
+        self._used = 0  # bytes
 
     def opened(self, records: tuple[CopyRecord, ...]) -> None:
         """What lay on the disk when the gateway was opened. Before anything else."""
@@ -62,6 +68,23 @@ class StateUpkeep:
     def job_forgotten(self, job_id: JobId) -> None:
         self._carry_out(self._ownership.forgotten(job_id))
 
+    def clear(self) -> None:
+        """Drop every copy: this task manager is given up. Blocks; nothing else may be under way."""
+        for job_id in dict.fromkeys(record.job_id for record in self._gateway.disk.copies.records()):
+            self._gateway.disk.drop_job(job_id)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        records = self._gateway.disk.copies.records()
+        self.jobs = _of_jobs(records)
+        self._copies, self._used = len(records), self._gateway.disk.copies.used()
+
+    def report(self) -> StateGatewayReport:
+        """Counters of now; copies and bytes as of some seconds ago."""
+        counts = vars(self._gateway.counters.take())
+        return StateGatewayReport(copies=self._copies, used_bytes=self._used, **counts)
+
     def _carry_out(self, effects: tuple[Effect, ...]) -> None:
         self._gateway.held = self._ownership.held
         for effect in effects:
@@ -78,6 +101,7 @@ class StateUpkeep:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apply_all(), name="local state effects")
             tasks.create_task(self._sweep_all(), name="local state sweep")
+            tasks.create_task(self._measure_all(), name="local state report")
 
     async def _apply_all(self) -> None:
         while True:
@@ -99,6 +123,11 @@ class StateUpkeep:
         while True:
             await asyncio.sleep(self._sweep_interval)
             await self.sweep()
+
+    async def _measure_all(self) -> None:
+        while True:
+            await asyncio.to_thread(self._measure)
+            await asyncio.sleep(_MEASURE_INTERVAL)
 
     async def sweep(self) -> None:
         """Once: drop what nobody claims and what the durable store has no more."""
@@ -146,3 +175,20 @@ class StateUpkeep:
 
 def _is_current(record: CopyRecord, status: FileStatus | None) -> bool:
     return status is not None and status.generation == record.generation
+
+
+def _of_jobs(records: tuple[CopyRecord, ...]) -> tuple[LocalStateReport, ...]:
+    """Per job what its copies take, those of the largest jobs."""
+    by_job: dict[JobId, list[CopyRecord]] = {}
+    for record in records:
+        by_job.setdefault(record.job_id, []).append(record)
+    reports = [
+        LocalStateReport(
+            job_id=job_id,
+            files=len(own),
+            size=sum(record.length for record in own),
+            allocations=tuple(sorted({record.allocation_id for record in own})),
+        )
+        for job_id, own in by_job.items()
+    ]
+    return tuple(sorted(reports, key=lambda report: (-report.size, report.job_id))[:LOCAL_STATE_JOBS])
