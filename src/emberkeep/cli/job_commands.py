@@ -252,7 +252,7 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
 
 
 def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show one job: state, what it waits for, executors, streaming progress, attempts, what went wrong.
+    """Show one job: state, what it waits for, executors, streaming progress, checkpoints, attempts, failures.
 
     Parameters
     ----------
@@ -263,18 +263,19 @@ def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
     """
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions
+    from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
-    async def read(client: RestClient) -> tuple[JobDetailsInfo, JobExceptions]:
+    async def read(client: RestClient) -> tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics]:
         job_id = await resolve_job(client, job)
-        return await client.job(job_id), await client.exceptions(job_id)
+        return await client.job(job_id), await client.exceptions(job_id), await client.checkpoints(job_id)
 
-    details, exceptions = with_client(cluster.require(), read)
+    details, exceptions, checkpoints = with_client(cluster.require(), read)
     if output is OutputFormat.JSON:
-        print_json({"job": details, "exceptions": exceptions})
+        print_json({"job": details, "exceptions": exceptions, "checkpoints": checkpoints})
     else:
         from emberkeep.cli.job_view import print_job
 
-        print_job(details, exceptions)
+        print_job(details, exceptions, checkpoints)
     return ExitCode.OK
 
 

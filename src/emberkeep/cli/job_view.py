@@ -5,11 +5,12 @@ from __future__ import annotations
 from emberkeep.cli.tables import print_fields, print_table
 from emberkeep.cli.wording import duration, executors_registered, timestamp
 from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions
+from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 _SHOWN_EXCEPTIONS = 5
 
 
-def print_job(job: JobDetailsInfo, exceptions: JobExceptions) -> None:
+def print_job(job: JobDetailsInfo, exceptions: JobExceptions, checkpoints: CheckpointStatistics) -> None:
     """Print what is known of a job; parts that are empty are left out."""
     own = job.emberkeep
     driver = ""
@@ -36,6 +37,7 @@ def print_job(job: JobDetailsInfo, exceptions: JobExceptions) -> None:
         ]
     )
     _print_queries(job)
+    _print_checkpoints(checkpoints)
     _print_executors(job)
     _print_attempts(job)
     _print_exceptions(exceptions)
@@ -57,6 +59,23 @@ def _print_queries(job: JobDetailsInfo) -> None:
                     query.status,
                 )
                 for query in job.emberkeep.queries
+            ],
+        )
+
+
+def _print_checkpoints(checkpoints: CheckpointStatistics) -> None:
+    if checkpoints.history:
+        print("\nCheckpoints and savepoints, newest first")
+        print_table(
+            ("QUERY", "BATCH", "COMMITTED", "LOCATION"),
+            [
+                (
+                    "(savepoint)" if entry.is_savepoint else entry.emberkeep.query,
+                    "-" if entry.is_savepoint else str(entry.id),
+                    timestamp(entry.latest_ack_timestamp),
+                    entry.external_path,
+                )
+                for entry in checkpoints.history
             ],
         )
 

@@ -23,6 +23,7 @@ from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
 from emberkeep.protocol import rest
+from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 T = TypeVar("T")
 
@@ -99,6 +100,9 @@ class RestClient:
 
     async def exceptions(self, job_id: JobId) -> rest.JobExceptions:
         return await self._get(f"/jobs/{job_id}/exceptions", rest.JobExceptions)
+
+    async def checkpoints(self, job_id: JobId) -> CheckpointStatistics:
+        return await self._get(f"/jobs/{job_id}/checkpoints", CheckpointStatistics)
 
     async def submit(self, submission: rest.JobSubmission | rest.OffloadedSubmission) -> rest.JobSubmitted:
         headers = {"Content-Type": "application/json", rest.IDEMPOTENCY_HEADER: submission.idempotency_key}

@@ -18,7 +18,9 @@ from emberkeep.protocol.rest import (
     JobIdWithStatus,
     MultipleJobsDetails,
 )
+from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 from emberkeep.rest import job_events
+from emberkeep.rest.checkpoint_shapes import checkpoint_statistics
 from emberkeep.rest.job_shapes import job_config, job_details, job_details_info, job_exceptions
 from emberkeep.rest.routing import Call, Route
 
@@ -63,6 +65,10 @@ async def exceptions(call: Call) -> msgspec.Struct:
     return job_exceptions(await call.api.gateway.job(call.path["jobid"]), call.query.max_exceptions)
 
 
+async def checkpoints(call: Call) -> msgspec.Struct:
+    return checkpoint_statistics((await call.api.gateway.job(call.path["jobid"])).pointers)
+
+
 async def config(call: Call) -> msgspec.Struct:
     return job_config(await call.api.gateway.job(call.path["jobid"]), call.api.configuration)
 
@@ -104,6 +110,16 @@ ROUTES = (
         reply=JobExceptions,
         query=ReadExceptions,
         problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/checkpoints",
+        checkpoints,
+        "What the job's streaming queries have committed, and its savepoints",
+        "Jobs",
+        reply=CheckpointStatistics,
+        problems=(404,),
+        doc="As it is stored: another leader, and the next attempt, know as much. A query may be some batches ahead.",
     ),
     Route(
         "GET",

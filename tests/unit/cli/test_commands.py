@@ -12,7 +12,9 @@ import pytest
 
 from emberkeep.cli.main import main
 from emberkeep.client import follow, log_copy
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.testing.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 
 A, B = "a1" + "0" * 30, "b2" + "0" * 30
@@ -209,6 +211,18 @@ def test_info(fake: FakeJobManager, capfd: Output) -> None:
     assert "2 of 4 slots are missing" in out
     assert main(["info", "a1", "-o", "json"]) == 0
     assert json.loads(capfd.readouterr().out)["job"]["jid"] == A
+
+
+@pytest.mark.req("HA-8")
+def test_info_shows_checkpoints_and_savepoints(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl")}
+    assert main(["info", "etl"]) == 0
+    assert "Checkpoints" not in capfd.readouterr().out
+    fake.pointers = JobPointers(attempt=1, queries=(batch(41),), savepoints=(savepoint(3),))
+    assert main(["info", "etl"]) == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert ["query", "1", "41"] in [line[:3] for line in lines]
+    assert [line[-1] for line in lines if line[:1] == ["(savepoint)"]] == [savepoint(3).path]
 
 
 @pytest.mark.parametrize("command", ["info", "logs", "cancel"])

@@ -14,9 +14,11 @@ from aiohttp import web
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.client.endpoint import Endpoint
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol import rest
 from emberkeep.protocol.byte_range import parse_byte_range
+from emberkeep.rest.checkpoint_shapes import checkpoint_statistics
 
 TOKEN = "t" * 40
 NOW = 1_700_000_000_000
@@ -172,6 +174,7 @@ class FakeJobManager:
         self.groups: list[rest.BlobGroup] = []
         self.problems: list[rest.BlobProblem] = []
         self.offloaded = 0
+        self.pointers = JobPointers()  # of whatever job is asked for
         self.submissions: list[rest.JobSubmission] = []
         self.keys: dict[str, str] = {}
         self.cancels: list[tuple[str, str | None]] = []
@@ -211,6 +214,7 @@ class FakeJobManager:
             ("GET", "/jobs/{jid}", self._job),
             ("PATCH", "/jobs/{jid}", self._cancel),
             ("GET", "/jobs/{jid}/exceptions", self._exceptions),
+            ("GET", "/jobs/{jid}/checkpoints", self._checkpoints),
             ("GET", "/jobs/{jid}/logs", self._job_logs),
             ("GET", "/jobs/{jid}/logs/{log}", self._read_log),
             ("POST", "/jobs/{jid}/blobs", self._open_group),
@@ -291,6 +295,9 @@ class FakeJobManager:
                 root_exception=None, timestamp=None, all_exceptions=[], truncated=False, exception_history=history
             )
         )
+
+    async def _checkpoints(self, _request: web.Request) -> web.Response:
+        return reply(checkpoint_statistics(self.pointers))
 
     async def _submit(self, request: web.Request) -> web.Response:
         data = await request.read()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import ExceptionEntry, JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, MultipleJobsDetails
+from emberkeep.testing.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import NOW_MS, job_graph, job_id, job_view
 from tests.unit.rest.server import Site
 
@@ -70,7 +72,7 @@ async def test_detail_of_a_job_of_an_earlier_life(site: Site) -> None:
 
 
 async def test_an_unknown_job_is_absent(site: Site) -> None:
-    for path in ("", "/exceptions", "/config", "/logs", "/events"):
+    for path in ("", "/exceptions", "/checkpoints", "/config", "/logs", "/events"):
         assert (await site.get(f"/v1/jobs/{job_id(77)}{path}")).problem().status == 404, path
 
 
@@ -100,6 +102,32 @@ async def test_a_message_without_traceback_is_its_own_stacktrace(site: Site) -> 
     body = (await site.get(f"{J1}/exceptions")).json()
 
     assert body["exceptionHistory"]["entries"][0]["stacktrace"] == "gone"
+
+
+@pytest.mark.req("HA-8")
+async def test_checkpoints_have_the_fields_that_flinks_tools_read(site: Site) -> None:
+    pointers = JobPointers(attempt=2, queries=(batch(7, 2), batch(41)), savepoints=(savepoint(1), savepoint(2)))
+    site.gateway.change(job_id(1), pointers=pointers)
+
+    body = (await site.get(f"{J1}/checkpoints")).json()
+
+    assert body["counts"] == {"restored": 0, "total": 52, "in_progress": 0, "completed": 52, "failed": 0}
+    completed = body["latest"]["completed"]
+    assert (completed["id"], completed["status"], completed["is_savepoint"]) == (41, "COMPLETED", False)
+    assert completed["external_path"] == batch(41).location
+    assert completed["latest_ack_timestamp"] == completed["trigger_timestamp"] + completed["end_to_end_duration"]
+    assert completed["emberkeep"] == {"query": "query 1", "query-id": "id 1", "manifest-sha256": ""}
+    assert body["latest"]["savepoint"]["external_path"] == savepoint(2).path
+    assert body["latest"]["savepoint"]["emberkeep"]["manifest-sha256"] == savepoint(2).manifest_sha256
+    assert [entry["is_savepoint"] for entry in body["history"]] == [False, False, True, True]
+
+
+@pytest.mark.req("HA-8")
+async def test_checkpoints_of_a_job_without_any(site: Site) -> None:
+    body = (await site.get(f"{J1}/checkpoints")).json()
+
+    assert (body["latest"]["completed"], body["latest"]["savepoint"], body["history"]) == (None, None, [])
+    assert body["counts"]["completed"] == 0
 
 
 async def test_the_configuration_hides_secrets(site: Site) -> None:

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
+from emberkeep.testing.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, status_report, task_manager_view
 from tests.unit.rest.server import Site, running_site
 
@@ -40,8 +42,20 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         queries=(msgspec.structs.replace(query, name=EVIL, status=EVIL, watermark=EVIL),), app_id=EVIL
     )
     evil_entry = ExceptionEntry(timestamp_ms=1, attempt=1, kind=EVIL, message=EVIL, traceback=EVIL, task_manager=EVIL)
+    evil_pointers = JobPointers(
+        queries=(msgspec.structs.replace(batch(41), query=EVIL, location=EVIL),),
+        savepoints=(msgspec.structs.replace(savepoint(1), path=EVIL),),
+    )
     gateway.add(
-        job_view(job_id(1), EVIL, waiting=EVIL, root_cause=EVIL, exceptions=(evil_entry,), status_report=evil_report),
+        job_view(
+            job_id(1),
+            EVIL,
+            waiting=EVIL,
+            root_cause=EVIL,
+            exceptions=(evil_entry,),
+            status_report=evil_report,
+            pointers=evil_pointers,
+        ),
         job_view(job_id(2), "etl", JobStatus.FINISHED),
         job_view(job_id(3), "waiting", JobStatus.CREATED, attempts=(), exceptions=(), status_report=None, attempt=0),
         job_view(job_id(4), "old", JobStatus.FAILED, graph=None),
