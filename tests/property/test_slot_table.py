@@ -1,20 +1,23 @@
 """A task manager's slots and driver places under any order of messages, process ends and time.
 
 Beside the table stands a model of the machine: which processes really live. The table may believe late, never wrongly:
-a process that lives always has its slot or place.
+a process that lives always has its slot or place. The table's process may die between any two events: the next life
+starts from what was on disk, which was written before any process was started, and else may lag behind.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from emberkeep.base.errors import Absent, Conflict
+from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.slot_record import TableRecord, record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable, TableLimits
 from emberkeep.slots.table_events import (
     AttemptsOver,
@@ -48,9 +51,11 @@ LIMITS = TableLimits(
     driver_places=2,
     total=ResourceProfile(cores=4, memory_mb=4000),
     slot_timeout=10.0,
+    recovery_timeout=20.0,
     silence_timeout=10.0,
     forget_after=60.0,
 )
+SMALLER = LIMITS._replace(slots=2, driver_places=1, total=ResourceProfile(cores=3, memory_mb=2500))
 JOBS = st.sampled_from([JobId("a"), JobId("b"), JobId("c")])
 ATTEMPTS = st.integers(1, 3)
 ALLOCATIONS = st.sampled_from([AllocationId(f"al{number}") for number in range(6)])
@@ -80,13 +85,15 @@ class TableMachine(RuleBasedStateMachine):
         self.executors: dict[tuple[AllocationId, ExecutorId], Launch] = {}
         self.drivers: dict[tuple[JobId, int], Launch] = {}
         self.highest: dict[JobId, int] = {}
+        self.disk = record_table(self.table)
+        self.highest_on_disk: dict[JobId, int] = {}
 
     def give(self, event: TableEvent) -> bool:
         """Returns whether the table took the event; a refusal must leave no trace."""
         before = (repr(self.table.slots), repr(self.table.drivers.by_attempt))
         try:
             effects = self.table.handle(event, self.now)
-        except (Conflict, Absent):
+        except (Conflict, Absent, RetryLater):
             assert before == (repr(self.table.slots), repr(self.table.drivers.by_attempt))
             return False
         for effect in effects:
@@ -133,8 +140,8 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(accepts=st.booleans())
     def answer_offers(self, accepts: bool) -> None:
-        for allocations in self.table.offers().values():
-            offered = tuple(allocation.id for allocation in allocations)
+        for slots in self.table.offers().values():
+            offered = tuple(slot.allocation.id for slot in slots)
             self.give(OfferAnswered(offered, offered if accepts else ()))
 
     @rule(allocation=ALLOCATIONS, accepts=st.booleans())
@@ -193,6 +200,7 @@ class TableMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(list(self.executors)))
         launch = self.executors[key]
         if not launch.alive and lives:
+            self.write()
             launch.alive = True
             self.give(ExecutorStarted(*key, pid=7))
         elif not launch.alive or launch.dying or not lives:
@@ -207,11 +215,53 @@ class TableMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(list(self.drivers)))
         launch = self.drivers[key]
         if not launch.alive and lives:
+            self.write()
             launch.alive = True
             self.give(DriverStarted(*key, pid=8))
         elif not launch.alive or launch.dying or not lives:
             del self.drivers[key]
             self.give(DriverEnded(*key))
+
+    # --- the end of the table's process -------------------------------------------------------------------------------
+
+    @rule()
+    def write(self) -> None:
+        """Before anything is started at the latest."""
+        self.disk = record_table(self.table)
+        self.highest_on_disk = dict(self.highest)
+
+    @rule(data=st.data(), smaller=st.booleans())
+    def crash(self, data: st.DataObject, smaller: bool) -> None:
+        """The next life has less room, or as much; some processes have ended meanwhile."""
+        limits = SMALLER if smaller else LIMITS
+        record = msgspec.json.decode(msgspec.json.encode(self.disk), type=TableRecord)
+        self.table, self.highest = restore_table(limits, record, self.now), dict(self.highest_on_disk)
+        recovered = {slot.allocation.id for slot in self.table.slots.values() if slot.state is not SlotState.RELEASING}
+        self.executors = {key: launch for key, launch in self.executors.items() if self.survives(data, launch)}
+        self.drivers = {key: launch for key, launch in self.drivers.items() if self.survives(data, launch)}
+        wanted = {
+            (slot.allocation.id, slot.executor_id)
+            for slot in self.table.slots.values()
+            if slot.executor_id is not None and slot.state is not SlotState.EXITED
+        }
+        self.executors = {key: launch for key, launch in self.executors.items() if key in wanted}
+        places = {(driver.job_id, driver.attempt) for driver in self.table.drivers.living()}
+        self.drivers = {key: launch for key, launch in self.drivers.items() if key in places}
+        for launch in (*self.executors.values(), *self.drivers.values()):
+            launch.dying = False  # who was to end is told again
+        for allocation_id, executor_id in wanted:
+            assert executor_id is not None
+            found = (allocation_id, executor_id) in self.executors
+            event = ExecutorStarted(allocation_id, executor_id, 7) if found else None
+            self.give(event or ExecutorEnded(allocation_id, executor_id, None, "gone"))
+        assert recovered <= {slot.allocation.id for slots in self.table.offers().values() for slot in slots}
+        for key in places:
+            self.give(DriverStarted(*key, pid=8) if key in self.drivers else DriverEnded(*key))
+        self.disk, self.highest_on_disk = record_table(self.table), dict(self.highest)
+
+    def survives(self, data: st.DataObject, launch: Launch) -> bool:
+        """What had not been started when the process died never was."""
+        return launch.alive and data.draw(st.booleans())
 
     # --- what must never happen ---------------------------------------------------------------------------------------
 
@@ -222,11 +272,12 @@ class TableMachine(RuleBasedStateMachine):
     @invariant()
     def gives_nothing_twice(self) -> None:
         allocations = [slot.allocation for slot in self.table.slots.values()]
-        assert len({allocation.slot_index for allocation in allocations}) == len(allocations) <= LIMITS.slots
+        limits = self.table.limits
+        assert len({allocation.slot_index for allocation in allocations}) == len(allocations) <= limits.slots
         memory = sum(allocation.profile.memory_mb for allocation in allocations)
         memory += sum(driver.memory_mb for driver in self.table.drivers.by_attempt.values())
-        assert memory <= LIMITS.total.memory_mb
-        assert sum(allocation.profile.cores for allocation in allocations) <= LIMITS.total.cores
+        assert memory <= limits.total.memory_mb
+        assert sum(allocation.profile.cores for allocation in allocations) <= limits.total.cores
 
     @invariant()
     def every_process_has_its_place(self) -> None:
@@ -255,14 +306,14 @@ class TableMachine(RuleBasedStateMachine):
                 self.give(StopLapsed(*key, None))
             del self.drivers[key]
             self.give(DriverEnded(*key))
-        self.now += 11.0
+        self.now += 21.0
         self.give(Tick())
         for executor in list(self.executors):
             assert self.table.slots[executor[0]].state is SlotState.RELEASING
             del self.executors[executor]
             self.give(ExecutorEnded(*executor, -9, ""))
         assert self.table.is_empty
-        assert self.table.free == LIMITS.total
+        assert self.table.free == self.table.limits.total
 
 
 TestSlotTable = TableMachine.TestCase

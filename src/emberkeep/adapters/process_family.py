@@ -27,7 +27,7 @@ class Exit:
     """A process has ended and nothing of its session is left."""
 
     name: str
-    exit_code: int  # negative: minus the signal
+    exit_code: int | None  # negative: minus the signal; None: it was not our child, so nobody knows
 
 
 OnExit = Callable[[Exit], None]
@@ -49,6 +49,11 @@ class Family:
     members: Members = field(default_factory=dict)
     untouchable: set[int] = field(default_factory=set)
     looks: int = 0  # since the leader ended or the killing began
+
+    @property
+    def is_ours(self) -> bool:
+        """Started or adopted, not just to be ended."""
+        return self.is_child or self.on_exit is not None
 
     def is_due(self, now: float) -> bool:
         return self.kill_at is not None and now >= self.kill_at

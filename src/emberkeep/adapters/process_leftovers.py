@@ -25,6 +25,11 @@ class Leftover:
     leader: ProcessIdentity | None
     members: Members  # alive when looked at
 
+    @property
+    def is_led(self) -> bool:
+        """Whether its leader is known and was alive: it can go on under another supervisor."""
+        return self.leader is not None and self.members.get(self.leader.pid) == self.leader.start_ticks
+
 
 def find_leftovers(directory: Path, watched: AbstractSet[str]) -> list[Leftover]:
     """Leftovers by marker, except those in ``watched``. Removes records of processes that have ended. Blocks."""

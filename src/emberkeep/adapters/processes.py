@@ -95,7 +95,7 @@ class ProcessSupervisor:
     async def _launch(self, request: StartRequest, marker: str, on_exit: OnExit) -> Family:
         leader = await self._in_thread(launch, request, self._directory, marker)
         process = Family(request.name, marker, leader, is_child=True, on_exit=on_exit)
-        self._adopt(process)
+        self._watch(process)
         return process
 
     async def _discard(self, starting: asyncio.Task[Family]) -> None:
@@ -114,7 +114,7 @@ class ProcessSupervisor:
         with contextlib.suppress(RetryLater):  # killed, but nobody watches any more
             await self._end(process, 0.0)
 
-    def _adopt(self, process: Family) -> None:
+    def _watch(self, process: Family) -> None:
         """Watch a process from now on."""
         self._processes[process.marker] = process
         self._look_again.set()
@@ -140,8 +140,8 @@ class ProcessSupervisor:
         self._look_again.set()
 
     def running(self) -> set[str]:
-        """Names of the processes that were started and have not been told to have ended."""
-        return {process.name for process in self._processes.values() if process.is_child}
+        """Names of the processes that were started or adopted and have not been told to have ended."""
+        return {process.name for process in self._processes.values() if process.is_ours}
 
     async def stop(self, name: str, grace: float) -> None:
         """SIGTERM to the leader, after ``grace`` seconds SIGKILL to all that is left (0: at once). Returns when nothing
@@ -150,7 +150,7 @@ class ProcessSupervisor:
         if starting is not None:
             await asyncio.wait({starting})
         for process in list(self._processes.values()):
-            if process.name == name and process.is_child:
+            if process.name == name and process.is_ours:
                 await self._end(process, grace)
 
     async def _end(self, process: Family, grace: float) -> None:
@@ -171,13 +171,25 @@ class ProcessSupervisor:
         """What an earlier supervisor with this directory left running, by name; records of ended ones are removed."""
         return await self._in_thread(find_leftovers, self._directory, frozenset(self._processes))
 
+    def adopt(self, leftover: Leftover, on_exit: OnExit) -> None:
+        """Take one of ``leftovers()`` over: it goes on, and ``on_exit`` is called once nothing of it is left, as for a
+        process that was started here; only its exit code is not known. Its leader is to be known and alive.
+
+        Raises Conflict (the name is in use).
+        """
+        if leftover.name in self.running() or leftover.name in self._starting:
+            raise Conflict(f"the process {leftover.name} runs already")
+        process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=on_exit)
+        process.members = dict(leftover.members)
+        self._watch(process)
+
     async def end_leftover(self, leftover: Leftover, grace: float) -> None:
         """Like ``stop``, for one of ``leftovers()``. Nobody is told of its exit code: it was not our child."""
         process = self._processes.get(leftover.marker)
         if process is None:
             process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=None)
             process.members = dict(leftover.members)
-            self._adopt(process)
+            self._watch(process)
         await self._end(process, grace)
 
     async def run(self) -> None:
@@ -234,7 +246,7 @@ class ProcessSupervisor:
         return {process.marker for process in ending if process.members}
 
     async def _conclude(self, process: Family) -> None:
-        exit_code = reap_leader(process) if process.is_child else 0
+        exit_code = reap_leader(process) if process.is_child else None
         self._processes.pop(process.marker)
         try:
             await self._in_thread(remove_record, record_path(self._directory, process.marker))

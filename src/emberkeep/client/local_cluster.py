@@ -285,7 +285,8 @@ class LocalCluster:
         something = any(daemon.is_running for daemon in record.daemons)
         # The JobManager first: what it does not see, it cannot take for failures of jobs, so they continue next time.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
-        self._end(record.task_managers, "task manager", grace)
+        # SIGTERM would let drivers and executors go on, for the next task manager there.
+        self._end(record.task_managers, "task manager", grace, signal.SIGQUIT)
         self._end(tuple(zookeeper.daemon for zookeeper in record.zookeepers), "ZooKeeper", STOP_MARGIN)
         left = kill_below([Path(daemon.directory) for daemon in record.task_managers])
         left += [daemon.identity for daemon in record.daemons if daemon.is_running]
@@ -295,8 +296,14 @@ class LocalCluster:
         self._layout.cluster_file.unlink(missing_ok=True)
         return something
 
-    def _end(self, daemons: tuple[DaemonRecord, ...], what: str, grace: float) -> None:
-        running = [daemon for daemon in daemons if send(daemon.identity, signal.SIGTERM)]
+    def _end(
+        self,
+        daemons: tuple[DaemonRecord, ...],
+        what: str,
+        grace: float,
+        number: signal.Signals = signal.SIGTERM,
+    ) -> None:
+        running = [daemon for daemon in daemons if send(daemon.identity, number)]
         if not running:
             return
         self._say(f"stopping {', '.join(daemon.name for daemon in running)}")

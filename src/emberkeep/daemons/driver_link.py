@@ -22,8 +22,9 @@ from emberkeep.adapters.token_file import load_token
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import ExecutorId, TaskManagerId
-from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT, OFFLOAD_MIN_SIZE
+from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT, OFFLOAD_MIN_SIZE, ORPHAN_TIMEOUT
 from emberkeep.base.system import System, real_system
+from emberkeep.daemons.agent_watch import AgentWatch
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver_spec import DriverSpec
 from emberkeep.daemons.leader_following import follow_leader
@@ -72,7 +73,15 @@ class SparkBridge:
     async def fail(self, message: str) -> None:
         """End the script as SIGTERM would; where it does not listen, end the process with the outcome written."""
         log.error("the attempt cannot go on", reason=message)
-        self._on_failure(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
+        await self._end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
+
+    async def end_orphan(self, message: str) -> None:
+        """No task manager looks after this process: end it as ``fail`` does; the attempt counts as lost."""
+        log.error("this driver is an orphan; ending it", reason=message)
+        await self._end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
+
+    async def _end_script(self, outcome: AttemptOutcome) -> None:
+        self._on_failure(outcome)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
         log.error("the script did not end in time; ending the process")
@@ -172,6 +181,7 @@ class JobMasterThread:
             server = await serve_http(app, port)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())
+            services.start("agent watch", self._watch_agent(system))
             follow_leader(self._configuration, services, stack, service.follow)
             registration = asyncio.create_task(self._announce_registration(service))
             try:
@@ -179,6 +189,13 @@ class JobMasterThread:
             finally:
                 registration.cancel()
                 await services.cancel()
+
+    async def _watch_agent(self, system: System) -> None:
+        timeout = self._configuration[ORPHAN_TIMEOUT]
+        away = await AgentWatch(Path(self._spec.agent), timeout, system.clock).orphaned()
+        await self._bridge.end_orphan(
+            f"task manager {self._spec.task_manager} was away for {away:.0f} s (taskmanager.orphan-timeout)"
+        )
 
     async def _offload(
         self, system: System, token: str, services: Services, stack: contextlib.AsyncExitStack

@@ -28,6 +28,7 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attempt: int
     host: str
     task_manager: str
+    agent: str  # file in which each life of the task manager says which process it is
     job_manager: str
     token_file: str
     checkpoint_root: str

@@ -1,4 +1,7 @@
-"""Starts drivers and executors as processes of their own session: the task manager's Launcher port."""
+"""Starts drivers and executors as processes of their own session: the task manager's Launcher port.
+
+Beside each process lies what files it was bound to, so that the next life of the task manager holds them for it again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +19,13 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.process_start import StartRequest
-from emberkeep.adapters.processes import Exit, ProcessSupervisor
+from emberkeep.adapters.processes import Exit, Leftover, ProcessSupervisor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.daemons.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome, write_spec
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind
@@ -30,7 +35,7 @@ from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import JavaRuntime
 from emberkeep.taskmanager.library_cache import BoundFile, LibraryCache
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
 # Not handed on to jobs: what tells this process, not them, what to do.
@@ -68,6 +73,7 @@ class ProcessLauncher:
         self._running: dict[str, ProcessKey] = {}
         self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
+        self._rebinding: set[asyncio.Task[None]] = set()
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -85,9 +91,60 @@ class ProcessLauncher:
         """Jobs with a driver or an executor here."""
         return frozenset(key.job_id for key in self._running.values())
 
+    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+        keys = {process_name(key): key for key in wanted}
+        alive: dict[ProcessKey, int] = {}
+        endings = []
+        for leftover in await self._supervisor.leftovers():
+            key = keys.get(leftover.name)
+            if key is not None and leftover.leader is not None and leftover.is_led:
+                self._take_over(key, leftover)
+                alive[key] = leftover.leader.pid
+            else:
+                log.warning("ending a process that no slot or driver here stands for", process=leftover.name)
+                endings.append(self._supervisor.end_leftover(leftover, 0.0))
+        await asyncio.gather(*endings)
+        await asyncio.to_thread(self._clean_up, jobs, {self._directory(key) for key in alive})
+        drivers = [key for key in wanted if isinstance(key, DriverKey) and key not in alive]
+        return Adopted(alive=alive, outcomes={key: self._driver_outcome(key, None) for key in drivers})
+
+    def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
+        name = leftover.name
+        self._running[name] = key
+        self._supervisor.adopt(leftover, lambda end: self._ended(key, end))
+        log.info("adopted a process of this task manager's earlier life", process=name, members=len(leftover.members))
+        task = asyncio.create_task(self._take_files_back(key), name=f"files of {name}")
+        self._rebinding.add(task)
+        task.add_done_callback(self._rebinding.discard)
+
+    async def _take_files_back(self, key: ProcessKey) -> None:
+        """Not waited for: the process has its files already, only their clean-up must not come."""
+        name = process_name(key)
+        try:
+            artefacts = await asyncio.to_thread(read_artefacts, self._directory(key) / ARTEFACTS_FILE)
+            await self._libraries.take_back(key.job_id, name, artefacts)
+        except EmberkeepError as error:
+            log.warning("files of an adopted process are not all held", process=name, reason=str(error))
+        if name not in self._running:  # it has ended meanwhile
+            self._libraries.release(key.job_id, name)
+
+    def _clean_up(self, jobs: AbstractSet[JobId], used: AbstractSet[Path]) -> None:
+        """Delete the directories of other jobs, and of executors that live no more. Blocks."""
+        root = self._node.directory.jobs
+        for job in sorted(root.iterdir()) if root.is_dir() else ():
+            unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used
+            for directory in unused:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    async def leave(self) -> None:
+        """This process ends, those that it has started go on."""
+        for task in self._rebinding:
+            task.cancel()
+        await asyncio.gather(*self._rebinding, return_exceptions=True)
+
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
-        directory = self._node.directory.attempt(key.job_id, key.attempt) / "driver"
+        directory = self._directory(key)
         async with self._holding(key):
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._bind(key, request.graph.artefacts, directory / "files", python)
@@ -100,7 +157,6 @@ class ProcessLauncher:
                 [sys.executable, "-m", "emberkeep.daemons.driver", str(spec_file)],
                 {**self._driver_environment(directory), **self._own_environment(key)},
                 self._driver_directory(request, directory),
-                self._node.directory.attempt_logs(key.job_id, key.attempt) / "driver",
             )
 
     async def start_executor(self, request: StartExecutor) -> int:
@@ -110,7 +166,7 @@ class ProcessLauncher:
             allocation_id=request.allocation_id,
             executor_id=request.executor_id,
         )
-        directory = self._executor_directory(key)
+        directory = self._directory(key)
         async with self._holding(key):
             files = await self._bind(key, request.artefacts, directory / "work", request.python)
             try:
@@ -118,8 +174,7 @@ class ProcessLauncher:
                 argv, environ = executor_command(launch)
             except OSError as error:
                 raise Fatal(f"cannot prepare the executor's directory: {error.strerror} ({error.filename})") from error
-            logs = self._node.directory.attempt_logs(key.job_id, key.attempt)
-            return await self._start(key, argv, environ, launch.work_dir, logs / f"executor-{key.executor_id}")
+            return await self._start(key, argv, environ, launch.work_dir)
 
     def _own_environment(self, key: ProcessKey) -> dict[str, str]:
         if self._environment is None:
@@ -170,6 +225,10 @@ class ProcessLauncher:
     ) -> tuple[BoundFile, ...]:
         """Bring the files of a process; ``stop`` ends this. Raises Fatal, RetryLater."""
         name = process_name(key)
+        try:
+            await asyncio.to_thread(write_artefacts, self._directory(key) / ARTEFACTS_FILE, artefacts)
+        except OSError as error:
+            raise Fatal(f"cannot make the process's directory: {error.strerror} ({error.filename})") from error
         binding = asyncio.create_task(self._libraries.bind(key.job_id, name, artefacts, directory, python=python))
         self._binding[name] = binding
         try:
@@ -205,6 +264,7 @@ class ProcessLauncher:
             attempt=request.attempt,
             host=node.host,
             task_manager=node.task_manager,
+            agent=str(node.directory.agent_record),
             job_manager=request.job_manager,
             token_file=str(node.token_file),
             checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",
@@ -233,14 +293,19 @@ class ProcessLauncher:
         wanted = Path(request.graph.working_directory)
         return wanted if request.graph.working_directory and wanted.is_dir() else directory
 
-    def _executor_directory(self, key: ExecutorKey) -> Path:
+    def _directory(self, key: ProcessKey) -> Path:
+        """Of one process, for as long as it lives; a driver's stays until its job is forgotten."""
         attempt = self._node.directory.attempt(key.job_id, key.attempt)
-        return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
+        if isinstance(key, ExecutorKey):
+            return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
+        return attempt / "driver"
 
-    async def _start(
-        self, key: ProcessKey, argv: list[str], environ: dict[str, str], directory: Path, log_stem: Path
-    ) -> int:
-        name = process_name(key)
+    def _log_stem(self, key: ProcessKey) -> Path:
+        logs = self._node.directory.attempt_logs(key.job_id, key.attempt)
+        return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
+
+    async def _start(self, key: ProcessKey, argv: list[str], environ: dict[str, str], directory: Path) -> int:
+        name, log_stem = process_name(key), self._log_stem(key)
         log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         request = StartRequest(
             name=name,
@@ -248,24 +313,24 @@ class ProcessLauncher:
             environ=environ,
             directory=directory,
             stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
-            stderr=log_stem.with_name(f"{log_stem.name}.stderr"),
+            stderr=self._stderr(key),
         )
         self._running[name] = key
         try:
-            return await self._supervisor.start(request, lambda end: self._ended(key, request, end))
+            return await self._supervisor.start(request, lambda end: self._ended(key, end))
         except BaseException:
             self._running.pop(name, None)
             raise
 
-    def _ended(self, key: ProcessKey, request: StartRequest, end: Exit) -> None:
-        self._running.pop(request.name, None)
-        self._libraries.release(key.job_id, request.name)
+    def _ended(self, key: ProcessKey, end: Exit) -> None:
+        self._running.pop(end.name, None)
+        self._libraries.release(key.job_id, end.name)
         if isinstance(key, ExecutorKey):
-            self._remove_later(self._executor_directory(key))
-        outcome = self._driver_outcome(key, end.exit_code, request.stderr) if isinstance(key, DriverKey) else None
+            self._remove_later(self._directory(key))
+        outcome = self._driver_outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
         assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
         # What a killed process wrote last has nothing to do with its end.
-        detail = last_lines(request.stderr) if end.exit_code > 0 else ""
+        detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._stderr(key))
         self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
 
     def _remove_later(self, directory: Path) -> None:
@@ -274,22 +339,32 @@ class ProcessLauncher:
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
 
-    def _driver_outcome(self, key: DriverKey, exit_code: int, stderr: Path) -> AttemptOutcome:
-        directory = self._node.directory.attempt(key.job_id, key.attempt) / "driver"
+    def _driver_outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+        """What it wrote before it ended, else what can be said from outside."""
         try:
-            written = read_outcome(directory / OUTCOME_FILE)
+            written = read_outcome(self._directory(key) / OUTCOME_FILE)
         except Fatal as error:
             log.error("a driver's outcome cannot be read", job=key.job_id, attempt=key.attempt, reason=str(error))
             written = None
         if written is not None:
             return written
-        how = f"killed by signal {-exit_code}" if exit_code < 0 else f"ended with exit code {exit_code}"
+        if exit_code is None:
+            message = "the driver process ended without a result; its exit code is not known, as its task manager was "
+            message += "started anew meanwhile"
+        elif exit_code < 0:
+            message = f"the driver process was killed by signal {-exit_code}"
+        else:
+            message = f"the driver process ended with exit code {exit_code} without a result"
         return AttemptOutcome(
-            exit_code=128 - exit_code if exit_code < 0 else exit_code or 1,
+            exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
             kind=FailureKind.LOST,
-            message=f"the driver process was {how}" if exit_code < 0 else f"the driver process {how} without a result",
-            traceback=last_lines(stderr),
+            message=message,
+            traceback=last_lines(self._stderr(key)),
         )
+
+    def _stderr(self, key: ProcessKey) -> Path:
+        stem = self._log_stem(key)
+        return stem.with_name(f"{stem.name}.stderr")
 
 
 def process_name(key: ProcessKey) -> str:

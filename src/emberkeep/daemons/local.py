@@ -2,7 +2,7 @@
 
 What ``emberkeep run`` starts when there is no cluster. Ends, with all its jobs and processes, on SIGTERM and when its
 standard input closes (its parent ended, however that happened). Started again over the same directory after a SIGKILL,
-it recovers its jobs.
+it takes over its jobs, with the drivers and executors that still live.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
                 log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
                 announce_ready(job_manager.url, layout.token_file)
                 await services.run_until(stop)
+                task_manager.retiring = True
                 log.info("embedded cluster ends on request")
     finally:
         await services.cancel()

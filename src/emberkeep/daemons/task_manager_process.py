@@ -18,7 +18,7 @@ from aiohttp import web
 
 from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http_security import AccessPolicy, check_bind_address, secure
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http_server import BoundPort, bind_port, serve_http
 from emberkeep.adapters.processes import ProcessSupervisor
 from emberkeep.adapters.rpc_offload import Offload
 from emberkeep.adapters.token_file import load_or_create_token
@@ -44,9 +44,11 @@ from emberkeep.base.options import (
     TASK_MANAGER_PORT,
     TOKEN_FILE,
 )
+from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobAccess
+from emberkeep.daemons.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.daemons.leader_following import follow_leader
@@ -61,6 +63,7 @@ from emberkeep.rest.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.java import JavaRuntime, find_java
+from emberkeep.taskmanager.blob_cache import BlobCache
 from emberkeep.taskmanager.library_cache import LibraryCache
 from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
 from emberkeep.taskmanager.ports import NodeUsage
@@ -77,19 +80,23 @@ def task_manager_id(configuration: Configuration) -> TaskManagerId:
     return parse_task_manager_id(configuration[TASK_MANAGER_ID] or f"tm-{configuration[TASK_MANAGER_HOST]}")
 
 
-@dataclass(frozen=True)
+@dataclass
 class TaskManagerProcess:
-    """A task manager that serves; ``address`` is where."""
+    """A task manager that serves; ``address`` is where. ``retiring``: it ends its work before it ends."""
 
     address: str
     service: TaskManagerService
+    retiring: bool = False
 
 
 @contextlib.asynccontextmanager
 async def task_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, services: Services
 ) -> AsyncIterator[TaskManagerProcess]:
-    """Start a task manager; on leaving, end its drivers and executors and everything else that it started.
+    """Start a task manager, with what its earlier life in this working directory has left.
+
+    On leaving, its drivers and executors go on and its slots stay theirs, for its next life; they end, and all that it
+    has kept is deleted, where ``retiring`` is set by then, or the JobManager refuses it for good.
 
     Raises Fatal (no Java, port in use, working directory in use or not writable), InvalidInput.
     """
@@ -101,8 +108,10 @@ async def task_manager_process(
     token = load_or_create_token(layout.token_file)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(_locked(directory))
-        supervisor = await _supervisor(directory, services, stack)
-        port = bind_port(host, configuration[TASK_MANAGER_PORT], port_option=TASK_MANAGER_PORT.key)
+        supervisor = _supervisor(directory, services, stack)
+        port = _bind(
+            host, configuration[TASK_MANAGER_PORT], await asyncio.to_thread(read_agent_life, directory.agent_record)
+        )
         stack.callback(port.close)
         places = BlobPlaces(
             Path(configuration[BLOB_DIRECTORY] or directory.blobs),
@@ -121,42 +130,76 @@ async def task_manager_process(
         reader = LogReader(TaskManagerLogs(directory, launcher.is_live), system.clock.monotonic)
         stack.callback(reader.close)
         info = _info(system, configuration, identity, port.address, java)
+        await _announce(directory, info, port)
         service = TaskManagerService(
             system,
             configuration,
             info,
             rpc,
             launcher,
+            SlotsFile(directory.slots_record),
             configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
             usage=lambda: _usage(directory.root, blobs.cache.report()),
             logs=LogUploads(identity, info.instance, reader, blobs.uploads, system.clock),
         )
-        app = web.Application()
-        secure(app, AccessPolicy(token, hosts=frozenset({host})))
-        app.add_routes(
-            [
-                *rpc_routes(service, offload),
-                *task_manager_blobs.routes(blobs.cache.serve),
-            ]
-        )
-        server = await serve_http(app, port)
-        stack.push_async_callback(server.close)
+        await _serve(service, offload, blobs.cache, AccessPolicy(token, hosts=frozenset({host})), port, stack)
         services.start("task manager", service.run())
         follow_leader(configuration, services, stack, service.follow)
         services.start("offloaded messages", offload.run())
         services.start(
             "log retention", prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], launcher.live_jobs)
         )
+        process = TaskManagerProcess(port.address, service)
         try:
-            yield TaskManagerProcess(port.address, service)
+            yield process
         finally:
-            grace = configuration[CANCELLATION_TIMEOUT]
-            try:
-                async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
-                    await service.shutdown(grace)
-            except (TimeoutError, EmberkeepError) as error:
-                log.error("the orderly end failed; everything is killed", reason=str(error))
-            await launcher.kill_all()
+            if process.retiring or service.refused:
+                await _retire(service, launcher, configuration[CANCELLATION_TIMEOUT])
+            else:
+                log.info("drivers and executors go on; the next task manager here takes them over")
+                await launcher.leave()
+                await libraries.leave()
+                await blobs.cache.leave()
+
+
+async def _serve(
+    service: TaskManagerService,
+    offload: Offload,
+    cache: BlobCache,
+    policy: AccessPolicy,
+    port: BoundPort,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    app = web.Application()
+    secure(app, policy)
+    app.add_routes([*rpc_routes(service, offload), *task_manager_blobs.routes(cache.serve)])
+    server = await serve_http(app, port)
+    stack.push_async_callback(server.close)
+
+
+async def _retire(service: TaskManagerService, launcher: ProcessLauncher, grace: float) -> None:
+    try:
+        async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
+            await service.shutdown(grace)
+    except (TimeoutError, EmberkeepError) as error:
+        log.error("the orderly end failed; everything is killed", reason=str(error))
+    await launcher.kill_all()
+
+
+def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
+    """The configured port; where any will do, the one of the earlier life, at which JobMasters ask. Raises Fatal."""
+    if configured == 0 and earlier is not None:
+        try:
+            return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
+        except Fatal as error:
+            log.warning("the port of the earlier life is not to be had; JobMasters are told another", reason=str(error))
+    return bind_port(host, configured, port_option=TASK_MANAGER_PORT.key)
+
+
+async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: BoundPort) -> None:
+    """To the drivers here, and to the next life."""
+    life = AgentLife(instance=info.instance, process=own_identity(), port=port.port)
+    await asyncio.to_thread(write_agent_life, directory.agent_record, life)
 
 
 async def _libraries(
@@ -173,9 +216,7 @@ async def _libraries(
     return libraries
 
 
-async def _supervisor(
-    directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack
-) -> ProcessSupervisor:
+def _supervisor(directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack) -> ProcessSupervisor:
     supervisor = ProcessSupervisor(directory.processes)
     watching = asyncio.create_task(supervisor.run(), name="process supervisor")
 
@@ -186,11 +227,6 @@ async def _supervisor(
 
     stack.push_async_callback(end)
     services.watch(watching)
-    for leftover in await supervisor.leftovers():
-        log.warning("ending a process that an earlier task manager here left behind", process=leftover.name)
-        await supervisor.end_leftover(leftover, 0.0)
-    # Attempts of an earlier life: their processes are gone, so nothing uses these files; logs lie elsewhere.
-    await asyncio.to_thread(shutil.rmtree, directory.root / "jobs", ignore_errors=True)
     return supervisor
 
 

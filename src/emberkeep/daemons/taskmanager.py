@@ -1,8 +1,13 @@
-"""The task manager daemon: ``python -m emberkeep.daemons.taskmanager``."""
+"""The task manager daemon: ``python -m emberkeep.daemons.taskmanager``.
+
+SIGTERM and SIGINT end this process alone: its drivers and executors go on, and the next task manager in its working
+directory takes them over. SIGQUIT, or the JobManager's word, ends them first and gives everything back.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 import structlog
@@ -27,8 +32,14 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
         async with task_manager_process(real_system(), configuration, layout, services) as process:
             log.info("task manager serves", address=process.address, directory=str(directory.root))
             announce_ready(f"http://{process.address}", layout.token_file)
+
+            def retire() -> None:
+                process.retiring = True
+                stop.set()
+
+            asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, retire)
             await services.run_until(stop)
-            log.info("task manager ends on request")
+            log.info("task manager ends on request", with_its_work=process.retiring)
     finally:
         await services.cancel()
 

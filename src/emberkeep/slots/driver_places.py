@@ -12,7 +12,6 @@ from emberkeep.slots.table_events import (
     DriverStarted,
     DriverState,
     EndDriver,
-    ReserveDriver,
     TableEffect,
 )
 
@@ -36,15 +35,14 @@ class DriverPlaces:
         driver = self.by_attempt.get((job_id, attempt))
         return driver is not None and driver.state is not DriverState.EXITED
 
+    @property
+    def is_full(self) -> bool:
+        return len(self.living()) >= self.places
+
     def check_free(self) -> None:
         """Raises Conflict when all places are taken."""
-        if len(self.living()) >= self.places:
+        if self.is_full:
             raise Conflict(f"all {self.places} driver places are taken")
-
-    def reserve(self, event: ReserveDriver) -> None:
-        """Take a place; the caller has checked that there is one, and memory."""
-        place = DriverPlace(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING)
-        self.by_attempt[(event.job_id, event.attempt)] = place
 
     def started(self, event: DriverStarted) -> list[TableEffect]:
         driver = self.by_attempt.get((event.job_id, event.attempt))

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from itertools import islice
+
+import msgspec
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
 REMEMBERED_JOBS = 10_000  # beyond that, jobs that hold nothing here are forgotten, least recently seen first
+KEPT_JOBS = 1_000  # most recently seen ones, which are kept for the next life of the task manager
 
 
 @dataclass
 class _Fence:
     highest: int = 0
     over: int = 0  # this attempt and all older ones have ended
+
+
+class FenceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is kept of one job. ``over``: this attempt and all older ones have ended, 0: none."""
+
+    job_id: JobId
+    highest: int
+    over: int
 
 
 class Fences:
@@ -28,6 +40,7 @@ class Fences:
         self.epoch = 0
         self._jobs: dict[JobId, _Fence] = {}  # least recently seen first
         self._remembered = remembered
+        self._records: tuple[FenceRecord, ...] | None = ()  # None: to be made anew
 
     def admit_epoch(self, epoch: int) -> None:
         """Raises Conflict for a JobManager that is not the newest one."""
@@ -66,8 +79,25 @@ class Fences:
         if surplus > 0:
             for job_id in [known for known in self._jobs if known not in holding][:surplus]:
                 del self._jobs[job_id]
+                self._records = None
+
+    def records(self) -> tuple[FenceRecord, ...]:
+        """The most recently seen jobs, those seen last at the end."""
+        if self._records is None:
+            newest = islice(reversed(self._jobs.items()), KEPT_JOBS)
+            records = [FenceRecord(job_id=job_id, highest=f.highest, over=f.over) for job_id, f in newest]
+            self._records = tuple(reversed(records))
+        return self._records
+
+    def recall(self, records: tuple[FenceRecord, ...]) -> None:
+        """What an earlier life has seen."""
+        for record in records:
+            self.see(record.job_id, record.highest)
+            if record.over:
+                self.end(record.job_id, record.over)
 
     def _touch(self, job_id: JobId) -> _Fence:
+        self._records = None
         fence = self._jobs.pop(job_id, None) or _Fence()
         self._jobs[job_id] = fence
         return fence

@@ -1,7 +1,8 @@
 """What a task manager has given away: slots with the executors in them, driver places, memory.
 
-Decides only: events in (``table_events``), effects out; time is an argument in seconds. Refusals are Conflict or Absent
-and change nothing. A slot keeps its resources until its executor has provably ended, so the totals are never exceeded.
+Decides only: events in (``table_events``), effects out; time is an argument in seconds. Refusals are Conflict, Absent
+or RetryLater and change nothing. A slot keeps its resources until its executor has provably ended, so the totals are
+never exceeded. What outlives the process is in ``slot_record``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from emberkeep.base.errors import Absent, Conflict, IllegalTransition
+from emberkeep.base.errors import Absent, Conflict, IllegalTransition, RetryLater
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.slots.driver_places import DriverPlaces
 from emberkeep.slots.fences import Fences
@@ -20,7 +21,9 @@ from emberkeep.slots.table_events import (
     Close,
     DriverAcknowledged,
     DriverEnded,
+    DriverPlace,
     DriverStarted,
+    DriverState,
     EndExecutor,
     EpochSeen,
     ExecutorEnded,
@@ -34,6 +37,8 @@ from emberkeep.slots.table_events import (
     ReserveDriver,
     ReserveSlot,
     Slot,
+    SlotBegun,
+    SlotFreed,
     SlotReleased,
     SlotState,
     StartWanted,
@@ -56,10 +61,11 @@ TRANSITIONS: dict[SlotState, tuple[SlotState | None, ...]] = {
     SlotState.ACTIVE: (SlotState.STARTING, None),
     SlotState.STARTING: (SlotState.RUNNING, SlotState.EXITED, SlotState.RELEASING),
     SlotState.RUNNING: (SlotState.EXITED, SlotState.RELEASING),
-    SlotState.EXITED: (None,),
+    SlotState.EXITED: (SlotState.STARTING, None),
     SlotState.RELEASING: (None,),
 }
 _WITH_PROCESS = (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
+_RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState.EXITED)  # where it waits for a claim
 
 
 class TableLimits(NamedTuple):
@@ -69,6 +75,7 @@ class TableLimits(NamedTuple):
     driver_places: int
     total: ResourceProfile
     slot_timeout: float  # an offered slot is freed when it was not accepted in this time
+    recovery_timeout: float  # the same for a slot of this task manager's earlier life
     silence_timeout: float  # slots of a JobMaster that is silent for so long are freed
     forget_after: float  # files of a job that holds nothing here are deleted after this
 
@@ -106,7 +113,8 @@ class SlotTable:
         }
 
     def handle(self, event: TableEvent, now: float) -> list[TableEffect]:
-        """Take one event at ``now``. Raises Conflict or Absent where the event says so; nothing has changed then."""
+        """Take one event at ``now``. Raises Conflict, Absent or RetryLater where the event says so; nothing has changed
+        then."""
         if not isinstance(event, Tick):
             self._history.append(f"{now:.3f} {event}")
         return self._handlers[type(event)](event, now)
@@ -126,13 +134,13 @@ class SlotTable:
         """No slot is held and no driver is alive."""
         return not self.slots and not self.drivers.living()
 
-    def offers(self) -> dict[tuple[JobId, int], tuple[Allocation, ...]]:
-        """Slots that wait to be accepted, by attempt."""
-        grouped: dict[tuple[JobId, int], tuple[Allocation, ...]] = {}
+    def offers(self) -> dict[tuple[JobId, int], tuple[Slot, ...]]:
+        """Slots that wait to be accepted, by attempt; recovered ones may hold executors."""
+        grouped: dict[tuple[JobId, int], tuple[Slot, ...]] = {}
         for slot in self.slots.values():
-            if slot.state is SlotState.OFFERED:
+            if slot.claim_until is not None and slot.state is not SlotState.RELEASING:
                 key = (slot.allocation.job_id, slot.allocation.attempt)
-                grouped[key] = (*grouped.get(key, ()), slot.allocation)
+                grouped[key] = (*grouped.get(key, ()), slot)
         return grouped
 
     def held_by(self, job_id: JobId, attempt: int) -> list[Slot]:
@@ -154,6 +162,8 @@ class SlotTable:
         ]
         _require(len(executors) == len(set(executors)), "one executor lives in two slots")
         for slot in self.slots.values():
+            _require(slot.state is not SlotState.OFFERED or slot.claim_until is not None, f"nobody waits for {slot}")
+            _require(slot.executor_id not in slot.former, f"an executor came back: {slot}")
             has_executor = slot.state not in (SlotState.OFFERED, SlotState.ACTIVE)
             _require(has_executor == (slot.executor_id is not None), f"executor of {slot} does not fit its state")
             fenced = self.fences.is_refused(slot.allocation.job_id, slot.allocation.attempt)
@@ -198,16 +208,26 @@ class SlotTable:
             profile=event.profile,
             job_master=event.job_master,
         )
-        self.slots[event.allocation_id] = Slot(allocation, SlotState.OFFERED, now + self.limits.slot_timeout)
-        self._held_at[event.job_id] = now
-        self._heard.setdefault((event.job_id, event.attempt), now)
-        return [*effects, ReportChanged()]
+        self.take_slot(Slot(allocation, SlotState.OFFERED, now + self.limits.slot_timeout), now)
+        return [*effects, SlotBegun(allocation), ReportChanged()]
+
+    def take_slot(self, slot: Slot, now: float) -> None:
+        """Enter a slot for which there is room."""
+        allocation = slot.allocation
+        self.slots[allocation.id] = slot
+        self._held_at[allocation.job_id] = now
+        self._heard.setdefault((allocation.job_id, allocation.attempt), now)
+
+    def take_driver(self, driver: DriverPlace, now: float) -> None:
+        """Enter a driver for which there is room."""
+        self.drivers.by_attempt[(driver.job_id, driver.attempt)] = driver
+        self._held_at[driver.job_id] = now
 
     def _offer_answered(self, event: OfferAnswered, now: float) -> list[TableEffect]:
         effects: list[TableEffect] = []
         for allocation_id in event.offered:
             slot = self.slots.get(allocation_id)
-            if slot is None or slot.state is not SlotState.OFFERED:
+            if slot is None or slot.claim_until is None:
                 continue
             if allocation_id in event.accepted:
                 self._accept(slot, now)
@@ -216,7 +236,9 @@ class SlotTable:
         return effects
 
     def _accept(self, slot: Slot, now: float) -> None:
-        self._move(slot, SlotState.ACTIVE)
+        slot.claim_until = None
+        if slot.state is SlotState.OFFERED:
+            self._move(slot, SlotState.ACTIVE)
         self._heard[(slot.allocation.job_id, slot.allocation.attempt)] = now
 
     def _start_wanted(self, event: StartWanted, now: float) -> list[TableEffect]:
@@ -224,17 +246,19 @@ class SlotTable:
         slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
         if slot is None or slot.state is SlotState.RELEASING:
             raise Absent(f"allocation {event.allocation_id} is not held here: it was released or not accepted in time")
-        if slot.executor_id is not None and slot.executor_id != event.executor_id:
-            raise Conflict(f"allocation {event.allocation_id} already holds executor {slot.executor_id}")
-        if slot.state is SlotState.OFFERED:  # the answer to the offer was lost or is late
+        if slot.executor_id == event.executor_id:
             self._accept(slot, now)
-        if slot.state is not SlotState.ACTIVE:
             return []
+        if slot.executor_id is not None and slot.state is not SlotState.EXITED:
+            raise Conflict(f"allocation {event.allocation_id} already holds executor {slot.executor_id}")
         others = self._of_attempt(event.job_id, event.attempt)
-        if any(other.executor_id == event.executor_id for other in others):
-            raise Conflict(f"executor {event.executor_id} lives in another slot")
+        if any(event.executor_id in (other.executor_id, *other.former) for other in others):
+            raise Conflict(f"executor {event.executor_id} lives in another slot, or has ended")
+        self._accept(slot, now)  # the answer to the offer was lost or is late
         self._move(slot, SlotState.STARTING)
-        slot.executor_id = event.executor_id
+        if slot.executor_id is not None:
+            slot.former = (*slot.former, slot.executor_id)
+        slot.executor_id, slot.pid, slot.exit_code, slot.detail = event.executor_id, 0, None, ""
         return [LaunchExecutor(event.allocation_id, event.executor_id)]
 
     def _executor_started(self, event: ExecutorStarted, _: float) -> list[TableEffect]:
@@ -245,7 +269,7 @@ class SlotTable:
         if slot.state is SlotState.RELEASING:  # released before there was a process to end
             return [self._end_executor(slot)]
         self._move(slot, SlotState.RUNNING)
-        return [TellJobMaster(event.allocation_id)]
+        return self._tell(slot)
 
     def _executor_ended(self, event: ExecutorEnded, _: float) -> list[TableEffect]:
         slot = self.slots.get(event.allocation_id)
@@ -255,7 +279,12 @@ class SlotTable:
             return self._free(slot)
         self._move(slot, SlotState.EXITED)
         slot.exit_code, slot.detail = event.exit_code, event.detail
-        return [TellJobMaster(event.allocation_id)]
+        return self._tell(slot)
+
+    @staticmethod
+    def _tell(slot: Slot) -> list[TableEffect]:
+        """A JobMaster that does not know yet that the slot was recovered learns of its executor with the offer."""
+        return [] if slot.claim_until is not None else [TellJobMaster(slot.allocation.id)]
 
     def _slot_released(self, event: SlotReleased, _: float) -> list[TableEffect]:
         slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
@@ -263,14 +292,17 @@ class SlotTable:
 
     def _job_master_heard(self, event: JobMasterHeard, now: float) -> list[TableEffect]:
         self.fences.check(event.job_id, event.attempt)
+        own = self._of_attempt(event.job_id, event.attempt)
+        if any(slot.claim_until is not None and slot.state in _RECOVERED for slot in own):
+            raise RetryLater("this task manager was started anew and offers its slots again: answer that first")
         effects: list[TableEffect] = []
-        for slot in self._of_attempt(event.job_id, event.attempt):
+        for slot in own:
             self._heard[(event.job_id, event.attempt)] = now
             if slot.allocation.id in event.allocations:
                 slot.missed_beats = 0
-                if slot.state is SlotState.OFFERED:
+                if slot.state is not SlotState.RELEASING:
                     self._accept(slot, now)
-            elif slot.state not in (SlotState.OFFERED, SlotState.RELEASING):
+            elif slot.claim_until is None and slot.state is not SlotState.RELEASING:
                 slot.missed_beats += 1
                 if slot.missed_beats >= BEATS_MISSED:
                     effects += self._release(slot)
@@ -303,7 +335,7 @@ class SlotTable:
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if not self._of_attempt(*key):
             self._heard.pop(key, None)
-        return [ReportChanged()]
+        return [SlotFreed(slot.allocation, self.fences.is_refused(*key)), ReportChanged()]
 
     def _move(self, slot: Slot, to: SlotState | None) -> None:
         if to not in TRANSITIONS[slot.state]:
@@ -325,8 +357,7 @@ class SlotTable:
         if event.memory_mb > self.free.memory_mb:
             raise Conflict(f"a driver of {event.memory_mb} MiB does not fit in what is free: {self.free}")
         effects = self._supersede(event.job_id, event.attempt)
-        self.drivers.reserve(event)
-        self._held_at[event.job_id] = now
+        self.take_driver(DriverPlace(event.job_id, event.attempt, event.memory_mb, DriverState.STARTING), now)
         return [*effects, LaunchDriver(event.job_id, event.attempt), ReportChanged()]
 
     def _driver_started(self, event: DriverStarted, _: float) -> list[TableEffect]:
@@ -394,13 +425,20 @@ class SlotTable:
     def _tick(self, _: Tick, now: float) -> list[TableEffect]:
         effects: list[TableEffect] = []
         for slot in list(self.slots.values()):
-            key = (slot.allocation.job_id, slot.allocation.attempt)
-            if slot.state is SlotState.OFFERED:
-                if now >= slot.offered_until:
-                    effects += self._release(slot)
-            elif now - self._heard[key] > self.limits.silence_timeout and not self.drivers.is_alive(*key):
+            if self._is_abandoned(slot, now):
                 effects += self._release(slot)
         return [*effects, *self._forget_idle(now)]
+
+    def _is_abandoned(self, slot: Slot, now: float) -> bool:
+        """Its JobMaster did not take it in time, or is silent although it does not live here."""
+        key = (slot.allocation.job_id, slot.allocation.attempt)
+        if slot.state is SlotState.OFFERED:
+            return slot.claim_until is not None and now >= slot.claim_until
+        if self.drivers.is_alive(*key):
+            return False
+        if slot.claim_until is not None:
+            return now >= slot.claim_until
+        return now - self._heard[key] > self.limits.silence_timeout
 
     def _forget_idle(self, now: float) -> list[TableEffect]:
         holding = {slot.allocation.job_id for slot in self.slots.values()}

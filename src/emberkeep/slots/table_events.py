@@ -32,8 +32,9 @@ class Slot:
 
     allocation: Allocation
     state: SlotState
-    offered_until: float
+    claim_until: float | None  # until then its JobMaster has to accept it, or names it in a beat; None: it has
     executor_id: ExecutorId | None = None
+    former: tuple[ExecutorId, ...] = ()  # executors that lived here before and have ended
     pid: int = 0
     exit_code: int | None = None
     detail: str = ""
@@ -81,7 +82,10 @@ class OfferAnswered:
 
 @dataclass(frozen=True)
 class StartWanted:
-    """The JobMaster wants an executor in its slot. Raises Absent (no such slot), Conflict."""
+    """The JobMaster wants an executor in its slot: the first one, or one with a new id after the last one has ended.
+
+    Raises Absent (no such slot), Conflict.
+    """
 
     job_id: JobId
     attempt: int
@@ -115,7 +119,8 @@ class SlotReleased:
 
 @dataclass(frozen=True)
 class JobMasterHeard:
-    """A beat: the JobMaster holds these. Raises Conflict for a superseded attempt."""
+    """A beat: the JobMaster holds these. Raises Conflict for a superseded attempt; RetryLater while recovered slots of
+    it are being offered again."""
 
     job_id: JobId
     attempt: int
@@ -214,6 +219,21 @@ TableEvent = (
 
 
 @dataclass(frozen=True)
+class SlotBegun:
+    """A slot was reserved."""
+
+    allocation: Allocation
+
+
+@dataclass(frozen=True)
+class SlotFreed:
+    """The slot is free again and nothing is left of its executor. ``attempt_over``: the whole attempt has ended."""
+
+    allocation: Allocation
+    attempt_over: bool
+
+
+@dataclass(frozen=True)
 class LaunchExecutor:
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -261,4 +281,14 @@ class ReportChanged:
     """What the JobManager is told has changed."""
 
 
-TableEffect = LaunchExecutor | EndExecutor | TellJobMaster | LaunchDriver | EndDriver | ForgetJob | ReportChanged
+TableEffect = (
+    SlotBegun
+    | SlotFreed
+    | LaunchExecutor
+    | EndExecutor
+    | TellJobMaster
+    | LaunchDriver
+    | EndDriver
+    | ForgetJob
+    | ReportChanged
+)

@@ -69,18 +69,22 @@ class BlobCache:
         """Orderly exit: end transfers, delete everything (BLOB-16). Idempotent."""
         if self._closed:
             return
-        self._closed = True
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        if flights:
-            await asyncio.wait(flights)
+        await self.leave()
         async with self._collecting:
             try:
                 for owner in await self._local.listing():
                     await self._local.delete_owner(owner)
             except EmberkeepError as error:
                 log.warning("cached BLOBs are left behind", reason=str(error))
+
+    async def leave(self) -> None:
+        """End transfers and leave everything to the next life of this process. ``close`` does nothing then."""
+        self._closed = True
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        if flights:
+            await asyncio.wait(flights)
 
     # --- retrieval ----------------------------------------------------------------------------------------------------
 

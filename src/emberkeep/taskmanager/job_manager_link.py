@@ -54,9 +54,10 @@ class JobManagerLink:
         refusal_timeout: float,
     ) -> None:
         self.registered = False
+        self.refused = False  # for good
         self._system = system
         self._rpc = rpc
-        self._info = info
+        self.info = info
         self._owner = owner
         self.job_manager = job_manager
         self._rpc_timeout = rpc_timeout
@@ -110,7 +111,7 @@ class JobManagerLink:
         return False
 
     async def _register(self) -> None:
-        request = RegisterTaskManager(info=self._info, report=await self._owner.take_report())
+        request = RegisterTaskManager(info=self.info, report=await self._owner.take_report())
         reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:
@@ -120,7 +121,7 @@ class JobManagerLink:
 
     async def _report(self) -> None:
         request = TaskManagerHeartbeat(
-            id=self._info.id, instance=self._info.instance, report=await self._owner.take_report()
+            id=self.info.id, instance=self.info.instance, report=await self._owner.take_report()
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
@@ -140,7 +141,8 @@ class JobManagerLink:
             self._refused_since = now
             log.warning("the JobManager refuses this task manager", reason=str(error))
         elif now - self._refused_since > self._refusal_timeout:
+            self.refused = True
             raise Fatal(
-                f"the JobManager at {self.job_manager} refuses task manager {self._info.id}: {error.message}",
+                f"the JobManager at {self.job_manager} refuses task manager {self.info.id}: {error.message}",
                 hint="another process has this id: give each its own taskmanager.resource-id and working directory",
             ) from error

@@ -74,6 +74,10 @@ class LibraryCache:
         """Orderly exit, when all tasks have ended: delete what is unpacked."""
         await self._archives.close()
 
+    async def leave(self) -> None:
+        """The process ends and its tasks go on: all that is unpacked stays. ``close`` does nothing then."""
+        await self._archives.leave()
+
     async def bind(
         self, owner: JobId, holder: str, artefacts: Sequence[Artefact], directory: Path, *, python: str = ""
     ) -> tuple[BoundFile, ...]:
@@ -103,6 +107,19 @@ class LibraryCache:
             BoundFile(role=artefact.role, name=_name(artefact), path=str(directory / _name(artefact)))
             for artefact in artefacts
         )
+
+    async def take_back(self, owner: JobId, holder: str, artefacts: Sequence[Artefact]) -> None:
+        """Hold again what a task of an earlier life uses; it lies in the task's directory already.
+
+        It stays until ``release``. Raises EmberkeepError when something of it is not to be had; the rest is held.
+        """
+        found = await asyncio.gather(
+            *(self._bring(owner, holder, [artefact]) for artefact in _by_name(artefacts).values()),
+            return_exceptions=True,
+        )
+        for problem in found:
+            if isinstance(problem, BaseException):
+                raise problem
 
     def release(self, owner: JobId, holder: str) -> None:
         """The task has ended, for whatever reason; unknown ones are fine."""

@@ -43,6 +43,7 @@ class UnpackedArchives:
         self._flights: dict[str, asyncio.Task[None]] = {}
         self._staging: Staging[str] = Staging()
         self._stop = threading.Event()
+        self._left = False
 
     async def start(self) -> None:
         """Make the directory, remove what an earlier life has not completed, and stage the rest. Raises Fatal."""
@@ -86,10 +87,18 @@ class UnpackedArchives:
 
     async def close(self) -> None:
         """Delete everything: the task manager ends in order, and so do all tasks that use it."""
+        if self._left:
+            return
         self._stop.set()
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
         self._present.clear()
         await asyncio.to_thread(remove_tree, self._directory)
+
+    async def leave(self) -> None:
+        """Stop unpacking and leave everything to the next life of the task manager."""
+        self._left = True
+        self._stop.set()
+        await asyncio.gather(*self._flights.values(), return_exceptions=True)
 
     async def _is_there(self, sha256: str) -> bool:
         return sha256 in self._present and await asyncio.to_thread((self._directory / sha256 / CONTENT).is_dir)

@@ -1,8 +1,9 @@
-"""What a task manager needs from outside: what starts and ends processes, and who follows its slots."""
+"""What a task manager needs from outside: processes, a place for its record, and who follows its slots."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 
 import msgspec
@@ -11,6 +12,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import BlobCacheReport, StartDriver, StartExecutor
 from emberkeep.slots.model import Allocation
+from emberkeep.taskmanager.agent_record import AgentRecord
 
 
 class DriverKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,16 +35,28 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     made up from the exit code or signal where it wrote nothing. ``detail``: last lines of its log when it failed."""
 
     key: ProcessKey
-    exit_code: int  # negative: minus the signal
+    exit_code: int | None  # negative: minus the signal; None: not known, an earlier life had started it
     outcome: AttemptOutcome | None = None
     detail: str = ""
 
 
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of an earlier life's processes: pids of those that go on, and how drivers have ended."""
+
+    alive: dict[ProcessKey, int]
+    outcomes: dict[DriverKey, AttemptOutcome]
+
+
 class Launcher(Protocol):
-    """Starts and ends processes. Each is a session of its own."""
+    """Starts and ends processes. Each is a session of its own and outlives the process that runs this."""
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
-        """Set who is told of ends; called once per started process, on the event loop."""
+        """Set who is told of ends; called once per started or adopted process, on the event loop."""
+
+    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+        """Take over those ``wanted`` processes that an earlier life has started and that still live: they go on, and
+        their ends are told. End everything else that it has left, and delete what it kept for other jobs than ``jobs``.
+        Returns when all that is done. Call once, before anything is started."""
 
     async def start_driver(self, request: StartDriver) -> int:
         """Fetch artefacts, prepare the directory, start the driver; returns its pid.
@@ -64,6 +78,16 @@ class Launcher(Protocol):
 
     async def forget_job(self, job_id: JobId) -> None:
         """The job has ended for good: delete its files except its logs. Its processes have ended."""
+
+
+class AgentStore(Protocol):
+    """Where a task manager keeps its record. One call at a time."""
+
+    async def read(self) -> AgentRecord:
+        """What was written last. Raises Absent, Fatal (damaged, of another version)."""
+
+    async def write(self, record: AgentRecord) -> None:
+        """Replace it; durable on return. Raises Fatal, RetryLater; the old one or the new one is there then."""
 
 
 class AllocationListener(Protocol):

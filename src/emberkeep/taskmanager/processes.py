@@ -1,9 +1,12 @@
-"""Starts and ends processes for the TaskExecutor: calls to the Launcher are bounded, their ends come back as events."""
+"""Starts and ends processes for the TaskExecutor: calls to the Launcher are bounded, their ends come back as events.
+
+Nothing is started before the table that knows of it is on disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
 import msgspec
@@ -46,18 +49,21 @@ class StartEffect(Protocol):
 
 
 class Processes:
-    """``start_timeout``: seconds that starting one process may take, the fetching of its files included."""
+    """``start_timeout``: seconds that starting one process may take, the fetching of its files included. ``settled``
+    returns once what has been decided is on disk."""
 
     def __init__(
         self,
         launcher: Launcher,
         start_effect: StartEffect,
         tell: Callable[[ProcessEvent], None],
+        settled: Callable[[], Awaitable[None]],
         start_timeout: float,
     ) -> None:
         self._launcher = launcher
         self._start_effect = start_effect
         self._tell = tell
+        self._settled = settled
         self._start_timeout = start_timeout
         self._forgetting: dict[JobId, asyncio.Task[None]] = {}
 
@@ -70,6 +76,7 @@ class Processes:
         problem = "its start took too long"
         try:
             async with asyncio.timeout(self._start_timeout):
+                await self._settled()
                 await self._forgotten(key.job_id)
                 while still_wanted():
                     try:
@@ -97,6 +104,7 @@ class Processes:
         problem = "its start took too long"
         try:
             async with asyncio.timeout(self._start_timeout):
+                await self._settled()
                 await self._forgotten(request.job_id)
                 while still_wanted():
                     try:

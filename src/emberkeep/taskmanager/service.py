@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
 
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError, InvalidInput
+from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.options import RPC_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
@@ -25,7 +25,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.table_events import Close
-from emberkeep.taskmanager.ports import Launcher, NodeUsage
+from emberkeep.taskmanager.ports import AgentStore, AllocationListener, Launcher, NodeUsage
 from emberkeep.taskmanager.task_executor import TaskExecutor
 
 log = structlog.get_logger(__name__)
@@ -35,8 +35,9 @@ CLOSE_MARGIN = 5.0  # seconds beyond the grace for killing what did not end by i
 
 
 class TaskManagerService:
-    """``usage`` measures the machine at each report; it must not block. Without it nothing is measured. ``logs``
-    answers ListLogs and UploadLog; without it they are refused."""
+    """``store`` keeps the slots for the next life, see ``Journal``. ``usage`` measures the machine at each report; it
+    must not block. Without it nothing is measured. ``logs`` answers ListLogs and UploadLog; without it they are
+    refused. ``listeners`` follow the slots."""
 
     def __init__(
         self,
@@ -45,11 +46,13 @@ class TaskManagerService:
         info: TaskManagerInfo,
         rpc: RpcClient,
         launcher: Launcher,
+        store: AgentStore,
         job_manager: str,
         usage: Callable[[], NodeUsage] = NodeUsage,
         logs: RpcService | None = None,
+        listeners: Sequence[AllocationListener] = (),
     ) -> None:
-        self.executor = TaskExecutor(system, configuration, info, rpc, launcher, job_manager, usage)
+        self.executor = TaskExecutor(system, configuration, info, rpc, launcher, store, job_manager, usage, listeners)
         self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._logs = logs
 
@@ -57,6 +60,11 @@ class TaskManagerService:
     def registered(self) -> bool:
         """Whether the JobManager knows this process at present."""
         return self.executor.link.registered
+
+    @property
+    def refused(self) -> bool:
+        """Whether the JobManager refuses this process for good: what it has started belongs to nobody."""
+        return self.executor.link.refused
 
     @property
     def job_manager(self) -> str:
@@ -78,7 +86,18 @@ class TaskManagerService:
         if not isinstance(request, SERVED):
             raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
         reply: Message = await self.executor.ask(request)
+        if not isinstance(request, JobMasterBeat):  # which changes nothing that anybody relies on
+            await self._settled()
         return reply
+
+    async def _settled(self) -> None:
+        """Who has an answer may rely on it: the next life of this task manager knows of it too."""
+        try:
+            async with asyncio.timeout(self._rpc_timeout):
+                await self.executor.journal.settled()
+        except TimeoutError:
+            problem = self.executor.journal.problem or "the disk does not answer"
+            raise RetryLater(f"the task manager cannot write its record: {problem}") from None
 
     async def shutdown(self, grace: float) -> None:
         """End drivers (with ``grace`` seconds) and executors, take nothing new, tell the JobManager. ``run`` must go on
@@ -90,6 +109,10 @@ class TaskManagerService:
                 await self.executor.emptied.wait()
         except TimeoutError:
             log.warning("processes would not end", slots=len(self.executor.table.slots))
+        try:
+            await self._settled()
+        except RetryLater as error:
+            log.warning("the next task manager here looks for processes in vain", reason=str(error))
         try:
             async with asyncio.timeout(self._rpc_timeout):
                 await self.executor.link.say_goodbye()

@@ -1,12 +1,13 @@
 """The actor that owns a task manager's slots and processes.
 
-Decisions are the SlotTable's. This carries them out through the Launcher, and tells JobMasters and the JobManager.
+Decisions are the SlotTable's. This carries them out through the Launcher, and tells JobMasters and the JobManager. What
+has been decided is on disk before anything depends on it, so that the next life can go on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -40,15 +41,28 @@ from emberkeep.protocol.messages import (
     StartExecutor,
     StopDriver,
     TaskManagerHeartbeatReply,
+    TaskManagerRegistered,
     TaskManagerReport,
 )
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots import table_events as table
-from emberkeep.slots.model import Allocation, TaskManagerInfo
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.slot_record import record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable, TableLimits
-from emberkeep.slots.table_events import SlotState
+from emberkeep.slots.table_events import DriverState, Slot, SlotState
+from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.job_manager_link import JobManagerLink, JobManagerReply
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, NodeUsage, ProcessExit
+from emberkeep.taskmanager.journal import Journal
+from emberkeep.taskmanager.ports import (
+    AgentStore,
+    AllocationListener,
+    DriverKey,
+    ExecutorKey,
+    Launcher,
+    NodeUsage,
+    ProcessExit,
+    ProcessKey,
+)
 from emberkeep.taskmanager.processes import DriverNotStarted, Processes
 from emberkeep.taskmanager.reports import executor_report, task_manager_report
 
@@ -57,6 +71,7 @@ log = structlog.get_logger(__name__)
 FORGET_AFTER = 60.0  # seconds for which a job's files stay after it held anything here: its next attempt may come back
 OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
 TICKS_PER_HEARTBEAT = 4
+GONE = "ended, or was not started yet, while its task manager was away"
 
 
 # --- events of its own ------------------------------------------------------------------------------------------------
@@ -104,23 +119,31 @@ class TaskExecutor(Actor[Event]):
         info: TaskManagerInfo,
         rpc: RpcClient,
         launcher: Launcher,
+        store: AgentStore,
         job_manager: str,
         usage: Callable[[], NodeUsage],
+        listeners: Sequence[AllocationListener],
     ) -> None:
         super().__init__("task-executor")
         self.info = info
+        self.journal = Journal(store)
         self.emptied = asyncio.Event()  # set while it is closing and nothing is left
         self._system = system
         self._rpc = rpc
         self._usage = usage
         self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
         self._rpc_timeout = configuration[RPC_TIMEOUT]
+        self._launcher = launcher
+        self._listeners = listeners
+        self._known = info.instance  # the newest life that anybody outside has heard of
         self.table = SlotTable(
             TableLimits(
                 slots=info.slots,
                 driver_places=info.driver_places,
                 total=info.total,
                 slot_timeout=configuration[SLOT_TIMEOUT],
+                # A JobMaster that is silent counts as lost after the one; the other is its time to answer.
+                recovery_timeout=configuration[HEARTBEAT_TIMEOUT] + configuration[SLOT_TIMEOUT],
                 silence_timeout=configuration[HEARTBEAT_TIMEOUT],
                 forget_after=FORGET_AFTER,
             )
@@ -138,7 +161,9 @@ class TaskExecutor(Actor[Event]):
         self._sequence = 0
         self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
         self._offering: set[tuple[JobId, int]] = set()  # attempts with an offer under way
-        self._processes = Processes(launcher, self.start_effect, self.tell, configuration[DRIVER_START_TIMEOUT])
+        self._processes = Processes(
+            launcher, self.start_effect, self.tell, self.journal.settled, configuration[DRIVER_START_TIMEOUT]
+        )
         self._handlers: dict[type[Any], Callable[[Any], Any]] = {
             StartDriver: self._start_driver,
             StopDriver: self._stop_driver,
@@ -155,7 +180,12 @@ class TaskExecutor(Actor[Event]):
         launcher.on_exit(self.tell)
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises Fatal when the JobManager refuses this process for good."""
+        """Take over what an earlier life has left, then serve until cancelled.
+
+        Raises Fatal when the JobManager refuses this process for good.
+        """
+        await self._recover()
+        self.start_effect("journal", self.journal.run(), deadline=None)
         self.start_effect("job-manager-link", self.link.run(), deadline=None)
         self.start_effect("ticks", self._tick(), deadline=None)
         await super().run()
@@ -173,6 +203,68 @@ class TaskExecutor(Actor[Event]):
 
     async def take_reply(self, reply: JobManagerReply) -> None:
         await self.ask(TakeReply(reply))
+
+    # --- the earlier life ---------------------------------------------------------------------------------------------
+
+    async def _recover(self) -> None:
+        """Nothing is served yet."""
+        earlier = await self.journal.read()
+        if earlier is not None:
+            self.table = restore_table(self.table.limits, earlier.table, self._system.clock.monotonic())
+            self._known = earlier.instance
+            self.info = msgspec.structs.replace(self.info, predecessor=earlier.instance)
+            self.link.info = self.info
+            for record in earlier.outcomes:
+                self._outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
+        processes = self._recorded_processes()
+        adopted = await self._launcher.adopt(frozenset(processes), self._jobs())
+        if processes or self.table.slots:
+            log.info("recovered", slots=len(self.table.slots), processes=len(processes), alive=len(adopted.alive))
+        for slot in self.table.slots.values():
+            for listener in self._listeners:
+                listener.allocation_recovered(slot.allocation)
+        # Executors first: the end of a driver gives back all slots of its attempt.
+        for key in sorted(processes, key=lambda key: isinstance(key, DriverKey)):
+            self._found(key, adopted.alive.get(key), adopted.outcomes)
+        for driver in self.table.drivers.by_attempt.values():
+            if driver.state is DriverState.EXITED:
+                key = DriverKey(job_id=driver.job_id, attempt=driver.attempt)
+                self._outcomes.setdefault(key, _lost("this task manager has less room than in its earlier life"))
+        self._keep()
+
+    def _recorded_processes(self) -> list[ProcessKey]:
+        """Those that have been started, or were about to be."""
+        executors = [
+            ExecutorKey(
+                job_id=slot.allocation.job_id,
+                attempt=slot.allocation.attempt,
+                allocation_id=slot.allocation.id,
+                executor_id=slot.executor_id,
+            )
+            for slot in self.table.slots.values()
+            if slot.executor_id is not None and slot.state is not SlotState.EXITED
+        ]
+        living = self.table.drivers.living()
+        return [*executors, *(DriverKey(job_id=driver.job_id, attempt=driver.attempt) for driver in living)]
+
+    def _jobs(self) -> frozenset[JobId]:
+        """Jobs that hold something here."""
+        held = {slot.allocation.job_id for slot in self.table.slots.values()}
+        return frozenset(held | {job_id for job_id, _ in self.table.drivers.by_attempt})
+
+    def _found(self, key: ProcessKey, pid: int | None, outcomes: dict[DriverKey, AttemptOutcome]) -> None:
+        """``pid`` None: it lives no more."""
+        if isinstance(key, ExecutorKey):
+            self._decide(
+                table.ExecutorStarted(key.allocation_id, key.executor_id, pid)
+                if pid is not None
+                else table.ExecutorEnded(key.allocation_id, key.executor_id, None, GONE)
+            )
+        elif pid is not None:
+            self._decide(table.DriverStarted(key.job_id, key.attempt, pid))
+        else:
+            self._outcomes.setdefault(key, outcomes.get(key) or _lost(f"the driver {GONE}"))
+            self._decide(table.DriverEnded(key.job_id, key.attempt))
 
     # --- messages of the JobManager -----------------------------------------------------------------------------------
 
@@ -209,6 +301,9 @@ class TaskExecutor(Actor[Event]):
             self._decide(table.EpochSeen(event.reply.epoch))
         except Conflict as error:
             raise RetryLater(error.message) from None
+        if isinstance(event.reply, TaskManagerRegistered):
+            self._known = self.info.instance
+            self._keep()
         if isinstance(event.reply, TaskManagerHeartbeatReply):
             for key in event.reply.acknowledged:
                 self._decide(table.DriverAcknowledged(key.job_id, key.attempt))
@@ -247,6 +342,8 @@ class TaskExecutor(Actor[Event]):
     def _offer_returned(self, event: OfferReturned) -> None:
         self._offering.discard(event.attempt)
         answered = event.accepted is not None
+        if event.accepted:
+            self._known = self.info.instance
         self._decide(table.OfferAnswered(event.offered if answered else (), event.accepted or ()))
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -258,10 +355,8 @@ class TaskExecutor(Actor[Event]):
             self._decide(table.ExecutorEnded(key.allocation_id, key.executor_id, event.exit_code, event.detail))
             return
         log.info("driver ended", job=key.job_id, attempt=key.attempt, exit_code=event.exit_code)
-        outcome = event.outcome or AttemptOutcome(
-            exit_code=event.exit_code, kind=FailureKind.LOST, message=f"the driver left no outcome; {event.detail}"
-        )
-        self._outcomes.setdefault(key, outcome)
+        lost = _lost(f"the driver left no outcome; {event.detail}", event.exit_code)
+        self._outcomes.setdefault(key, event.outcome or lost)
         self._decide(table.DriverEnded(key.job_id, key.attempt))
 
     def _driver_not_started(self, event: DriverNotStarted) -> None:
@@ -277,10 +372,10 @@ class TaskExecutor(Actor[Event]):
         effects = self.table.handle(event, self._system.clock.monotonic())
         for effect in effects:
             self._carry_out(effect)
-        for attempt, allocations in self.table.offers().items():
+        for attempt in self.table.offers():
             if attempt not in self._offering:
                 self._offering.add(attempt)
-                self.start_effect("offer", self._offer(attempt, allocations), deadline=None)
+                self.start_effect("offer", self._offer(attempt), deadline=None)
         if self.table.closing and self.table.is_empty:
             self.emptied.set()
         self._outcomes = {
@@ -288,7 +383,15 @@ class TaskExecutor(Actor[Event]):
             for key, outcome in self._outcomes.items()
             if (key.job_id, key.attempt) in self.table.drivers.by_attempt
         }
+        self._keep()
         return effects
+
+    def _keep(self) -> None:
+        outcomes = tuple(
+            OutcomeRecord(job_id=key.job_id, attempt=key.attempt, outcome=outcome)
+            for key, outcome in self._outcomes.items()
+        )
+        self.journal.put(AgentRecord(instance=self._known, table=record_table(self.table), outcomes=outcomes))
 
     def _carry_out(self, effect: table.TableEffect) -> None:
         match effect:
@@ -310,18 +413,36 @@ class TaskExecutor(Actor[Event]):
                 self.start_effect("tell-job-master", self._tell_job_master(effect.allocation_id), deadline=None)
             case table.ForgetJob():
                 self._processes.forget(effect.job_id)
+                for listener in self._listeners:
+                    listener.job_forgotten(effect.job_id)
+            case table.SlotBegun():
+                for listener in self._listeners:
+                    listener.allocation_begun(effect.allocation)
+            case table.SlotFreed():
+                for listener in self._listeners:
+                    listener.allocation_freed(effect.allocation, effect.attempt_over)
 
     async def _tick(self) -> None:
         while True:
             await asyncio.sleep(self._heartbeat_interval / TICKS_PER_HEARTBEAT)
             await self.ask(table.Tick())
 
-    async def _offer(self, attempt: tuple[JobId, int], allocations: tuple[Allocation, ...]) -> None:
-        offered = tuple(allocation.id for allocation in allocations)
-        request = OfferSlots(job_id=attempt[0], attempt=attempt[1], task_manager=self.info, slots=allocations)
+    async def _offer(self, attempt: tuple[JobId, int]) -> None:
+        """Offer what the attempt has not accepted yet, as it is once all of it is on disk."""
+        await self.journal.settled()
+        slots = self.table.offers().get(attempt, ())
+        if not slots:
+            self.tell(OfferReturned(attempt, (), ()))
+            return
+        offered = tuple(slot.allocation.id for slot in slots)
         accepted: tuple[AllocationId, ...] | None = None
         try:
-            reply = await self._rpc.call(allocations[0].job_master, request, OfferSlotsReply, timeout=self._rpc_timeout)
+            reply = await self._rpc.call(
+                slots[0].allocation.job_master,
+                self._offer_of(attempt, slots),
+                OfferSlotsReply,
+                timeout=self._rpc_timeout,
+            )
             accepted = reply.accepted
         except (Conflict, Absent, InvalidInput, Fatal) as error:
             log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
@@ -329,6 +450,16 @@ class TaskExecutor(Actor[Event]):
         except EmberkeepError:
             await asyncio.sleep(OFFER_PAUSE)
         self.tell(OfferReturned(attempt, offered, accepted))
+
+    def _offer_of(self, attempt: tuple[JobId, int], slots: Sequence[Slot]) -> OfferSlots:
+        reports = [executor_report(slot) for slot in slots]
+        return OfferSlots(
+            job_id=attempt[0],
+            attempt=attempt[1],
+            task_manager=self.info,
+            slots=tuple(slot.allocation for slot in slots),
+            executors=tuple(report for report in reports if report is not None),
+        )
 
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:
         """Once: a loss of this only costs time, each answer to a beat says the same."""
@@ -348,3 +479,7 @@ class TaskExecutor(Actor[Event]):
     def _report(self, _: TakeReport) -> TaskManagerReport:
         self._sequence += 1
         return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence)
+
+
+def _lost(message: str, exit_code: int | None = None) -> AttemptOutcome:
+    return AttemptOutcome(exit_code=1 if exit_code is None else exit_code, kind=FailureKind.LOST, message=message)

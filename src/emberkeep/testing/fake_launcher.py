@@ -1,15 +1,19 @@
-"""A Launcher without processes: it remembers what it was asked, and the test decides when something ends."""
+"""A Launcher without processes: it remembers what it was asked, and the test decides when something ends.
+
+Its processes outlive the task manager that uses it: the next one adopts them.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey
 
 KILLED = -9
 
@@ -25,12 +29,21 @@ class FakeLauncher:
         self.started: list[StartDriver | StartExecutor] = []
         self.stops: list[tuple[ProcessKey, float]] = []
         self.forgotten: list[JobId] = []
+        self.kept: list[frozenset[JobId]] = []  # at each adoption
+        self.outcomes: dict[DriverKey, AttemptOutcome] = {}  # left by drivers that an earlier life has started
         self._gone: dict[ProcessKey, asyncio.Event] = {}
         self._told: Callable[[ProcessExit], None] | None = None
         self._next_pid = 1000
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._told = callback
+
+    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+        for key in [key for key in self.alive if key not in wanted]:
+            del self.alive[key]
+            self._gone.pop(key).set()
+        self.kept.append(frozenset(jobs))
+        return Adopted(alive=dict(self.alive), outcomes=self.outcomes)
 
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
@@ -65,7 +78,9 @@ class FakeLauncher:
     async def forget_job(self, job_id: JobId) -> None:
         self.forgotten.append(job_id)
 
-    def end(self, key: ProcessKey, exit_code: int, outcome: AttemptOutcome | None = None, detail: str = "") -> None:
+    def end(
+        self, key: ProcessKey, exit_code: int | None, outcome: AttemptOutcome | None = None, detail: str = ""
+    ) -> None:
         """A process ends. Nothing happens when it has ended before."""
         if self.alive.pop(key, None) is None:
             return

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessExit, ProcessKey
+from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessExit, ProcessKey
 from emberkeep.testing.machines import Machine, Machines, Process
 from emberkeep.testing.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
 from emberkeep.testing.virtual_loop import seeded_random, seeded_system
@@ -44,12 +45,27 @@ class SimLauncher:
         self._processes: dict[ProcessKey, Process] = {}
         self._told: Callable[[ProcessExit], None] | None = None
         self._tries: dict[DriverKey, int] = {}
+        self._adopted: set[int] = set()  # pids
 
-    def kill_leftovers(self) -> None:
-        """Processes of this task manager's former life end before it offers anything."""
+    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+        del jobs
+        alive: dict[ProcessKey, int] = {}
         for process in list(self._room.machines.alive(self._machine)):
-            if process.key is not None and process.owner == self._agent.name:
+            if process.key is None or process.owner != self._agent.name:
+                continue
+            if process.key in wanted:
+                self._processes[process.key] = process
+                self._adopted.add(process.pid)
+                process.on_exit.append(self._exited)
+                alive[process.key] = process.pid
+            else:
                 self._room.machines.kill(process)
+        outcomes = {}
+        for work in self._room.drivers.values():
+            key, outcome = work.process.key, work.process.outcome
+            if isinstance(key, DriverKey) and key in wanted and key not in alive and outcome is not None:
+                outcomes[key] = outcome
+        return Adopted(alive=alive, outcomes=outcomes)
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._told = callback
@@ -119,7 +135,7 @@ class SimLauncher:
 
     def _exited(self, process: Process) -> None:
         assert process.key is not None  # noqa: S101 - drivers and executors only
-        code = process.exit_code or 0
+        code = None if process.pid in self._adopted else process.exit_code or 0
         detail = "" if code == 0 else f"{process.name} ended with {code}"
         exit_ = ProcessExit(key=process.key, exit_code=code, outcome=process.outcome, detail=detail)
         self._agent.party.scope.call_soon(self._tell, exit_)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.base.config import Configuration
@@ -35,9 +36,10 @@ from emberkeep.protocol.messages import (
     TaskManagerRegistered,
     TaskManagerReport,
 )
-from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, NodeUsage
 from emberkeep.taskmanager.service import TaskManagerService
+from emberkeep.testing.agent_store import MemoryAgentStore
 from emberkeep.testing.fake_launcher import FakeLauncher
 from emberkeep.testing.memory_rpc import MemoryNetwork
 from emberkeep.testing.scripted_service import ScriptedService
@@ -69,6 +71,25 @@ def take_all(request: Message) -> Message:
     return OfferSlotsReply(accepted=tuple(slot.id for slot in request.slots))
 
 
+class Listener:
+    """Remembers what it is told of allocations."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str, bool | None]] = []
+
+    def allocation_recovered(self, allocation: Allocation) -> None:
+        self.told.append(("recovered", allocation.id, None))
+
+    def allocation_begun(self, allocation: Allocation) -> None:
+        self.told.append(("begun", allocation.id, None))
+
+    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
+        self.told.append(("freed", allocation.id, attempt_over))
+
+    def job_forgotten(self, job_id: JobId) -> None:
+        self.told.append(("forgotten", job_id, None))
+
+
 class Bench:
     """A task manager between a scripted JobManager and a scripted JobMaster."""
 
@@ -87,22 +108,45 @@ class Bench:
         self.network.attach(JOB_MASTER, self.job_master)
         texts = {HEARTBEAT_INTERVAL: INTERVAL, HEARTBEAT_TIMEOUT: TIMEOUT, SLOT_TIMEOUT: SLOT_WAIT}
         texts[DRIVER_START_TIMEOUT] = START_WAIT
-        configuration = Configuration().with_texts({key.key: str(text) for key, text in texts.items()}, "test")
-        self.service = TaskManagerService(
-            seeded_system(VirtualClock(loop), 1, "tm"),
-            configuration,
-            INFO,
+        self.configuration = Configuration().with_texts({key.key: str(text) for key, text in texts.items()}, "test")
+        self.store = MemoryAgentStore()
+        self.listener = Listener()
+        self.lives = 1
+        self.service = self._life(INFO)
+        self.running: asyncio.Task[None] | None = None
+
+    def _life(self, info: TaskManagerInfo) -> TaskManagerService:
+        service = TaskManagerService(
+            seeded_system(VirtualClock(self.loop), 1, "tm"),
+            self.configuration,
+            info,
             self.network,
             self.launcher,
+            self.store,
             JOB_MANAGER,
             lambda: NodeUsage(disk_free_mb=77),
+            listeners=(self.listener,),
         )
-        self.network.attach(TASK_MANAGER, self.service)
-        self.running: asyncio.Task[None] | None = None
+        self.network.attach(TASK_MANAGER, service)
+        return service
 
     async def start(self) -> None:
         self.running = asyncio.create_task(self.service.run())
         await self.until(lambda: self.service.registered)
+
+    async def crash(self) -> None:
+        """The agent's process is gone at once; its drivers and executors go on."""
+        assert self.running is not None
+        self.running.cancel()
+        await asyncio.gather(self.running, return_exceptions=True)
+        self.launcher.on_exit(lambda _: None)
+
+    async def restart(self, **changes: object) -> None:
+        """The next life over the same record and the same processes."""
+        self.lives += 1
+        instance = InstanceId(f"life-{self.lives}")
+        self.service = self._life(msgspec.structs.replace(INFO, instance=instance, **changes))
+        await self.start()
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Virtual seconds; the condition is looked at often, so that instants can be told apart."""

@@ -1,0 +1,28 @@
+"""Which artefacts a process was bound to: a record in its directory, for the next life of its task manager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.durable import read_record, write_record
+from emberkeep.base.errors import Fatal
+from emberkeep.jobs.model import Artefact
+
+ARTEFACTS_FILE = "artefacts.record"
+_KIND, _VERSION = "process-artefacts", 1
+
+
+def write_artefacts(path: Path, artefacts: tuple[Artefact, ...]) -> None:
+    """Makes the directory, too. Blocks. Raises Fatal, OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_record(path, _KIND, _VERSION, msgspec.json.encode(artefacts))
+
+
+def read_artefacts(path: Path) -> tuple[Artefact, ...]:
+    """Blocks. Raises Absent, Fatal."""
+    try:
+        return msgspec.json.decode(read_record(path, _KIND, _VERSION), type=tuple[Artefact, ...])
+    except msgspec.DecodeError as error:
+        raise Fatal(f"{path}: {error}") from error

@@ -1,0 +1,128 @@
+"""What of a SlotTable outlives its process: as plain data, out of a table and into the table of the next life.
+
+Times and pids are not kept: they mean nothing to another process. What lives is found by looking; until then an
+executor or driver that had been started counts as being started, and its start or end comes as an event.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.ids import ExecutorId, JobId
+from emberkeep.slots.fences import FenceRecord
+from emberkeep.slots.model import Allocation
+from emberkeep.slots.slot_table import SlotTable, TableLimits
+from emberkeep.slots.table_events import DriverPlace, DriverState, Slot, SlotState
+
+
+class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One slot; see ``table_events.Slot``."""
+
+    allocation: Allocation
+    state: SlotState
+    executor_id: ExecutorId | None = None
+    former: tuple[ExecutorId, ...] = ()
+    exit_code: int | None = None
+    detail: str = ""
+
+
+class DriverRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One driver; see ``table_events.DriverPlace``."""
+
+    job_id: JobId
+    attempt: int
+    memory_mb: int
+    state: DriverState
+    stop_grace: float | None = None
+
+
+class TableRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole table. ``epoch`` and ``fences``: whom it refuses."""
+
+    epoch: int = 0
+    fences: tuple[FenceRecord, ...] = ()
+    slots: tuple[SlotRecord, ...] = ()
+    drivers: tuple[DriverRecord, ...] = ()
+
+
+def record_table(table: SlotTable) -> TableRecord:
+    """What is to be kept of a table at present."""
+    return TableRecord(
+        epoch=table.fences.epoch,
+        fences=table.fences.records(),
+        slots=tuple(
+            SlotRecord(
+                allocation=slot.allocation,
+                state=slot.state,
+                executor_id=slot.executor_id,
+                former=slot.former,
+                exit_code=slot.exit_code,
+                detail=slot.detail,
+            )
+            for slot in table.slots.values()
+        ),
+        drivers=tuple(
+            DriverRecord(
+                job_id=driver.job_id,
+                attempt=driver.attempt,
+                memory_mb=driver.memory_mb,
+                state=driver.state,
+                stop_grace=driver.stop_grace,
+            )
+            for driver in table.drivers.by_attempt.values()
+        ),
+    )
+
+
+def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
+    """The table of the next life, with every slot to be accepted anew.
+
+    The node may have been given less meanwhile: a driver without room has ended, a slot without room is gone.
+    """
+    table = SlotTable(limits)
+    table.fences.admit_epoch(record.epoch)
+    table.fences.recall(record.fences)
+    for driver in record.drivers:
+        table.take_driver(_driver(table, driver), now)
+    for slot in record.slots:
+        if _has_room(table, slot):
+            table.take_slot(_slot(slot, now + limits.recovery_timeout), now)
+    return table
+
+
+def _driver(table: SlotTable, record: DriverRecord) -> DriverPlace:
+    ended = record.state is DriverState.EXITED
+    if not ended and (table.drivers.is_full or record.memory_mb > table.free.memory_mb):
+        table.fences.end(record.job_id, record.attempt)
+        ended = True
+    return DriverPlace(
+        record.job_id,
+        record.attempt,
+        0 if ended else record.memory_mb,
+        DriverState.EXITED if ended else DriverState.STARTING,
+        stop_grace=record.stop_grace,
+    )
+
+
+def _has_room(table: SlotTable, record: SlotRecord) -> bool:
+    allocation = record.allocation
+    taken = {slot.allocation.slot_index for slot in table.slots.values()}
+    fenced = table.fences.is_refused(allocation.job_id, allocation.attempt)
+    return (
+        0 <= allocation.slot_index < table.limits.slots
+        and allocation.slot_index not in taken
+        and allocation.profile.fits_in(table.free)
+        and (not fenced or record.state is SlotState.RELEASING)
+    )
+
+
+def _slot(record: SlotRecord, claim_until: float) -> Slot:
+    return Slot(
+        record.allocation,
+        SlotState.STARTING if record.state is SlotState.RUNNING else record.state,
+        claim_until,
+        executor_id=record.executor_id,
+        former=record.former,
+        exit_code=record.exit_code,
+        detail=record.detail,
+    )

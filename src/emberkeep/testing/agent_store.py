@@ -1,0 +1,31 @@
+"""A task manager's record without a disk: what is written is encoded, as on one, and read by the next life."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.taskmanager.agent_record import AgentRecord, decode, encode
+
+
+class MemoryAgentStore:
+    """Implements ``taskmanager.ports.AgentStore``. A write takes ``seconds``; one cut off leaves the old record."""
+
+    def __init__(self) -> None:
+        self.data: bytes | None = None
+        self.seconds = 0.0
+        self.problem: EmberkeepError | None = None  # raised by writes until it is taken away
+        self.writes = 0
+
+    async def read(self) -> AgentRecord:
+        if self.data is None:
+            raise Absent("nothing was written")
+        return decode(self.data, where="memory")
+
+    async def write(self, record: AgentRecord) -> None:
+        data = encode(record)
+        await asyncio.sleep(self.seconds)
+        if self.problem is not None:
+            raise self.problem
+        self.data = data
+        self.writes += 1
