@@ -1,8 +1,7 @@
 """An HA store in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<owner>/<key>``.
 
-Credentials, region and endpoint are taken from the environment, by obstore (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
-AWS_ALLOW_HTTP, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …). Its blocking calls run in threads of
-ours: its asyncio calls may bring the process down when the interpreter ends while one of them completes.
+obstore's blocking calls run in threads of ours: its asyncio calls may bring the process down when the interpreter ends
+while one of them completes.
 
 An upload that is cut off leaves no object, but parts of one may stay in the bucket until a life cycle rule removes
 them ("abort incomplete multipart uploads").
@@ -13,28 +12,21 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
-from urllib.parse import urlsplit
 
 import obstore
 import structlog
 from obstore.exceptions import BaseError
-from obstore.store import AzureStore, GCSStore, S3Store
 
 from emberkeep.adapters.blob_files_copy import cannot_store
 from emberkeep.adapters.blob_files_threads import Abort, StoreThreads, in_time_for
 from emberkeep.adapters.object_blobs_errors import object_store_error
+from emberkeep.adapters.object_stores import open_object_store, parse_object_location
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
-
-if TYPE_CHECKING:
-    from obstore.store import RetryConfig
 
 _THREADS = 8
 _PART_BYTES = 8 * 1024**2  # one request; more than that is sent and fetched in parallel parts
@@ -42,13 +34,6 @@ _PARTS_AT_ONCE = 3
 _DELETED_AT_ONCE = 1000
 _LEAST_SECONDS = 60.0  # for one call, its repetitions included
 _SLOWEST_PACE = 256 * 1024  # bytes per second on top of that
-_RETRIES = 4
-_RETRY_SECONDS = 20.0
-
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
-_PREFIX = re.compile(r"[A-Za-z0-9._=/-]*")
-
-_Store: TypeAlias = S3Store | GCSStore | AzureStore
 
 log = structlog.get_logger(__name__)
 
@@ -58,10 +43,10 @@ class ObjectBlobs:
 
     def __init__(self, location: str, *, patience: float = _LEAST_SECONDS) -> None:
         """``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Raises Fatal."""
-        kind, bucket, prefix = _parse(location)
-        self._location = f"{kind}://{bucket}/{prefix}".rstrip("/")
+        address = parse_object_location(location, "the HA store")
+        self._location = str(address)
         with self._errors("use"):
-            self._store = _open(kind, bucket, prefix or None)
+            self._store = open_object_store(address)
         self._threads = StoreThreads(_THREADS, self._location, patience=patience)
         self._parts = ThreadPoolExecutor(_THREADS, "ha-store-part")
         self._reported: set[str] = set()
@@ -199,29 +184,6 @@ class ObjectBlobs:
             raise
         except (BaseError, OSError, ValueError) as error:
             raise object_store_error(f"cannot {verb} BLOBs in {self._location}", error) from None
-
-
-def _parse(location: str) -> tuple[str, str, str]:
-    """Kind, bucket and prefix. Raises Fatal, without repeating what may hold a secret."""
-    parts = urlsplit(location)
-    prefix = parts.path.strip("/")
-    if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment or not _PREFIX.fullmatch(prefix):
-        raise Fatal(
-            f"the HA store's location is no address of the form {parts.scheme}://bucket/prefix",
-            hint="credentials and endpoint come from the environment, not from the location",
-        )
-    return parts.scheme.lower(), parts.netloc, prefix
-
-
-def _open(kind: str, bucket: str, prefix: str | None) -> _Store:
-    retry: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
-    if kind == "gs":
-        return GCSStore(bucket, prefix=prefix, retry_config=retry)
-    if kind == "az":
-        return AzureStore(bucket, prefix=prefix, retry_config=retry)
-    # Each request carries its SHA-256, and S3 refuses what arrives otherwise.
-    checksum = os.environ.get("AWS_CHECKSUM_ALGORITHM", "SHA256")
-    return S3Store(bucket, prefix=prefix, checksum_algorithm=checksum, retry_config=retry)
 
 
 def _path(owner: JobId, key: BlobKey) -> str:

@@ -65,6 +65,15 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     checksums: tuple[int, ...]  # CRC-32C of each block, the last one may be short
 
 
+def disk_bytes(record: CopyRecord) -> int:
+    """What a copy takes on a disk, which gives space in blocks: most state files are much smaller than one."""
+    return -(-(record.length + _RECORD_BYTES) // _DISK_BLOCK) * _DISK_BLOCK
+
+
+_DISK_BLOCK = 4096
+_RECORD_BYTES = 512  # of the snapshot record, roughly
+
+
 class Holding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a node's disk holds of one state store partition: the newest version decides where its task should run."""
 

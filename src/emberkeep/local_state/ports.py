@@ -135,7 +135,7 @@ class LocalCopies(Protocol):
         """State store partitions of a job with copies here, by Spark's layout (``state/<operator>/<partition>``)."""
 
     def used(self) -> int:
-        """Bytes of disk that all copies take, in whole blocks of the file system."""
+        """Bytes of disk that all copies take: the sum of their ``disk_bytes``."""
 
     def close(self) -> None:
         """Idempotent."""

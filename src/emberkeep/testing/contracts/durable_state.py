@@ -6,6 +6,7 @@ A test module gives a subclass of ``DurableStateContract`` (its name begins with
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -179,12 +180,11 @@ class DurableStateContract:
 
     def test_of_many_creators_one_succeeds(self, place: Place, store: DurableState) -> None:
         def create(racer: int, name: str) -> None:
-            view.create(name, sources[racer], overwrite=False)
+            store.create(name, sources[racer], overwrite=False)
 
-        view = store
         sources = [place.new_file(b"racer %d" % racer) for racer in range(self.RACERS)]
         for number in range(3):
-            winner = self.race(lambda racer, number=number: create(racer, f"offsets/{number}"))
+            winner = self.race(functools.partial(create, name=f"offsets/{number}"))
             assert read(store, f"offsets/{number}") == b"racer %d" % winner
 
     def test_of_many_renamers_one_succeeds(self, place: Place, store: DurableState) -> None:

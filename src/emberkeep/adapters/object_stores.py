@@ -1,0 +1,61 @@
+"""Which object store a location means, and a client for it.
+
+Credentials, region and endpoint are taken from the environment, by obstore (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+AWS_ALLOW_HTTP, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+from obstore.store import AzureStore, GCSStore, S3Store
+
+from emberkeep.base.errors import Fatal
+
+if TYPE_CHECKING:
+    from obstore.store import RetryConfig
+
+_RETRIES = 4
+_RETRY_SECONDS = 20.0
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
+_PREFIX = re.compile(r"[A-Za-z0-9._=/-]*")
+
+ObjectStore: TypeAlias = S3Store | GCSStore | AzureStore
+
+
+class ObjectLocation(NamedTuple):
+    kind: str
+    bucket: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}://{self.bucket}/{self.prefix}".rstrip("/")
+
+
+def parse_object_location(location: str, what: str) -> ObjectLocation:
+    """``what`` it is, for the message. Raises Fatal, without repeating what may hold a secret."""
+    parts = urlsplit(location)
+    prefix = parts.path.strip("/")
+    if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment or not _PREFIX.fullmatch(prefix):
+        raise Fatal(
+            f"{what}'s location is no address of the form {parts.scheme}://bucket/prefix",
+            hint="credentials and endpoint come from the environment, not from the location",
+        )
+    return ObjectLocation(parts.scheme.lower(), parts.netloc, prefix)
+
+
+def open_object_store(location: ObjectLocation) -> ObjectStore:
+    """Asks nothing of the store. Raises what obstore raises."""
+    retry: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
+    prefix = location.prefix or None
+    if location.kind == "gs":
+        return GCSStore(location.bucket, prefix=prefix, retry_config=retry)
+    if location.kind == "az":
+        return AzureStore(location.bucket, prefix=prefix, retry_config=retry)
+    # Each request carries its SHA-256, and S3 refuses what arrives otherwise.
+    checksum = os.environ.get("AWS_CHECKSUM_ALGORITHM", "SHA256")
+    return S3Store(location.bucket, prefix=prefix, checksum_algorithm=checksum, retry_config=retry)

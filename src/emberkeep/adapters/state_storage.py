@@ -1,0 +1,22 @@
+"""The durable store of state files that a location names: a directory, or an object store."""
+
+from __future__ import annotations
+
+from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.adapters.storage_location import directory_at, without_obstore
+from emberkeep.local_state.ports import DurableState
+
+
+def open_state_store(location: str) -> DurableState:
+    """``location``: a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+
+    Nothing is asked of the store yet. Raises Fatal (no such kind of store, or what it needs is not installed).
+    """
+    directory = directory_at(location, "store of checkpoints")
+    if directory is not None:
+        return DirectoryState(directory)
+    try:
+        from emberkeep.adapters.state_objects import ObjectState
+    except ModuleNotFoundError as error:
+        raise without_obstore(error, f"a checkpoint at {location.partition('://')[0].lower()}://") from None
+    return ObjectState(location)
