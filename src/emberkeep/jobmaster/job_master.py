@@ -35,6 +35,7 @@ from emberkeep.base.system import System
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
+from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
 from emberkeep.jobmaster.status import job_master_status
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls, start_request
@@ -80,6 +81,10 @@ class TakeStatus(msgspec.Struct, frozen=True):
     """Asks for the present JobMasterStatus."""
 
 
+class TakeSlots(msgspec.Struct, frozen=True):
+    """Asks for the present HeldSlots."""
+
+
 class TakeReply(msgspec.Struct, frozen=True):
     reply: JobMasterReply
 
@@ -113,6 +118,7 @@ Event = (
     | StartedApplication
     | SparkViewed
     | TakeStatus
+    | TakeSlots
     | TakeReply
     | BeatDue
     | BeatReturned
@@ -180,6 +186,7 @@ class JobMaster(Actor[Event]):
             StartedApplication: self._application_started,
             SparkViewed: self._spark_viewed,
             TakeStatus: self._status,
+            TakeSlots: self._slots,
             TakeReply: self._reply_taken,
             BeatDue: self._beat_due,
             BeatReturned: self._beat_returned,
@@ -293,6 +300,9 @@ class JobMaster(Actor[Event]):
             self._checkpoints.newest(),
             now,
         )
+
+    def _slots(self, _: TakeSlots) -> HeldSlots:
+        return held_slots(self.pool)
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 

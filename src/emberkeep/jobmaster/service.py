@@ -12,9 +12,11 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.job_master import Ending, JobMaster, StartedApplication
+from emberkeep.jobmaster.job_master import Ending, JobMaster, StartedApplication, TakeSlots
+from emberkeep.jobmaster.local_state_survey import HeldSlots, take_survey
 from emberkeep.jobmaster.ports import Application, SparkDriver
 from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.pool_events import ApplicationStopped
@@ -79,6 +81,11 @@ class JobMasterService:
     def application_stopped(self) -> None:
         """The SparkContext is about to stop, or has stopped: all slots go back."""
         self.master.tell(ApplicationStopped())
+
+    async def survey_local_state(self) -> Survey:
+        """What the nodes hold of the job's state, and which executors they have. Takes one RPC timeout at most."""
+        slots: HeldSlots = await self.master.ask(TakeSlots())
+        return await take_survey(self.master.identity, slots, self._rpc, self._rpc_timeout)
 
     async def report_outcome(self, outcome: AttemptOutcome) -> None:
         """Give all slots back and tell the JobManager how the attempt ended; ``run`` must go on until this returns.

@@ -26,6 +26,7 @@ from emberkeep.spark.notices import Notices
 from emberkeep.spark.query_hook import QueryHook
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
+from emberkeep.spark.state_placement import StatePlacement, Surveyor
 
 _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0
@@ -50,9 +51,10 @@ class DriverRuntime:
     (PySpark gives each calling thread a connection and a JVM thread).
     """
 
-    def __init__(self, contexts: ContextHook, queries: QueryHook) -> None:
+    def __init__(self, contexts: ContextHook, queries: QueryHook, placement: StatePlacement | None) -> None:
         self._contexts = contexts
         self._queries = queries
+        self._placement = placement
 
     def executor_ids(self) -> frozenset[str]:
         """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
@@ -78,6 +80,11 @@ class DriverRuntime:
     def spark_jobs(self) -> SparkJobs:
         """Task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
+
+    def executors_changed(self) -> None:
+        """Tell Spark where the state is that lost executors had. Takes a survey; whatever fails is logged."""
+        if self._placement is not None:
+            self._placement.executors_changed()
 
     def application_up(self) -> bool:
         """Whether a SparkContext is up now."""
@@ -123,9 +130,10 @@ def _ignoring_unavailable(action: Any) -> None:
         return  # the JVM is gone: there is nothing left to stop
 
 
-def install(settings: DriverSettings, listener: ApplicationListener) -> DriverRuntime:
+def install(settings: DriverSettings, listener: ApplicationListener, survey: Surveyor | None = None) -> DriverRuntime:
     """Prepare this process for the user's script; call it once, before any of the user's code.
 
+    ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it.
     Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
     """
     os.environ["PYSPARK_PYTHON"] = (
@@ -136,17 +144,17 @@ def install(settings: DriverSettings, listener: ApplicationListener) -> DriverRu
     add_to_path(settings.job_files)
     notices = Notices()
     committed = CommittedBefore(settings.committed, notices)
-    queries = QueryHook(settings.checkpoint_root, _locations(settings, notices), committed, notices)
+    locations: StateLocations = DirectLocations()
+    placement = None
+    if settings.gateway_job is not None:
+        locations = GatewayLocations(settings.gateway_job, settings.checkpoint_root, notices)
+        if survey is not None:
+            placement = StatePlacement(settings.gateway_job, settings.checkpoint_root, survey)
+    queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
     contexts.install()
     queries.install()
-    return DriverRuntime(contexts, queries)
-
-
-def _locations(settings: DriverSettings, notices: Notices) -> StateLocations:
-    if settings.gateway_job is None:
-        return DirectLocations()
-    return GatewayLocations(settings.gateway_job, settings.checkpoint_root, notices)
+    return DriverRuntime(contexts, queries, placement)
 
 
 class _Forgetting:

@@ -7,6 +7,7 @@ import inspect
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from emberkeep.spark.model import QueryProgress, StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.progress import query_progress
 from emberkeep.spark.state_locations import StateLocations
+from emberkeep.spark.state_placement import StatePlacement
 
 _LOCATION = "checkpointLocation"
 _ROOT_SETTING = "spark.sql.streaming.checkpointLocation"
@@ -44,10 +46,17 @@ class QueryHook:
     """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
 
     def __init__(
-        self, checkpoint_root: str, locations: StateLocations, committed: CommittedBefore, notices: Notices
+        self,
+        checkpoint_root: str,
+        locations: StateLocations,
+        placement: StatePlacement | None,
+        committed: CommittedBefore,
+        notices: Notices,
     ) -> None:
+        """``placement``: tells Spark where state lies; None: nobody does."""
         self._root = checkpoint_root
         self._locations = locations
+        self._placement = placement
         self._committed = committed
         self._notices = notices
         self._pid = os.getpid()
@@ -105,7 +114,8 @@ class QueryHook:
                 if started.by_default or reached != started.location:
                     _set_location(writer, bound, reached)
                     setattr(writer, _GIVEN, (reached, started))
-            query = original(*bound.args, **bound.kwargs)
+            with self._placement.watching(writer._spark) if self._placement is not None else nullcontext():
+                query = original(*bound.args, **bound.kwargs)
             with self._lock:
                 self._running.append((query, started))  # until `progress` has seen its end
             return query

@@ -23,6 +23,7 @@ from emberkeep.base.options import (
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.local_state.model import Holding
 from emberkeep.protocol.messages import (
     Ack,
     ExecutorChanged,
@@ -31,6 +32,8 @@ from emberkeep.protocol.messages import (
     JobMasterHeartbeat,
     JobMasterReply,
     JobMasterStatus,
+    ListLocalState,
+    LocalStateListed,
     Message,
     OfferSlots,
     OfferSlotsReply,
@@ -451,6 +454,29 @@ def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
             beats = bench.task_managers[number].asked(JobMasterBeat)
             assert len(beats) in (4, 5)
             assert {beat.allocations for beat in beats} == {(slot,)}
+
+    run(story)
+
+
+@pytest.mark.req("LOC-11")
+def test_it_asks_the_nodes_of_its_slots_what_they_hold_of_the_state(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=3))
+        await bench.offer("a", "b", number=0)
+        await bench.offer("c", number=1)
+        held = Holding(job_id=JOB, root="/ck", name="q/state/0/1", files=2, size=99, newest_version=7)
+        bench.task_managers[0].answers[ListLocalState] = LocalStateListed(holdings=(held,))
+        bench.task_managers[1].answers[ListLocalState] = RetryLater("not now")
+        survey = await bench.service.survey_local_state()
+        assert survey.wanted == 3
+        assert survey.holdings == {"tm-0": (held,), "tm-1": ()}
+        assert [(place.host, place.task_manager) for place in survey.executors] == [
+            ("127.0.0.2", "tm-0"),
+            ("127.0.0.2", "tm-0"),
+            ("127.0.0.3", "tm-1"),
+        ]
+        (asked,) = bench.task_managers[0].asked(ListLocalState)
+        assert (asked.job_id, asked.attempt) == (JOB, 1)
 
     run(story)
 

@@ -1,0 +1,60 @@
+"""What the nodes of an attempt hold of its job's state: asked of their task managers before a query is placed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+import structlog
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.jobmaster.identity import Identity
+from emberkeep.local_state.model import Holding
+from emberkeep.local_state.placement import ExecutorPlace, Survey
+from emberkeep.protocol.messages import ListLocalState, LocalStateListed
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.slot_pool import SlotPool
+
+log = structlog.get_logger(__name__)
+
+
+class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
+    """Where an attempt has slots."""
+
+    wanted: int  # executors, when all are there
+    executors: tuple[ExecutorPlace, ...]
+    task_managers: tuple[TaskManagerInfo, ...]
+
+
+def held_slots(pool: SlotPool) -> HeldSlots:
+    """As of now."""
+    slots = tuple(pool.held.values())
+    return HeldSlots(
+        wanted=0 if pool.requirement is None else pool.requirement.count,
+        executors=tuple(
+            ExecutorPlace(executor_id=slot.executor_id, host=slot.task_manager.host, task_manager=slot.task_manager.id)
+            for slot in slots
+        ),
+        task_managers=tuple({slot.task_manager.id: slot.task_manager for slot in slots}.values()),
+    )
+
+
+async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_timeout: float) -> Survey:
+    """Ask all task managers at once; one that does not answer within ``rpc_timeout`` seconds holds nothing."""
+    request = ListLocalState(job_id=identity.job_id, attempt=identity.attempt)
+
+    async def ask(info: TaskManagerInfo) -> tuple[Holding, ...]:
+        try:
+            return (await rpc.call(info.address, request, LocalStateListed, timeout=rpc_timeout)).holdings
+        except EmberkeepError as error:
+            log.warning("what a node holds of the state is not known", task_manager=info.id, reason=str(error))
+            return ()
+
+    answers: Iterable[tuple[Holding, ...]] = await asyncio.gather(*map(ask, slots.task_managers))
+    return Survey(
+        wanted=slots.wanted,
+        executors=slots.executors,
+        holdings={info.id: held for info, held in zip(slots.task_managers, answers, strict=True)},
+    )

@@ -1,0 +1,121 @@
+"""Where the tasks of a query should run, by what the nodes hold of its state."""
+
+from __future__ import annotations
+
+import pytest
+
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
+from emberkeep.local_state.model import Holding, StatePath
+from emberkeep.local_state.placement import (
+    ExecutorPlace,
+    HeldPartition,
+    Partition,
+    Survey,
+    held_partitions,
+    is_awaited,
+    place,
+)
+
+pytestmark = pytest.mark.req("LOC-11")
+
+JOB = JobId("a" * 32)
+CHECKPOINT = StatePath(root="/checkpoints/a", name="query-x")
+A, B, C = TaskManagerId("tm-a"), TaskManagerId("tm-b"), TaskManagerId("tm-c")
+
+
+def held(name: str, version: int, size: int = 10, root: str = CHECKPOINT.root) -> Holding:
+    return Holding(job_id=JOB, root=root, name=name, files=1, size=size, newest_version=version)
+
+
+def executor(number: int, node: TaskManagerId) -> ExecutorPlace:
+    return ExecutorPlace(executor_id=ExecutorId(str(number)), host=f"host-of-{node}", task_manager=node)
+
+
+def survey(*executors: ExecutorPlace, wanted: int | None = None, **holdings: tuple[Holding, ...]) -> Survey:
+    return Survey(
+        wanted=len(executors) if wanted is None else wanted,
+        executors=executors,
+        holdings={TaskManagerId(f"tm-{node}"): each for node, each in holdings.items()},
+    )
+
+
+def on(*nodes: TaskManagerId) -> HeldPartition:
+    return HeldPartition(stores=frozenset({"default"}), nodes=nodes)
+
+
+def ids(placed: dict[Partition, ExecutorPlace]) -> dict[int, str]:
+    return {partition.number: one.executor_id for partition, one in placed.items()}
+
+
+def test_the_newest_version_decides_and_between_equals_the_larger_part() -> None:
+    found = held_partitions(
+        survey(
+            a=(held("query-x/state/0/0", 7, 900), held("query-x/state/0/1", 9, 10), held("query-x/state/1/0", 1)),
+            b=(held("query-x/state/0/0", 9, 10), held("query-x/state/0/1", 9, 900)),
+        ),
+        CHECKPOINT,
+    )
+    assert found == {Partition(0, 0): on(B, A), Partition(0, 1): on(B, A), Partition(1, 0): on(A)}
+
+
+def test_all_stores_of_a_partition_count_as_one() -> None:
+    left, right = "query-x/state/0/3/left-keyToNumValues", "query-x/state/0/3/right-keyToNumValues"
+    found = held_partitions(survey(a=(held(left, 5), held(right, 5)), b=(held(left, 6),)), CHECKPOINT)
+    stores = frozenset({"left-keyToNumValues", "right-keyToNumValues"})
+    assert found == {Partition(0, 3): HeldPartition(stores=stores, nodes=(B, A))}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        held("query-y/state/0/0", 1),
+        held("query-x/state/0/0", 1, root="/elsewhere"),
+        held("query-x/state/0/0/_metadata", 0),
+        held("query-x/state/_metadata/0", 0),
+        held("query-xx/state/0/0", 1),
+    ],
+)
+def test_what_is_not_the_querys_state_is_left_out(other: Holding) -> None:
+    assert held_partitions(survey(a=(other,)), CHECKPOINT) == {}
+
+
+def test_a_checkpoint_may_be_a_root_itself() -> None:
+    found = held_partitions(survey(a=(held("state/0/0", 1, root="/own"),)), StatePath(root="/own", name=""))
+    assert found == {Partition(0, 0): on(A)}
+
+
+def test_partitions_go_to_their_nodes_and_are_shared_out_there() -> None:
+    partitions = {Partition(0, number): on(A) for number in range(4)} | {Partition(0, 4): on(B, A)}
+    executors = (executor(1, A), executor(2, A), executor(3, B))
+    assert ids(place(partitions, executors, {})) == {0: "1", 1: "2", 2: "1", 3: "2", 4: "3"}
+
+
+def test_the_second_best_node_serves_where_the_best_has_no_executor() -> None:
+    assert ids(place({Partition(0, 0): on(C, B)}, (executor(1, A), executor(3, B)), {})) == {0: "3"}
+
+
+def test_a_partition_that_nobody_near_holds_is_left_to_spark() -> None:
+    assert place({Partition(0, 0): on(C)}, (executor(1, A),), {}) == {}
+
+
+def test_what_is_in_the_memory_of_a_living_executor_stays_there() -> None:
+    settled = {Partition(0, 0): ExecutorId("1"), Partition(0, 1): ExecutorId("lost")}
+    partitions = {Partition(0, 0): on(B), Partition(0, 1): on(B)}
+    assert ids(place(partitions, (executor(1, A), executor(3, B)), settled)) == {1: "3"}
+
+
+def test_spark_must_not_wait_for_a_node_that_is_gone() -> None:
+    settled = {Partition(0, number): ExecutorId("lost") for number in range(2)} | {Partition(0, 2): ExecutorId("1")}
+    partitions = {Partition(0, number): on(C) for number in range(3)}
+    assert ids(place(partitions, (executor(1, A), executor(2, A)), settled)) == {0: "2", 1: "1"}
+    assert place(partitions, (), settled) == {}
+
+
+def test_executors_are_awaited_while_the_best_node_of_some_partition_has_none() -> None:
+    one, two, three = executor(1, A), executor(2, B), executor(3, B)
+    ready = frozenset({ExecutorId("1")})
+    assert is_awaited(survey(one, two), [on(B)], ready)
+    assert not is_awaited(survey(one, two), [on(A)], ready)
+    assert is_awaited(survey(one, wanted=2), [on(A)], ready), "another node may still offer a slot"
+    assert not is_awaited(survey(one, two), [on(B)], frozenset({ExecutorId("1"), ExecutorId("2")}))
+    assert not is_awaited(survey(one, two, three), [on(B)], frozenset({ExecutorId("1"), ExecutorId("3")}))
