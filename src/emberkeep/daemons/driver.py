@@ -58,7 +58,7 @@ class _Driver:
         raise_on_sigterm()
         try:
             self._job_master.start()
-            runtime = install(self._settings(), self)
+            runtime = install(self._settings(), self, self._job_master.survey_local_state)
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))

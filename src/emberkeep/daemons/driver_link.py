@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
@@ -22,7 +22,13 @@ from emberkeep.adapters.token_file import load_token
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import ExecutorId, TaskManagerId
-from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT, OFFLOAD_MIN_SIZE, ORPHAN_TIMEOUT
+from emberkeep.base.options import (
+    CANCELLATION_TIMEOUT,
+    DRIVER_START_TIMEOUT,
+    OFFLOAD_MIN_SIZE,
+    ORPHAN_TIMEOUT,
+    RPC_TIMEOUT,
+)
 from emberkeep.base.system import System, real_system
 from emberkeep.daemons.agent_watch import AgentWatch
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
@@ -34,6 +40,7 @@ from emberkeep.daemons.spark_view import spark_view
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.local_state.placement import Survey
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.script import OWN_THREAD_PREFIX
@@ -50,16 +57,22 @@ class SparkBridge:
         self._on_failure = on_failure
         # PySpark gives each calling thread a connection and a JVM thread: one is enough.
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
+        self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
+        self._seen: frozenset[ExecutorId] = frozenset()
         self.runtime: DriverRuntime | None = None
 
     async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
             return None
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime, doubted)
+            view = await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime, doubted)
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return None
+        if view.executors != self._seen:
+            self._seen = view.executors
+            self._placing.submit(self.runtime.executors_changed).add_done_callback(_log_failure)
+        return view
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         if self.runtime is None:
@@ -91,6 +104,12 @@ class SparkBridge:
         """No goodbye: whatever this process did next could reach a place where its successor already works."""
         log.error("this attempt has been superseded; ending at once", reason=message)
         end_session()
+
+
+def _log_failure(done: Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("tasks are not placed where their state lies", exc_info=error)
 
 
 def end_session() -> None:
@@ -127,6 +146,17 @@ class JobMasterThread:
 
     def application_stopped(self) -> None:
         self._call(lambda service: service.application_stopped())
+
+    def survey_local_state(self) -> Survey:
+        """What the job's nodes hold of its state. Not for the JobMaster's own thread. Raises RetryLater."""
+        service = self._service
+        assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
+        future = asyncio.run_coroutine_threadsafe(service.survey_local_state(), self._loop)
+        try:
+            return future.result(2 * self._configuration[RPC_TIMEOUT])
+        except (TimeoutError, CancelledError) as error:
+            future.cancel()
+            raise RetryLater("the JobMaster did not answer") from error
 
     def _call(self, call: Callable[[JobMasterService], None]) -> None:
         service = self._service
