@@ -189,6 +189,7 @@ class WebHdfs:
     async def _create(self, request: WebHdfsRequest) -> web.Response:
         path, overwrite = self._path(request), request.flag("overwrite")
         if not request.text(_DATA):
+            await self._in_thread(lambda: self._files.admit(request.caller))
             url = request.http.rel_url
             location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{_DATA}=data"
             return web.Response(status=307, headers={"Location": location})

@@ -55,6 +55,9 @@ class StateFiles(Protocol):
     def resolve(self, caller: Caller, path: str) -> StatePath:
         """Raises InvalidInput."""
 
+    def admit(self, caller: Caller) -> None:
+        """Before an upload, which a client does not repeat by itself as it does all else."""
+
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         """Raises Absent."""
 

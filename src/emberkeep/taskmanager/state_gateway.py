@@ -66,6 +66,13 @@ class StateGateway:
             raise InvalidInput(f"{FENCE_DIRECTORY} is the gateways' own", field="path")
         return found
 
+    def admit(self, caller: Caller) -> None:
+        with self._fencing():
+            self.fences.admit(caller)
+        if caller.allocation_id == DRIVER:
+            with self._lock:
+                self._drivers.add(caller.job_id)
+
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         return self._admitted(caller, path).status(path.name)
 
@@ -176,11 +183,7 @@ class StateGateway:
 
     def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
         """The durable store, for a caller whose attempt is not over as far as is known here."""
-        with self._fencing():
-            self.fences.admit(caller)
-        if caller.allocation_id == DRIVER:
-            with self._lock:
-                self._drivers.add(caller.job_id)
+        self.admit(caller)
         return self.roots.state(caller.job_id, path.root)
 
     def _check(self, caller: Caller) -> None:

@@ -1,0 +1,273 @@
+"""A job's files through the gateway: durable first, local where it is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.local_state.errors import Exists, IsADirectory
+from emberkeep.local_state.model import DRIVER, FileKind
+from emberkeep.taskmanager import state_gateway_writes
+from emberkeep.testing.memory_state import disk_full
+from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, SLOT, UUID, Node
+
+CONTENT = bytes(range(256)) * 100  # 25,600 bytes: seven blocks of a memory copy
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_a_file_is_durable_and_local_when_it_is_acknowledged(node: Node) -> None:
+    status = node.write("state/0/1/1.delta", CONTENT)
+    assert (node.place / JOB / "state/0/1/1.delta").read_bytes() == CONTENT
+    record = node.copies.find(node.path("state/0/1/1.delta"))
+    assert record is not None
+    assert (record.generation, record.allocation_id, record.attempt) == (status.generation, SLOT, 1)
+    assert node.read("state/0/1/1.delta") == CONTENT
+    assert node.read("state/0/1/1.delta", offset=5000, length=10_000) == CONTENT[5000:15_000]
+    assert node.counts("hits", "misses", "local_read_bytes", "remote_read_bytes") == (2, 0, 35_600, 0)
+    assert node.counts("written_bytes", "kept_bytes") == (25_600, 25_600)
+
+
+def test_another_node_reads_the_durable_file_and_keeps_it(node: Node, tmp_path: Path) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    other = Node(tmp_path)
+    assert other.read("state/0/1/1.delta", offset=100, length=100) == CONTENT[100:200]  # a part is not kept
+    assert other.copies.records() == ()
+    assert other.read("state/0/1/1.delta") == CONTENT
+    assert other.read("state/0/1/1.delta") == CONTENT
+    assert other.counts("hits", "misses", "remote_read_bytes") == (1, 2, 25_700)
+
+
+@pytest.mark.req("LOC-7")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:9000] + b"\xff" + data[9001:],
+        lambda data: data[:-1],
+        lambda data: data[:8192],
+        lambda data: b"",
+    ],
+)
+@pytest.mark.parametrize(("offset", "length"), [(0, None), (8000, 12_000)])
+def test_a_damaged_copy_costs_time_only(
+    node: Node, damage: Callable[[bytes], bytes], offset: int, length: int | None
+) -> None:
+    for name in ("state/0/1/1.delta", f"state/0/1/{UUID}.sst"):
+        node.write(name, CONTENT)
+        node.copies.damage(node.path(name), damage)
+        before = node.counts("verify_failures")[0]
+        wanted = CONTENT[offset:] if length is None else CONTENT[offset : offset + length]
+        assert node.read(name, offset=offset, length=length) == wanted
+        if node.copies.find(node.path(name)) is None:  # else nothing damaged was asked for
+            assert node.counts("verify_failures")[0] == before + 1
+        assert node.read(name) == CONTENT
+        assert node.read(name) == CONTENT
+
+
+@pytest.mark.req("LOC-7")
+def test_a_copy_of_bytes_that_were_replaced_elsewhere_is_stale(node: Node, tmp_path: Path) -> None:
+    other = Node(tmp_path)
+    node.write("state/0/1/1.delta", CONTENT)
+    other.write("state/0/1/1.delta", b"another")
+    assert node.read("state/0/1/1.delta") == b"another"
+    assert node.counts("stale", "hits", "misses") == (1, 0, 1)
+    other.gateway.delete(EXECUTOR, other.path("state/0/1/1.delta"), recursive=False)
+    with pytest.raises(Absent):
+        node.read("state/0/1/1.delta")
+    assert node.copies.records() == ()
+
+
+def test_names_made_for_their_bytes_cost_no_request(node: Node) -> None:
+    node.write(f"state/0/1/SSTs/000009-{UUID}.sst", CONTENT)
+    node.durable.calls.clear()
+    assert node.read(f"state/0/1/SSTs/000009-{UUID}.sst") == CONTENT
+    assert node.durable.calls == []
+
+
+@pytest.mark.req("LOC-7")
+def test_a_full_disk_makes_writes_durable_only(node: Node) -> None:
+    node.copies.problem, node.copies.fail_after = disk_full(), 2500
+    node.write("state/0/1/1.delta", CONTENT)  # it fails in the middle
+    assert node.read("state/0/1/1.delta") == CONTENT
+    assert node.counts("disk_failures", "kept_bytes") == (1, 0)
+    node.write("state/0/1/2.delta", CONTENT)  # the disk is left alone for a while
+    assert node.counts("disk_failures") == (1,)
+
+
+@pytest.mark.req("LOC-7")
+def test_a_large_file_is_written_again_when_the_disk_fails_in_the_middle(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_gateway_writes, "_REMEMBERED", 3000)
+    node.copies.problem, node.copies.fail_after = disk_full(), 20_000
+    with pytest.raises(RetryLater):
+        node.write("state/0/1/1.delta", CONTENT)
+    node.write("state/0/1/1.delta", CONTENT)
+    assert node.read("state/0/1/1.delta") == CONTENT
+
+
+def test_a_disk_that_refuses_to_keep_a_file_costs_the_copy_only(node: Node) -> None:
+    node.copies.problem, node.copies.fail_after = disk_full(), 10**9
+    node.write("state/0/1/1.delta", CONTENT)
+    assert node.copies.records() == ()
+    assert node.read("state/0/1/1.delta") == CONTENT
+
+
+def test_an_upload_is_stored_once_the_store_answers(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_gateway_writes, "_PAUSE", 0.001)
+    node.durable.fail("create", RetryLater("away"))
+    with pytest.raises(RetryLater):  # the attempt's mark: the client asks again
+        node.gateway.admit(EXECUTOR)
+    node.gateway.admit(EXECUTOR)
+    node.durable.fail("create", RetryLater("away"), times=3)
+    node.write("offsets/0", b"x", overwrite=False)
+    assert node.read("offsets/0") == b"x"
+
+
+def test_an_upload_of_a_lost_answer_is_found_by_its_unique_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_gateway_writes, "_PAUSE", 0.001)
+    node.gateway.make_directory(EXECUTOR, node.path("d"))
+    node.durable.fail("create", UnknownOutcome("the answer was lost"), applied=True)
+    node.write(f"d/.1.{UUID}.tmp", CONTENT, overwrite=False)
+    node.durable.fail("create", UnknownOutcome("the answer was lost"), applied=True)
+    with pytest.raises(UnknownOutcome):
+        node.write("d/1", CONTENT, overwrite=False)
+
+
+def test_a_name_is_given_once(node: Node) -> None:
+    node.write("offsets/0", b"first", overwrite=False)
+    with pytest.raises(Exists):
+        node.write("offsets/0", b"second", overwrite=False)
+    assert node.read("offsets/0") == b"first"
+    assert [record.length for record in node.copies.records()] == [5]
+
+
+# --- renames ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_follows_its_rename(node: Node) -> None:
+    node.write(f"offsets/.0.{UUID}.tmp", CONTENT)
+    node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0")
+    assert [record.path.name for record in node.copies.records()] == ["offsets/0"]
+    assert node.read("offsets/0") == CONTENT
+    assert node.counts("hits", "stale") == (1, 0)
+
+
+def test_a_rename_onto_a_file_takes_its_copys_place(node: Node) -> None:
+    node.write("offsets/0", b"old")
+    node.write(f"offsets/.0.{UUID}.tmp", CONTENT)
+    with pytest.raises(Exists):
+        node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0")
+    assert node.read("offsets/0") == b"old"
+    node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0", overwrite=True)
+    assert node.read("offsets/0") == CONTENT
+    assert len(node.copies.records()) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_rename_whose_answer_was_lost_is_repeated(node: Node, restarted: bool, overwrite: bool) -> None:
+    node.write(f"offsets/.0.{UUID}.tmp", CONTENT)
+    node.durable.fail("rename", UnknownOutcome("the answer was lost"), applied=True)
+    with pytest.raises(RetryLater):
+        node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0", overwrite=overwrite)
+    if restarted:
+        node.restarted_gateway()
+    node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0", overwrite=overwrite)
+    node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0", overwrite=overwrite)
+    assert node.read("offsets/0") == CONTENT
+
+
+def test_a_rename_of_nothing_stays_refused(node: Node) -> None:
+    node.write("offsets/0", CONTENT)
+    for _ in range(2):
+        with pytest.raises(Absent):
+            node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0", overwrite=True)
+
+
+def test_the_loser_of_a_race_stays_refused(node: Node) -> None:
+    node.write("offsets/0", b"winner")
+    node.write(f"offsets/.0.{UUID}.tmp", b"loser")
+    for _ in range(2):
+        with pytest.raises(Exists):
+            node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0")
+    assert node.read("offsets/0") == b"winner"
+
+
+def test_directories_move_and_go_with_their_copies(node: Node) -> None:
+    node.write("d/a", CONTENT)
+    node.write("d/b/c", CONTENT)
+    node.rename("d", "e")
+    assert node.copies.records() == ()
+    assert node.read("e/b/c") == CONTENT
+    assert node.gateway.delete(EXECUTOR, node.path("e"), recursive=True)
+    assert not node.gateway.delete(EXECUTOR, node.path("e"), recursive=True)
+    assert node.copies.records() == ()
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_listings_show_what_the_job_made(node: Node) -> None:
+    node.write("q/offsets/0", b"12345")
+    node.gateway.make_directory(EXECUTOR, node.path("q/state"))
+    assert [entry.name for entry in node.gateway.listing(EXECUTOR, node.path(""))] == ["q"]
+    assert [entry.name for entry in node.gateway.listing(EXECUTOR, node.path("q"))] == ["q/offsets", "q/state"]
+    assert node.gateway.status(EXECUTOR, node.path("q/offsets/0")).length == 5
+    assert node.gateway.status(EXECUTOR, node.path("q")).kind is FileKind.DIRECTORY
+    summary = node.gateway.summary(EXECUTOR, node.path("q"))
+    assert (summary.length, summary.files, summary.directories) == (5, 1, 3)
+    assert node.gateway.summary(EXECUTOR, node.path("q/offsets/0")).files == 1
+    with pytest.raises(IsADirectory):
+        node.read("q")
+    with pytest.raises(InvalidInput):
+        node.read("q/offsets/0", offset=6)
+
+
+@pytest.mark.parametrize("path", ["own/.emberkeep-attempts/1", "own/.emberkeep-attempts"])
+def test_the_attempts_marks_are_not_the_jobs_to_touch(node: Node, path: str) -> None:
+    with pytest.raises(InvalidInput):
+        node.gateway.resolve(EXECUTOR, f"/{JOB}/{path}")
+    with pytest.raises(InvalidInput):
+        node.gateway.delete(EXECUTOR, node.path(""), recursive=True)
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_quota_never_blocks_a_write(tmp_path: Path) -> None:
+    node = Node(tmp_path, quota=3 * 25_600)
+    for number in range(6):
+        node.write(f"state/0/1/{number}.delta", CONTENT)
+        node.read("state/0/1/0.delta")  # used again and again: it stays
+    assert node.copies.used() <= node.quota
+    kept = {record.path.name for record in node.copies.records()}
+    assert {"state/0/1/0.delta", "state/0/1/5.delta"} <= kept
+    for number in range(6):
+        assert node.read(f"state/0/1/{number}.delta") == CONTENT
+    assert node.counts("evictions")[0] >= 4
+
+
+@pytest.mark.req("LOC-4")
+def test_nothing_is_kept_for_a_slot_that_was_given_back(node: Node) -> None:
+    node.gateway.held = frozenset()
+    node.write("state/0/1/1.delta", CONTENT)
+    assert node.read("state/0/1/1.delta") == CONTENT
+    assert node.copies.records() == ()
+    node.write("offsets/0", CONTENT, DRIVER_OF[1])  # a driver has no slot
+    assert [record.allocation_id for record in node.copies.records()] == [DRIVER]
+
+
+def test_a_store_that_cannot_be_opened_is_an_error_of_the_request(node: Node) -> None:
+    def refuse(_: str) -> None:
+        raise Fatal("no such store")
+
+    node.gateway.roots._open_state = refuse  # type: ignore[assignment]
+    with pytest.raises(Fatal):
+        node.write("offsets/0", b"x")

@@ -1,0 +1,145 @@
+"""Old attempts change nothing, on whatever node they are (P3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.local_state.errors import Fenced
+from tests.unit.taskmanager.state_gateways import DRIVER_OF, JOB, UUID, Node
+
+OLD, NEW = DRIVER_OF[1], DRIVER_OF[2]
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> tuple[Node, Node]:
+    return Node(tmp_path), Node(tmp_path)
+
+
+CHANGES: list[Callable[[Node], object]] = [
+    lambda node: node.write("offsets/1", b"late", OLD),
+    lambda node: node.write("offsets/1", b"late", OLD, overwrite=False),
+    lambda node: node.rename(f"offsets/.1.{UUID}.tmp", "offsets/1", OLD),
+    lambda node: node.rename(f"offsets/.1.{UUID}.tmp", "offsets/0", OLD, overwrite=True),
+    lambda node: node.gateway.delete(OLD, node.path("offsets"), recursive=True),
+    lambda node: node.gateway.make_directory(OLD, node.path("commits")),
+]
+
+
+@pytest.mark.req("HA-7")
+@pytest.mark.parametrize("change", CHANGES)
+def test_once_a_new_attempt_was_answered_an_old_one_changes_nothing(
+    nodes: tuple[Node, Node], change: Callable[[Node], object]
+) -> None:
+    here, there = nodes
+    here.write("offsets/0", b"acknowledged", OLD)
+    here.write(f"offsets/.1.{UUID}.tmp", b"late", OLD)
+    seen = there.gateway.listing(NEW, there.path("offsets"))
+    with pytest.raises(Fenced):
+        change(here)
+    assert there.gateway.listing(NEW, there.path("offsets")) == seen
+    assert here.counts("fenced") == (1,)
+    here.restarted_gateway()  # it knows of nothing then but what the store says
+    with pytest.raises(Fenced):
+        change(here)
+    with pytest.raises(Fenced):
+        here.read("offsets/0", OLD)
+
+
+@pytest.mark.req("HA-7")
+@pytest.mark.parametrize("method", ["create", "rename"])
+def test_a_change_that_was_under_way_is_not_acknowledged(nodes: tuple[Node, Node], method: str) -> None:
+    here, there = nodes
+    here.write(f"offsets/.1.{UUID}.tmp", b"late", OLD)
+
+    def overtaken(called: str) -> None:
+        if called == method:
+            there.gateway.listing(NEW, there.path(""))
+
+    here.durable.before = overtaken
+    change = CHANGES[0] if method == "create" else CHANGES[2]
+    with pytest.raises(Fenced):
+        change(here)
+
+
+@pytest.mark.req("HA-7")
+def test_the_task_manager_tells_of_a_newer_attempt(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    here.write("offsets/0", b"x", OLD)
+    here.gateway.fences.see(JOB, 2)
+    with pytest.raises(Fenced):
+        here.read("offsets/0", OLD)
+    assert here.read("offsets/0", NEW) == b"x"
+
+
+@pytest.mark.req("HA-7")
+def test_of_two_attempts_that_begin_at_once_only_the_newer_goes_on(tmp_path: Path) -> None:
+    barrier = threading.Barrier(2)
+
+    def begin(attempt: int) -> bool:
+        node = Node(tmp_path)
+        barrier.wait(60)
+        try:
+            node.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
+        except Fenced:
+            return False
+        return True
+
+    with ThreadPoolExecutor(2) as pool:
+        older, newer = pool.map(begin, (1, 2))
+    assert newer
+    assert older == (tmp_path / JOB / "offsets/1").exists() or not older
+    with pytest.raises(Fenced):
+        Node(tmp_path).write("offsets/3", b"x", OLD)
+
+
+def test_no_answer_about_attempts_is_no_leave(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    here.write("offsets/0", b"x", OLD)
+    here.durable.fail("listing", RetryLater("away"))
+    with pytest.raises(RetryLater):
+        here.write("offsets/1", b"x", OLD)
+    here.write("offsets/1", b"x", OLD)
+
+
+def test_a_job_whose_state_was_removed_does_not_make_it_again(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    here.write("offsets/0", b"x", OLD)
+    here.durable.delete("", recursive=True)
+    with pytest.raises(Fenced, match="was removed"):
+        here.write("offsets/1", b"x", OLD)
+    assert not (here.place / JOB).exists()
+
+
+def test_old_marks_are_cleared(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    for attempt in range(5):
+        here.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
+    assert [entry.name for entry in here.durable.listing(".emberkeep-attempts")] == [".emberkeep-attempts/4"]
+
+
+def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    here.write("offsets/0", b"x", OLD)
+    here.durable.calls.clear()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(method: str) -> None:
+        if method == "listing" and not entered.is_set():
+            entered.set()
+            go_on.wait(60)
+
+    here.durable.before = hold
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(here.gateway.fences.check, OLD)
+        assert entered.wait(60)
+        others = [pool.submit(here.gateway.fences.check, OLD) for _ in range(8)]
+        go_on.set()
+        for check in (first, *others):
+            check.result(60)
+    assert 2 <= here.durable.calls.count("listing .emberkeep-attempts") <= 9
