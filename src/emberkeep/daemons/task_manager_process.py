@@ -57,6 +57,7 @@ from emberkeep.daemons.log_retention import prune_logs
 from emberkeep.daemons.log_uploads import LogUploads
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.protocol.messages import BlobCacheReport
 from emberkeep.rest import task_manager_blobs
 from emberkeep.rest.log_reader import LogReader
@@ -126,7 +127,10 @@ async def task_manager_process(
         stack.push_async_callback(rpc.close)
         node = Node(identity, host, directory, layout.token_file, java, configuration)
         libraries = await _libraries(blobs.cache, directory, configuration, services, stack)
-        launcher = ProcessLauncher(node, supervisor, libraries)
+        gateway = await stack.enter_async_context(
+            state_gateway_link(system, configuration, directory, layout, services)
+        )
+        launcher = ProcessLauncher(node, supervisor, libraries, gateway)
         reader = LogReader(TaskManagerLogs(directory, launcher.is_live), system.clock.monotonic)
         stack.callback(reader.close)
         info = _info(system, configuration, identity, port.address, java)
@@ -139,8 +143,10 @@ async def task_manager_process(
             launcher,
             SlotsFile(directory.slots_record),
             configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
-            usage=lambda: _usage(directory.root, blobs.cache.report()),
+            usage=lambda: _usage(directory.root, blobs.cache.report(), gateway),
             logs=LogUploads(identity, info.instance, reader, blobs.uploads, system.clock),
+            listeners=() if gateway is None else (gateway.upkeep,),
+            local_state=gateway,
         )
         await _serve(service, offload, blobs.cache, AccessPolicy(token, hosts=frozenset({host})), port, stack)
         services.start("task manager", service.run())
@@ -154,7 +160,7 @@ async def task_manager_process(
             yield process
         finally:
             if process.retiring or service.refused:
-                await _retire(service, launcher, configuration[CANCELLATION_TIMEOUT])
+                await _retire(service, launcher, gateway, configuration[CANCELLATION_TIMEOUT])
             else:
                 log.info("drivers and executors go on; the next task manager here takes them over")
                 await launcher.leave()
@@ -177,13 +183,17 @@ async def _serve(
     stack.push_async_callback(server.close)
 
 
-async def _retire(service: TaskManagerService, launcher: ProcessLauncher, grace: float) -> None:
+async def _retire(
+    service: TaskManagerService, launcher: ProcessLauncher, gateway: StateGatewayLink | None, grace: float
+) -> None:
     try:
         async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
             await service.shutdown(grace)
     except (TimeoutError, EmberkeepError) as error:
         log.error("the orderly end failed; everything is killed", reason=str(error))
     await launcher.kill_all()
+    if gateway is not None:
+        await asyncio.to_thread(gateway.upkeep.clear)
 
 
 def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
@@ -275,11 +285,13 @@ def _info(
     )
 
 
-def _usage(directory: Path, blobs: BlobCacheReport) -> NodeUsage:
+def _usage(directory: Path, blobs: BlobCacheReport, gateway: StateGatewayLink | None) -> NodeUsage:
     memory = psutil.virtual_memory()
     return NodeUsage(
         disk_free_mb=shutil.disk_usage(directory).free // _MIB,
         memory_used_mb=(memory.total - memory.available) // _MIB,
         cpu_percent=psutil.cpu_percent(),
         blobs=blobs,
+        local_state=() if gateway is None else gateway.upkeep.jobs,
+        state_gateway=None if gateway is None else gateway.upkeep.report(),
     )

@@ -10,7 +10,13 @@ import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.protocol.messages import BlobCacheReport, StartDriver, StartExecutor
+from emberkeep.protocol.messages import (
+    BlobCacheReport,
+    LocalStateReport,
+    StartDriver,
+    StartExecutor,
+    StateGatewayReport,
+)
 from emberkeep.slots.model import Allocation
 from emberkeep.taskmanager.agent_record import AgentRecord
 
@@ -122,3 +128,5 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
     memory_used_mb: int = 0
     cpu_percent: float = 0.0
     blobs: BlobCacheReport | None = None
+    local_state: tuple[LocalStateReport, ...] = ()
+    state_gateway: StateGatewayReport | None = None

@@ -30,6 +30,8 @@ def task_manager_report(
         memory_used_mb=usage.memory_used_mb,
         cpu_percent=usage.cpu_percent,
         blobs=usage.blobs,
+        local_state=usage.local_state,
+        state_gateway=usage.state_gateway,
     )
 
 

@@ -14,7 +14,9 @@ from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
     AllocateSlot,
     JobMasterBeat,
+    ListLocalState,
     ListLogs,
+    LocalStateListed,
     Message,
     ReleaseSlot,
     StartDriver,
@@ -37,7 +39,7 @@ CLOSE_MARGIN = 5.0  # seconds beyond the grace for killing what did not end by i
 class TaskManagerService:
     """``store`` keeps the slots for the next life, see ``Journal``. ``usage`` measures the machine at each report; it
     must not block. Without it nothing is measured. ``logs`` answers ListLogs and UploadLog; without it they are
-    refused. ``listeners`` follow the slots."""
+    refused. ``listeners`` follow the slots. ``local_state`` answers ListLocalState; without it none is kept here."""
 
     def __init__(
         self,
@@ -51,10 +53,12 @@ class TaskManagerService:
         usage: Callable[[], NodeUsage] = NodeUsage,
         logs: RpcService | None = None,
         listeners: Sequence[AllocationListener] = (),
+        local_state: RpcService | None = None,
     ) -> None:
         self.executor = TaskExecutor(system, configuration, info, rpc, launcher, store, job_manager, usage, listeners)
         self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._logs = logs
+        self._local_state = local_state
 
     @property
     def registered(self) -> bool:
@@ -83,6 +87,10 @@ class TaskManagerService:
         """See RpcService. Needs ``run``."""
         if isinstance(request, ListLogs | UploadLog) and self._logs is not None:
             return await self._logs.serve(request)
+        if isinstance(request, ListLocalState):
+            return (
+                LocalStateListed(holdings=()) if self._local_state is None else await self._local_state.serve(request)
+            )
         if not isinstance(request, SERVED):
             raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
         reply: Message = await self.executor.ask(request)
