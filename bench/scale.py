@@ -23,6 +23,7 @@ from emberkeep.slots.slot_manager import Matches, SlotManager
 T = TypeVar("T")
 
 _LOST_AFTER = 10.0
+_ORPHAN_TIMEOUT = _LOST_AFTER  # whoever is silent is lost at once
 
 
 def measure(plan: Plan) -> list[Figure]:
@@ -55,7 +56,7 @@ class _Cluster:
     """A slot manager, and task managers that report what they are told to hold."""
 
     def __init__(self, count: int) -> None:
-        self.slots = SlotManager(lost_after=_LOST_AFTER, pending_timeout=20.0)
+        self.slots = SlotManager(lost_after=_LOST_AFTER, orphan_timeout=_ORPHAN_TIMEOUT, pending_timeout=20.0)
         self.infos = [task_manager(index) for index in range(count)]
         self._ids = itertools.count()
         for info in self.infos:
@@ -72,7 +73,7 @@ class _Cluster:
             job_id = JobId(f"{order:032x}")
             self.slots.add_job(job_id, order, 1)
             requirement = SlotRequirement(count=slots_each, profile=ONE_CORE, runtime=RUNTIME)
-            self.slots.require(job_id, 1, "127.0.0.1:1000", (requirement,))
+            self.slots.require(job_id, 1, "127.0.0.1:1000", (requirement,), {})
 
     def by_task_manager(self, matches: Matches) -> dict[TaskManagerInfo, list[Allocation]]:
         held: dict[TaskManagerInfo, list[Allocation]] = {info: [] for info in self.infos}

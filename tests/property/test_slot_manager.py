@@ -3,19 +3,23 @@ else or nothing, and jobs that come and go."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from dataclasses import dataclass, field
 
+import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.slot_manager import Allotted, Granted, SlotManager
 
 LOST_AFTER = 10.0
+ORPHAN = 60.0
 PENDING = 20.0
 PATIENCE = 30.0
 RUNTIMES = [RuntimeVersions(python="3.11", spark="4.3.0"), RuntimeVersions(python="3.12", spark="4.3.0")]
@@ -31,6 +35,8 @@ class Node:
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)
     drivers: dict[tuple[JobId, int], DriverUse] = field(default_factory=dict)
     newest: tuple[int, frozenset[AllocationId]] = (0, frozenset())  # of the reports that were delivered
+    state: dict[JobId, int] = field(default_factory=dict)  # bytes
+    lives: int = 1
 
     def delivered(self, sequence: int, allocations: tuple[Allocation, ...]) -> None:
         if sequence > self.newest[0]:
@@ -64,15 +70,18 @@ class Cluster(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
-        self.slots = SlotManager(lost_after=LOST_AFTER, pending_timeout=PENDING, patience=PATIENCE)
+        self.slots = SlotManager(
+            lost_after=LOST_AFTER, orphan_timeout=ORPHAN, pending_timeout=PENDING, patience=PATIENCE
+        )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count(1))
         self.nodes: dict[TaskManagerId, Node] = {}
         self.tenants: dict[JobId, Tenant] = {}
         self.orders: list[Allotted] = []  # decided, not arrived
         self.given: set[AllocationId] = set()
         self.jobs_made = 0
+        self.given_up: set[AllocationId] = set()  # by their JobMasters, while their task managers were away
         self.disturbed = False  # orders, reports or lives were lost, so what is decided may cross what is the case
-        self.late: list[tuple[Node, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
+        self.late: list[tuple[Node, TaskManagerInfo, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
 
     @initialize(slots=st.integers(1, 4), counts=st.lists(st.integers(1, 6), min_size=2, max_size=3))
     def contention(self, slots: int, counts: list[int]) -> None:
@@ -84,7 +93,7 @@ class Cluster(RuleBasedStateMachine):
             tenant.attempt = 1
             self.slots.add_job(tenant.job_id, tenant.order, 1)
             tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
-            self.slots.require(tenant.job_id, 1, "jm:1", tenant.requirements)
+            self.slots.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
@@ -118,14 +127,46 @@ class Cluster(RuleBasedStateMachine):
         drivers = tuple(node.drivers.values())
         allocations = tuple(node.allocations.values())
         self.slots.register(node.info, node.sequence, allocations, drivers, self.now)
+        self.slots.holds_state(node.info.id, dict(node.state))
         node.delivered(node.sequence, allocations)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), adopts=st.booleans())
+    def agent_restarts(self, data: st.DataObject, adopts: bool) -> None:
+        """A new life takes over all that the old one held, or nothing."""
+        node = data.draw(st.sampled_from(list(self.nodes.values())))
+        before, node.lives = node.info, node.lives + 1
+        self.disturbed = True
+        node.info = msgspec.structs.replace(
+            before,
+            instance=InstanceId(f"{before.id}/{node.lives}"),
+            predecessor=before.instance if adopts else None,
+        )
+        if not adopts:
+            node.allocations.clear()
+            node.drivers.clear()
+        node.sequence, node.newest = 0, (0, frozenset())
+        self.given_up -= node.allocations.keys()  # its JobMaster is going to refuse them
+        self._register(node)
+        for tenant in self.tenants.values():
+            if tenant.place is not None and tenant.place.info.id == before.id:
+                tenant.place = None
+                self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    @precondition(lambda self: self.nodes and self.tenants)
+    @rule(data=st.data(), size=st.sampled_from([0, 100, 250, 1000]))
+    def state_grows(self, data: st.DataObject, size: int) -> None:
+        node = data.draw(st.sampled_from(list(self.nodes.values())))
+        node.state[data.draw(st.sampled_from(list(self.tenants)))] = size
+        if self.slots.member(node.info.id) is not None:
+            self.slots.holds_state(node.info.id, dict(node.state))
 
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), late=st.booleans())
     def node_reports(self, data: st.DataObject, late: bool) -> None:
         node = data.draw(st.sampled_from(list(self.nodes.values())))
         node.sequence += 1
-        report = (node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
+        report = (node, node.info, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
         if late:
             self.late.append(report)
         else:
@@ -138,11 +179,12 @@ class Cluster(RuleBasedStateMachine):
         order = self.orders.pop(0)
         node = self.nodes[order.info.id]
         node.sequence += 1
-        self.late.append((node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values())))
+        report = tuple(node.allocations.values()), tuple(node.drivers.values())
+        self.late.append((node, node.info, node.sequence, *report))
         self.disturbed = self.disturbed or not self.slots.is_pending(order.allocation.id)
         self._allocate(order)
         node.sequence += 1
-        self._deliver(node, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
+        self._deliver(node, node.info, node.sequence, tuple(node.allocations.values()), tuple(node.drivers.values()))
 
     @precondition(lambda self: self.late)
     @rule(data=st.data())
@@ -150,10 +192,18 @@ class Cluster(RuleBasedStateMachine):
         self._deliver(*self.late.pop(data.draw(st.integers(0, len(self.late) - 1))))
 
     def _deliver(
-        self, node: Node, sequence: int, allocations: tuple[Allocation, ...], drivers: tuple[DriverUse, ...]
+        self,
+        node: Node,
+        info: TaskManagerInfo,
+        sequence: int,
+        allocations: tuple[Allocation, ...],
+        drivers: tuple[DriverUse, ...],
     ) -> None:
-        info = node.info
-        if self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now):
+        if info != node.info:
+            with contextlib.suppress(Conflict):
+                known = self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now)
+                assert not known, "a life that is over is not listened to"
+        elif self.slots.report(info.id, info.instance, sequence, allocations, drivers, self.now):
             node.delivered(sequence, allocations)
         else:
             self._register(node)
@@ -228,7 +278,24 @@ class Cluster(RuleBasedStateMachine):
             SlotRequirement(count=count, profile=profile, runtime=runtime)
             for count, profile in zip(counts, PROFILES, strict=True)
         )
-        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements)
+        held = {key: member.info.id for key, member in self.slots._jobs[tenant.job_id].held.items()}
+        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
+
+    @precondition(lambda self: any(member.away for member in self.slots.members()))
+    @rule(data=st.data())
+    def job_master_gives_up(self, data: st.DataObject) -> None:
+        """Some slots on task managers that are away; replacements are wanted at once."""
+        tenant = data.draw(st.sampled_from([*self.tenants.values()]))
+        account = self.slots._jobs[tenant.job_id]
+        if account.over or not tenant.attempt:
+            return
+        away = [key for key, member in account.held.items() if member.away]
+        given_up = set(data.draw(st.lists(st.sampled_from(away), unique=True))) if away else set()
+        held = {key: member.info.id for key, member in account.held.items() if key not in given_up}
+        self.given_up |= given_up
+        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
+        assert not given_up & account.held.keys()
+        assert held.keys() == account.held.keys(), "nothing else is given up"
 
     @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
     @rule(data=st.data(), ends=st.booleans())
@@ -253,7 +320,8 @@ class Cluster(RuleBasedStateMachine):
         if alive:
             for node in self.nodes.values():
                 self.slots.heard(node.info.id, node.info.instance, 0, self.now)
-        lost = {info.id for info, _ in self.slots.expire(self.now).lost}
+        lapsed = self.slots.expire(self.now)
+        lost = {info.id for info, _ in lapsed.lost} | {info.id for info in lapsed.away}
         for tenant in self.tenants.values():
             if tenant.place is not None and tenant.place.info.id in lost:
                 tenant.place = None
@@ -264,7 +332,12 @@ class Cluster(RuleBasedStateMachine):
     @rule()
     def match(self) -> None:
         room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.members()}
-        avoided = {member.info.id for member in self.slots.members() if member.avoided}
+        avoided = {member.info.id for member in self.slots.members() if member.avoided or member.away}
+        spread = {
+            (job_id, member.info.id): count
+            for job_id in self.tenants
+            for member, count in self.slots._jobs[job_id].spread.items()
+        }
         held = {job_id: len(self.slots._jobs[job_id].held) for job_id in self.tenants}
         wants = {job_id: self._wants(job_id) for job_id in self.tenants}
         matches = self.slots.match(self.now, lambda: next(self.ids))
@@ -275,7 +348,7 @@ class Cluster(RuleBasedStateMachine):
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.members():
                 room[member.info.id][2] -= member.claimed_memory  # kept for a driver that has waited for long
-            self._judge(matches.slots, room, avoided, held, wants)
+            self._judge(matches.slots, room, avoided, held, wants, spread)
         for allotted in matches.slots:
             assert allotted.allocation.id not in self.given, "a slot is given once"
             self.given.add(allotted.allocation.id)
@@ -291,7 +364,7 @@ class Cluster(RuleBasedStateMachine):
             slot.profile
             for member in self.slots.members()
             for slot in {**member.allocations, **member.pending}.values()
-            if slot.job_id == job_id and slot.attempt == tenant.attempt
+            if slot.job_id == job_id and slot.attempt == tenant.attempt and slot.id not in self.given_up
         ]
         return [(wish, max(0, wish.count - mine.count(wish.profile))) for wish in account.requirements]
 
@@ -302,6 +375,7 @@ class Cluster(RuleBasedStateMachine):
         closed: set[TaskManagerId],
         held: dict[JobId, int],
         wants: dict[JobId, list[tuple[SlotRequirement, int]]],
+        spread: dict[tuple[JobId, TaskManagerId], int],
     ) -> None:
         """Replay the decisions one by one: none may pass over a job that holds fewer and could use that very slot, and
         at the end nobody may lack a slot that is free."""
@@ -318,6 +392,13 @@ class Cluster(RuleBasedStateMachine):
             wish = next(wish for wish in missing[job_id] if wish.profile == allotted.allocation.profile)
             assert wish.runtime == node.info.runtime, "executors run what their driver runs"
             assert _fits(wish, node, room), "resources are never exceeded"
+            shares = {
+                key: other.state.get(job_id, 0) / (spread.get((job_id, key), 0) + 1)
+                for key, other in self.nodes.items()
+                if key not in closed and _fits(wish, other, room)
+            }
+            assert shares[node.info.id] == max(shares.values()), "it goes where the job's state lies, by shares"
+            spread[job_id, node.info.id] = spread.get((job_id, node.info.id), 0) + 1
             missing[job_id][wish] -= 1
             assert missing[job_id][wish] >= 0, "no more than was asked for"
             _use(room[node.info.id], allotted.allocation.profile)
@@ -340,6 +421,12 @@ class Cluster(RuleBasedStateMachine):
         for member in self.slots.members():
             assert set(member.allocations) == self.nodes[member.info.id].newest[1], "late reports change nothing"
 
+    @invariant()
+    def what_is_held_is_kept_while_its_task_manager_is_away(self) -> None:
+        for member in self.slots.members():
+            if member.away:
+                assert self.now - self.slots._away[member] < ORPHAN + 31.0  # as long as time passes in one step
+
     def teardown(self) -> None:
         """When every job ends and every task manager reports, nothing stays reserved."""
         for job_id in list(self.tenants):
@@ -348,7 +435,7 @@ class Cluster(RuleBasedStateMachine):
             node.allocations.clear()
             node.drivers.clear()
             node.sequence += 1
-            self._deliver(node, node.sequence, (), ())
+            self._deliver(node, node.info, node.sequence, (), ())
         self.slots.expire(self.now)
         self.slots.check_invariants()
         for member in self.slots.members():

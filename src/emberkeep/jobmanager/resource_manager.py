@@ -18,11 +18,13 @@ from emberkeep.base.system import System
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.views import TaskManagerView
+from emberkeep.protocol.limits import LOCAL_STATE_JOBS
 from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
     AttemptKey,
     DriverReport,
+    JobMasterStatus,
     ProcessState,
     RegisterTaskManager,
     TaskManagerHeartbeat,
@@ -32,12 +34,13 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.ledger import DriverNeed, DriverUse
-from emberkeep.slots.model import ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.slot_manager import Allotted, SlotManager
 
 CALLS_AT_ONCE = 128
 WATCH_INTERVAL = 0.5  # seconds between two looks for what has lapsed
 LOST_KEPT = 256  # lost task managers that a job is told of
+NOTHING = ResourceProfile(cores=0, memory_mb=0)
 MESSAGES_PER_JOB = 8  # what the Dispatcher may tell about one job between two turns
 
 Call = Callable[[], Any]
@@ -121,7 +124,11 @@ class ResourceManager(Actor[Call]):
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         lost_after = configuration[options.HEARTBEAT_TIMEOUT]
-        self._slots = SlotManager(lost_after=lost_after, pending_timeout=self._rpc_timeout + lost_after)
+        self._slots = SlotManager(
+            lost_after=lost_after,
+            orphan_timeout=configuration[options.ORPHAN_TIMEOUT],
+            pending_timeout=self._rpc_timeout + lost_after,
+        )
         self._registered: dict[TaskManagerId, _Registered] = {}
         self._lost: dict[JobId, _Lost] = {}
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
@@ -189,18 +196,15 @@ class ResourceManager(Actor[Call]):
 
     # --- what others ask ----------------------------------------------------------------------------------------------
 
-    async def standing(
-        self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...] | None
-    ) -> Standing:
-        """Take a JobMaster's requirements (None: a late message, nothing new) and return how it stands."""
-        reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, requirements))
+    async def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+        """Take a JobMaster's word on its slots (None: a late message, nothing new) and return how it stands."""
+        reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, status))
         return reply
 
-    def _standing(
-        self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...] | None
-    ) -> Standing:
-        if requirements is not None:
-            self._slots.require(job_id, attempt, job_master, requirements)
+    def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+        if status is not None:
+            held = {executor.allocation_id: executor.task_manager for executor in status.executors}
+            self._slots.require(job_id, attempt, job_master, status.requirements, held)
         lost = self._lost.get(job_id)
         return Standing(tuple(lost.instances) if lost else (), self._slots.missing(job_id))
 
@@ -232,9 +236,10 @@ class ResourceManager(Actor[Call]):
             info=registered.info,
             report=registered.report,
             last_heartbeat_ms=registered.heard_ms,
-            free_slots=max(0, member.free_slots),
-            free_driver_places=max(0, member.free_places),
-            free_resources=member.free(),
+            free_slots=0 if member.away else max(0, member.free_slots),
+            free_driver_places=0 if member.away else max(0, member.free_places),
+            free_resources=NOTHING if member.away else member.free(),
+            away=member.away,
         )
 
     # --- task managers ------------------------------------------------------------------------------------------------
@@ -250,8 +255,7 @@ class ResourceManager(Actor[Call]):
             info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
         )
         if replaced is not None:
-            logger.info("task manager %s was started again on %s", info.id, info.host)
-            self._note_lost([replaced])
+            self._succeed(info, report, replaced)
         before = self._registered.get(info.id)
         if before is None:
             logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
@@ -260,8 +264,20 @@ class ResourceManager(Actor[Call]):
         if before is None or report.sequence > before.report.sequence:
             registered = self._registered[info.id] = _Registered(info, report, self._clock.now_ms())
             registered.take(report, self._clock.now_ms())
+            self._slots.holds_state(info.id, _sizes(report))
             self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
         return TaskManagerRegistered(epoch=self._epoch, heartbeat_interval=self._heartbeat_interval)
+
+    def _succeed(
+        self, info: TaskManagerInfo, report: TaskManagerReport, replaced: tuple[TaskManagerInfo, tuple[JobId, ...]]
+    ) -> None:
+        """A task manager was started again. What it has taken over of its former life goes on: only jobs without a slot
+        in its report are told of a loss, and drivers that it does not list are gone when it has looked for them."""
+        logger.info("task manager %s was started again on %s", info.id, info.host)
+        before = self._registered[info.id]
+        if info.predecessor == before.info.instance:
+            self._tell_vanished(before.info, before.report.drivers, report.drivers)
+        self._note_lost([replaced])
 
     async def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
         """Raises Conflict for a process whose id another one has by now."""
@@ -273,7 +289,7 @@ class ResourceManager(Actor[Call]):
         registered = self._registered.get(request.id)
         if registered is None:
             return TaskManagerHeartbeatReply(epoch=self._epoch, known=False)
-        before = registered.report
+        before, away = registered.report, self._is_away(request.id)
         late = report.sequence <= before.sequence
         if late or (report.allocations == before.allocations and report.drivers == before.drivers):
             self._slots.heard(request.id, request.instance, report.sequence, now)
@@ -285,8 +301,12 @@ class ResourceManager(Actor[Call]):
                 request.id, request.instance, report.sequence, report.allocations, _uses(report.drivers), now
             )
             registered.take(report, self._clock.now_ms())
-            if report.drivers != before.drivers:
-                self._tell_drivers(registered.info, before.drivers, report.drivers)
+        if not late and report.local_state != before.local_state:
+            self._slots.holds_state(request.id, _sizes(report))
+        if away:
+            logger.info("task manager %s at %s is heard again", request.id, registered.info.address)
+        if away or registered.report.drivers != before.drivers:
+            self._tell_drivers(registered.info, before.drivers, registered.report.drivers)
         if not late and not registered.complete:
             registered.complete = True
             self._told.drivers_complete(registered.info, report.drivers)
@@ -317,13 +337,24 @@ class ResourceManager(Actor[Call]):
             ),
         )
 
+    def _is_away(self, task_manager: TaskManagerId) -> bool:
+        member = self._slots.member(task_manager)
+        return member is not None and member.away
+
     def _tell_drivers(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        self._tell_vanished(info, before, drivers)
+        if drivers:
+            self._told.drivers_changed(info, drivers, ())
+
+    def _tell_vanished(
         self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
     ) -> None:
         listed = {(driver.job_id, driver.attempt) for driver in drivers}
         vanished = tuple(driver for driver in before if (driver.job_id, driver.attempt) not in listed)
-        if drivers or vanished:
-            self._told.drivers_changed(info, drivers, vanished)
+        if vanished:
+            self._told.drivers_changed(info, (), vanished)
 
     def _note_lost(self, lost: list[tuple[TaskManagerInfo, tuple[JobId, ...]]]) -> None:
         for info, holders in lost:
@@ -338,11 +369,15 @@ class ResourceManager(Actor[Call]):
             self.tell(self._expire)
 
     def _expire(self) -> None:
-        lost = self._slots.expire(self._clock.now()).lost
-        for info, _ in lost:
+        lapsed = self._slots.expire(self._clock.now())
+        for info in lapsed.away:
+            logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
+        if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now
+            self._told.task_managers_lost(tuple(info.instance for info in lapsed.away))
+        for info, _ in lapsed.lost:
             logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
-        if lost:
-            self._note_lost(list(lost))
+        if lapsed.lost:
+            self._note_lost(list(lapsed.lost))
 
     def check_invariants(self) -> None:
         """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""
@@ -385,3 +420,8 @@ def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:
         DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
         for driver in drivers
     )
+
+
+def _sizes(report: TaskManagerReport) -> dict[JobId, int]:
+    """Bytes of local state by job."""
+    return {state.job_id: state.size for state in report.local_state[:LOCAL_STATE_JOBS]}

@@ -37,7 +37,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One registered task manager."""
+    """One registered task manager. ``away``: it is silent, ``report`` is what it last said; nothing of it is free."""
 
     info: TaskManagerInfo
     report: TaskManagerReport
@@ -45,6 +45,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     free_slots: int
     free_driver_places: int
     free_resources: ResourceProfile
+    away: bool = False
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):

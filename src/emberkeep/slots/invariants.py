@@ -41,6 +41,7 @@ def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
     again = (member.free_slots, member.free_cores, member.free_memory, member.free_places)
     _hold(free == again, f"{where}: what is free was counted: {free}, is {again}")
     _hold(member.level == member.usable_level(), f"{where}: stands on the right level")
+    _hold(not (member.away and (member.pending or member.reservations)), f"{where}: gets nothing new while it is away")
 
 
 def _check_job(job: JobAccount, members: Mapping[TaskManagerId, Member]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
 
@@ -46,6 +46,7 @@ class Member:
     drivers: tuple[DriverUse, ...] = ()
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     avoided: bool = False  # it refused or was out of reach a moment ago
+    away: bool = False  # silent for too long: it gets nothing new, but what jobs hold there may go on
     claimed_by: JobId | None = None  # kept free for a driver that has waited for long
     claimed_memory: int = 0  # what that driver needs: not for slots
     free_slots: int = 0
@@ -89,7 +90,7 @@ class Member:
         self.free_memory -= allocation.profile.memory_mb
 
     def usable_level(self) -> int:
-        if self.avoided or self.free_memory - self.claimed_memory <= 0:
+        if self.avoided or self.away or self.free_memory - self.claimed_memory <= 0:
             return 0
         return max(0, min(self.free_slots, self.free_cores))
 
@@ -128,6 +129,8 @@ class JobAccount:
     held: dict[AllocationId, Member] = field(default_factory=dict)  # of the present attempt, reported or pending
     held_by_profile: dict[ResourceProfile, int] = field(default_factory=dict)
     spread: dict[Member, int] = field(default_factory=dict)  # slots held per task manager
+    elsewhere: int = 0  # slots that its JobMaster holds on task managers which are not registered here
+    last_place: TaskManagerId | None = None  # where its newest driver was
 
     def add(self, allocation: Allocation, member: Member) -> None:
         if allocation.id in self.held:
@@ -156,9 +159,13 @@ class JobAccount:
         """Compute what is missing."""
         self.wants = []
         have = dict(self.held_by_profile)
+        elsewhere = self.elsewhere
         for requirement in self.requirements:
             held = have.get(requirement.profile, 0)
             used = min(requirement.count, held)
             have[requirement.profile] = held - used
-            if used < requirement.count:
-                self.wants.append(Want(requirement, requirement.count - used))
+            missing = requirement.count - used
+            vouched = min(elsewhere, missing)
+            elsewhere -= vouched
+            if vouched < missing:
+                self.wants.append(Want(requirement, missing - vouched))

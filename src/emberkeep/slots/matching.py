@@ -1,9 +1,10 @@
 """One round of matching: free slots to jobs, free driver places to waiting drivers.
 
 Slots are given max-min fairly: the next one always goes to the job that holds the fewest, ties to the earlier
-submission, so each job gets a first slot before any gets another. A job's slots spread: a task manager on which it
-holds the fewest, then the one with the most free. Within a round nothing becomes free, so what did not fit once is not
-looked at again; this makes a round cost about a constant per slot given, however many task managers there are.
+submission, so each job gets a first slot before any gets another. A job's slots go where its local state lies. Where it
+has none they spread: a task manager on which it holds the fewest, then the one with the most free. Within a round
+nothing becomes free, so what did not fit once is not looked at again; this makes a round cost about a constant per slot
+given, however many task managers there are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Want
+from emberkeep.slots.locality import Homes, StateIndex
 from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.shelves import Shelf, Shelves
 
@@ -47,6 +49,7 @@ class _Wish:
     job: JobAccount
     want: Want
     walk: _ShelfWalk
+    homes: Homes
     level: int
     position: int = 0
     touched: list[tuple[int, int, int, Member]] | None = None  # heap of those where the job holds slots
@@ -55,7 +58,7 @@ class _Wish:
         profile = self.want.requirement.profile
         if profile in self.walk.exhausted:
             return None
-        member = self._untouched(profile) or self._least_touched(profile)
+        member = self.homes.best(profile) or self._untouched(profile) or self._least_touched(profile)
         if member is None:
             self.walk.exhausted.add(profile)
         return member
@@ -105,7 +108,10 @@ class SlotRound:
     """Chooses task managers for slots until nothing more fits. ``give(job, member, profile)`` takes each decision and
     must update the member's and the job's accounts and the shelf before it returns; ``wants`` are counted down here."""
 
-    def __init__(self, shelves: Shelves, give: Callable[[JobAccount, Member, ResourceProfile], None]) -> None:
+    def __init__(
+        self, shelves: Shelves, state: StateIndex, give: Callable[[JobAccount, Member, ResourceProfile], None]
+    ) -> None:
+        self._state = state
         self._walks = {runtime: _ShelfWalk(shelf) for runtime, shelf in shelves.by_runtime.items()}
         self._give = give
 
@@ -126,7 +132,8 @@ class SlotRound:
         for want in reversed(job.wants):
             walk = self._walks.get(want.requirement.runtime)
             if walk is not None:
-                wishes.append(_Wish(job, want, walk, walk.top))
+                homes = Homes(job, self._state.of(job.job_id), walk.shelf.members)
+                wishes.append(_Wish(job, want, walk, homes, walk.top))
         return wishes
 
     def _serve(self, wishes: list[_Wish]) -> bool:
@@ -147,12 +154,14 @@ class SlotRound:
 
 
 class PlaceRound:
-    """Chooses the task manager with the most free memory for each driver."""
+    """Chooses a task manager for each driver: one with state of its job, of these the one where the job's last driver
+    was, else the one with the most state; without any state the one with the most free memory."""
 
-    def __init__(self, members: Iterable[Member]) -> None:
+    def __init__(self, members: Iterable[Member], state: StateIndex) -> None:
+        self._state = state
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
         for member in members:
-            if member.free_places > 0 and not member.avoided and member.claimed_by is None:
+            if _takes_drivers(member):
                 self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
         for heap in self._heaps.values():
             heapq.heapify(heap)
@@ -162,18 +171,48 @@ class PlaceRound:
         """Whether nobody has a place to give."""
         return not any(self._heaps.values())
 
-    def choose(self, need: DriverNeed) -> Member | None:
-        """The best fit, or None. After the place was taken the member goes back with ``put_back``."""
+    def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
+        """The best fit, or None. After the place was taken the member is counted again with ``put_back``."""
+        return self._home(job, need) or self._freest(need)
+
+    def _home(self, job: JobAccount, need: DriverNeed) -> Member | None:
+        able = [
+            (member.info.id == job.last_place, size, -member.ordinal, member)
+            for member, size in self._state.of(job.job_id).items()
+            if _takes_drivers(member)
+            and member.free_memory >= need.memory_mb
+            and need.python in ("", member.info.runtime.python)
+        ]
+        return max(able)[-1] if able else None
+
+    def _freest(self, need: DriverNeed) -> Member | None:
         best: list[tuple[int, int, Member]] | None = None
         for python, heap in self._heaps.items():
+            _settle(heap)
             wanted = need.python in ("", python) and heap and -heap[0][0] >= need.memory_mb
             if wanted and (best is None or heap[0] < best[0]):
                 best = heap
-        return heapq.heappop(best)[2] if best else None
+        return best[0][2] if best else None
 
     def put_back(self, member: Member) -> None:
-        if member.free_places > 0:
-            heapq.heappush(self._heaps[member.info.runtime.python], _room(member))
+        """Its place was taken: it has less to give now."""
+        _settle(self._heaps[member.info.runtime.python])
+
+
+def _takes_drivers(member: Member) -> bool:
+    return member.free_places > 0 and not member.avoided and not member.away and member.claimed_by is None
+
+
+def _settle(heap: list[tuple[int, int, Member]]) -> None:
+    """Bring the true best to the top: members have less free than when they were put in, or nothing."""
+    while heap:
+        member = heap[0][2]
+        if not _takes_drivers(member):
+            heapq.heappop(heap)
+        elif heap[0] != _room(member):
+            heapq.heapreplace(heap, _room(member))
+        else:
+            return
 
 
 def _room(member: Member) -> tuple[int, int, Member]:

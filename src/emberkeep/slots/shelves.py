@@ -33,9 +33,10 @@ class Shelf:
 
 
 class Shelves:
-    """All registered task managers by runtime."""
+    """All registered task managers by runtime, without those that are ``away``: of them nothing is given."""
 
     def __init__(self) -> None:
+        self.away = 0
         self.by_runtime: dict[RuntimeVersions, Shelf] = {}
         self._shelf_of: dict[Member, Shelf] = {}
 

@@ -11,6 +11,12 @@ from emberkeep.slots.shelves import Shelf, Shelves
 NOBODY = "no task manager is registered"
 
 
+def _nobody(shelves: Shelves) -> str:
+    if not shelves.away:
+        return NOBODY
+    return f"{NOBODY} but {shelves.away} that {'is' if shelves.away == 1 else 'are'} away"
+
+
 def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
     """Whether the driver would fit if nothing else were there."""
     return (
@@ -29,7 +35,7 @@ def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) 
 
 def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
     if not shelves.by_runtime:
-        return NOBODY
+        return _nobody(shelves)
     shelf = shelves.by_runtime.get(requirement.runtime)
     if shelf is None:
         return _no_runtime(requirement.runtime, shelves)
@@ -58,7 +64,7 @@ def missing_place(need: DriverNeed, shelves: Shelves) -> str:
 def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     able: list[Shelf] = [shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python)]
     if not shelves.by_runtime:
-        return NOBODY
+        return _nobody(shelves)
     if not able:
         return f"no task manager has Python {need.python}"
     if not any(could_host(member.info, need) for shelf in able for member in shelf.members):

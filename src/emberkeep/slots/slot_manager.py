@@ -4,6 +4,14 @@ Task managers report what they hold; that is the truth about them. What was deci
 *pending* (slots) and *reserved* (driver places) and counts as taken, so nothing is given twice; both lapse on their own
 when they never show up. Jobs say in total what they want; ``match`` decides.
 
+A task manager that is silent gets nothing new, but what jobs hold there goes on without it, as far as anybody knows: it
+is *away*, and what it was last known to hold stays in the accounts, until its jobs give that up or it is away for too
+long. When it starts anew, what its new life reports is what it has taken over.
+
+A task manager that is silent gets nothing new, but what jobs hold there goes on without it, as far as anybody knows: it
+is *away*, and what it was last known to hold stays in the accounts, until its jobs give that up or it is away for too
+long. When it starts anew, what its new life reports is what it has taken over.
+
 Driver places are given in the order of submission. One that fits nowhere does not hold up smaller ones behind it, until
 it has waited for ``patience`` seconds: then one task manager that is large enough takes no other drivers, and no slots
 that would use the memory it needs, so it cannot starve. Running work is never displaced. What runs there may itself
@@ -12,13 +20,14 @@ need a slot before it can end, so such a claim lasts for as long again at most, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots import shortage
 from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member, Reservation
+from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound, SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.shelves import Shelves
@@ -51,24 +60,31 @@ class Matches:
 
 @dataclass(frozen=True)
 class Lapsed:
-    """What ``expire`` ended: task managers without heartbeat, with the jobs that held slots there."""
+    """What ``expire`` ended: task managers that are lost, with the jobs that held slots there, and those that have been
+    silent for too long, while jobs hold something there."""
 
     lost: tuple[tuple[TaskManagerInfo, tuple[JobId, ...]], ...]
+    away: tuple[TaskManagerInfo, ...] = ()
 
 
 class SlotManager:
     """All times are monotonic seconds, passed in.
 
-    ``lost_after``: silence after which a task manager is lost. ``pending_timeout``: how long a decided slot may take to
-    show up in a report.
+    ``lost_after``: silence after which a task manager is away, or lost when nobody holds anything there.
+    ``orphan_timeout``: silence after which it is lost in any case. ``pending_timeout``: how long a decided slot may
+    take to show up in a report.
     """
 
-    def __init__(self, *, lost_after: float, pending_timeout: float, patience: float = 30.0) -> None:
+    def __init__(
+        self, *, lost_after: float, orphan_timeout: float, pending_timeout: float, patience: float = 30.0
+    ) -> None:
         self._lost_after = lost_after
+        self._orphan_timeout = orphan_timeout
         self._pending_timeout = pending_timeout
         self._patience = patience
         self._members: dict[TaskManagerId, Member] = {}
         self._heard: dict[Member, float] = {}  # oldest first
+        self._away: dict[Member, float] = {}  # when each was heard last
         self._pending: dict[AllocationId, tuple[Member, float]] = {}  # oldest first
         self._avoided: dict[Member, float] = {}  # oldest first
         self._jobs: dict[JobId, JobAccount] = {}
@@ -78,6 +94,7 @@ class SlotManager:
         self._claim_ends = 0.0
         self._no_claim_before = float("-inf")
         self._shelves = Shelves()
+        self._state = StateIndex()
         self._ordinals = 0
         self._slots_dirty = False
         self._places_dirty = False
@@ -94,14 +111,18 @@ class SlotManager:
     ) -> tuple[TaskManagerInfo, tuple[JobId, ...]] | None:
         """Take in a task manager with its first report.
 
-        Returns the life of it that is replaced, if any, with the jobs that held slots there. Raises Conflict for a
-        second process under the same id: on another host while the first is alive, or started earlier.
+        Returns the life of it that is replaced, if any, with the jobs that held slots there and have none left in this
+        report. Raises Conflict for a second process under the same id: on another host while the first is alive, or
+        started earlier, unless it has taken over from the first.
         """
         replaced = None
         member = self._members.get(info.id)
         if member is not None and member.info.instance != info.instance:
-            self._check_successor(member.info, info)
-            replaced = (member.info, self._remove(member))
+            if info.predecessor != member.info.instance:
+                self._check_successor(member.info, info)
+            kept = {allocation.job_id for allocation in allocations}
+            lost = tuple(job_id for job_id in self._remove(member) if job_id not in kept)
+            replaced = (member.info, lost)
             member = None
         if member is None:
             self._ordinals += 1
@@ -145,9 +166,22 @@ class SlotManager:
         if member is None:
             return False
         member.sequence = max(member.sequence, sequence)
+        self._is_heard(member, now)
+        return True
+
+    def _is_heard(self, member: Member, now: float) -> None:
         self._heard.pop(member, None)
         self._heard[member] = now
-        return True
+        if member.away:
+            del self._away[member]
+            self._shelves.away -= 1
+            member.away = False
+            self._shelves.add(member)
+            self._slots_dirty = self._places_dirty = True
+
+    def holds_state(self, task_manager: TaskManagerId, sizes: Mapping[JobId, int]) -> None:
+        """Bytes of local state on a registered task manager, by job."""
+        self._state.put(self._members[task_manager], sizes)
 
     def _member(self, task_manager: TaskManagerId, instance: InstanceId) -> Member | None:
         member = self._members.get(task_manager)
@@ -163,8 +197,7 @@ class SlotManager:
         drivers: tuple[DriverUse, ...],
         now: float,
     ) -> None:
-        self._heard.pop(member, None)
-        self._heard[member] = now
+        self._is_heard(member, now)
         if sequence <= member.sequence:
             return
         member.sequence = sequence
@@ -177,10 +210,16 @@ class SlotManager:
                 self._account(allocation, member)
         member.drivers = drivers
         for driver in drivers:
+            self._note_place(driver, member)
             reservation = member.reservations.get(driver.job_id)
             if reservation is not None and driver.attempt >= reservation.attempt:
                 self._unreserve(driver.job_id)
         self._changed(member)
+
+    def _note_place(self, driver: DriverUse, member: Member) -> None:
+        job = self._jobs.get(driver.job_id)
+        if job is not None and driver.attempt == job.attempt:
+            job.last_place = member.info.id
 
     def _account(self, allocation: Allocation, member: Member) -> None:
         job = self._jobs.get(allocation.job_id)
@@ -209,17 +248,50 @@ class SlotManager:
         for allocation in (*member.allocations.values(), *member.pending.values()):
             holders[allocation.job_id] = None
             self._unaccount(allocation)
+        self._withdraw_from(member)
+        if member.away:
+            self._shelves.away -= 1
+        else:
+            self._shelves.remove(member)
+        self._heard.pop(member, None)
+        self._away.pop(member, None)
+        self._state.put(member, {})
+        del self._members[member.info.id]
+        return tuple(holders)
+
+    def _withdraw_from(self, member: Member) -> None:
+        """Nothing that was decided for it counts any more; the accounts of the jobs are the caller's."""
         for allocation_id in member.pending:
             self._pending.pop(allocation_id, None)
+        member.pending.clear()
         for job_id in list(member.reservations):
             self._unreserve(job_id)
         if self._claim is not None and self._claim[1] is member:
             self._claim = None
-        self._heard.pop(member, None)
+            member.claimed_by, member.claimed_memory = None, 0
         self._avoided.pop(member, None)
+        member.avoided = False
+
+    def _send_away(self, member: Member, heard_at: float) -> None:
+        """It is silent: nothing of it is given any more, what jobs hold there stays theirs."""
+        for allocation in member.pending.values():
+            self._unaccount(allocation)
+        self._withdraw_from(member)
+        self._heard.pop(member, None)
         self._shelves.remove(member)
-        del self._members[member.info.id]
-        return tuple(holders)
+        self._shelves.away += 1
+        member.away = True
+        member.level = 0
+        member.recount()
+        self._away[member] = heard_at
+
+    def _is_needed(self, member: Member) -> bool:
+        """Whether a job holds something there, or is about to."""
+        slots = (*member.allocations.values(), *member.pending.values())
+        jobs = ((allocation.id, self._jobs.get(allocation.job_id)) for allocation in slots)
+        if any(job is not None and allocation_id in job.held for allocation_id, job in jobs):
+            return True
+        return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -288,15 +360,35 @@ class SlotManager:
             job.reserved_on.reservations.pop(job_id, None)
             job.reserved_on = None
 
-    def require(self, job_id: JobId, attempt: int, job_master: str, requirements: tuple[SlotRequirement, ...]) -> None:
-        """What the attempt wants in total. Ignored for attempts that are not the present one or want no more."""
+    def require(
+        self,
+        job_id: JobId,
+        attempt: int,
+        job_master: str,
+        requirements: tuple[SlotRequirement, ...],
+        held: Mapping[AllocationId, TaskManagerId],
+    ) -> None:
+        """What the attempt wants in total, and the slots that its JobMaster ``held`` then. Ignored for attempts that
+        are not the present one or want no more."""
         job = self._jobs.get(job_id)
         if job is None or attempt != job.attempt or job.over or attempt <= job.closed:
             return
+        self._take_holdings(job, held)
         if job.job_master == job_master and job.requirements == requirements:
             return
         job.job_master, job.requirements = job_master, requirements
         self._review(job)
+
+    def _take_holdings(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
+        """Where the task manager cannot be asked, its JobMaster's word counts."""
+        if self._away:
+            for allocation_id, member in list(job.held.items()):
+                if member.away and allocation_id not in held:
+                    self._unaccount(member.allocations[allocation_id])
+        elsewhere = sum(task_manager not in self._members for task_manager in held.values())
+        if elsewhere != job.elsewhere:
+            job.elsewhere = elsewhere
+            self._review(job)
 
     def close_requirements(self, job_id: JobId, attempt: int) -> None:
         """The attempt wants no slots any more, whatever late messages say."""
@@ -333,7 +425,7 @@ class SlotManager:
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
 
-            SlotRound(self._shelves, give).run(self._wanting)
+            SlotRound(self._shelves, self._state, give).run(self._wanting)
             for job in list(self._wanting):
                 job.wants = [want for want in job.wants if want.missing]
                 if not job.wants:
@@ -363,14 +455,14 @@ class SlotManager:
             if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
                 self._drop_claim()
                 places.append(self._grant(job, member))
-        rounds = PlaceRound(self._members.values())
+        rounds = PlaceRound(self._members.values(), self._state)
         if rounds.is_empty and (self._claim is not None or not self._members):
             return  # the usual case with many waiting: none of them needs to be looked at
         for job in sorted(self._waiting, key=lambda job: job.order):
             need = job.need
             if need is None:
                 continue
-            found = rounds.choose(need)
+            found = rounds.choose(job, need)
             if found is not None:
                 places.append(self._grant(job, found))
                 rounds.put_back(found)
@@ -395,7 +487,9 @@ class SlotManager:
         return self._claim is None and waited and now >= self._no_claim_before
 
     def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
-        able = [member for member in self._members.values() if shortage.could_host(member.info, need)]
+        able = [
+            member for member in self._members.values() if not member.away and shortage.could_host(member.info, need)
+        ]
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
             self._claim = (job, member)
@@ -442,12 +536,19 @@ class SlotManager:
 
     def expire(self, now: float) -> Lapsed:
         """Let lapse what is due: silent task managers, decided slots that never showed up, avoidance, patience."""
-        lost = []
+        lost, away = [], []
         while self._heard:
             member, heard_at = next(iter(self._heard.items()))
             if now - heard_at < self._lost_after:
                 break
-            lost.append((member.info, self._remove(member)))
+            if self._is_needed(member):
+                self._send_away(member, heard_at)
+                away.append(member.info)
+            else:
+                lost.append((member.info, self._remove(member)))
+        for member, heard_at in list(self._away.items()):
+            if now - heard_at >= self._orphan_timeout or not self._is_needed(member):
+                lost.append((member.info, self._remove(member)))
         while self._pending:
             allocation_id, (_, until) = next(iter(self._pending.items()))
             if now < until:
@@ -466,7 +567,8 @@ class SlotManager:
             self._drop_claim()
         if any(self._may_claim(job, now) for job in self._waiting):
             self._places_dirty = True
-        return Lapsed(tuple(lost))
+        gone = {info.instance for info, _ in lost}
+        return Lapsed(tuple(lost), tuple(info for info in away if info.instance not in gone))
 
     # --- what others ask ----------------------------------------------------------------------------------------------
 

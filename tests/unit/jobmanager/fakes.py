@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
-from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.base.ids import ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import (
     AttemptOutcome,
@@ -18,6 +18,7 @@ from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
     DriverReport,
+    ExecutorView,
     JobMasterHeartbeat,
     JobMasterReply,
     JobMasterStatus,
@@ -64,7 +65,7 @@ def graph(number: int = 1, *, options: dict[str, str] | None = None, key: str = 
 
 def status(sequence: int = 1, count: int = 0, **more: Any) -> JobMasterStatus:
     requirements = (SlotRequirement(count=count, profile=SLOT, runtime=RUNTIME),) if count else ()
-    return JobMasterStatus(sequence=sequence, requirements=requirements, executors=(), **more)
+    return JobMasterStatus(**{"sequence": sequence, "requirements": requirements, "executors": (), **more})
 
 
 class FakeTaskManager:
@@ -149,6 +150,20 @@ class FakeTaskManager:
         self.drivers[job_id, attempt] = DriverReport(
             job_id=job_id, attempt=attempt, state=ProcessState.EXITED, outcome=outcome
         )
+
+
+def executor_in(allocation: Allocation, info: TaskManagerInfo, number: int = 0) -> ExecutorView:
+    """The executor of a slot, as its JobMaster tells of it."""
+    return ExecutorView(
+        executor_id=ExecutorId(str(number)),
+        allocation_id=allocation.id,
+        task_manager=info.id,
+        host=info.host,
+        state=ProcessState.RUNNING,
+        registered=True,
+        cores=allocation.profile.cores,
+        heap_mb=0,
+    )
 
 
 class FakeJobMaster:

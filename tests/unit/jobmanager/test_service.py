@@ -14,7 +14,7 @@ from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, Jo
 from emberkeep.protocol.messages import AllocateSlot, AttemptKey, RegisterTaskManager
 from emberkeep.slots.model import ResourceProfile
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
+from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, executor_in, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 SUCCESS = AttemptOutcome(exit_code=0)
@@ -262,24 +262,87 @@ class TestLoss:
 
     def test_jobmasters_hear_of_lost_task_managers_and_of_their_return(self) -> None:
         async def scenario() -> None:
-            cluster = SmallCluster(FailingStore())
+            cluster = SmallCluster(FailingStore(), {"taskmanager.orphan-timeout": "30s"})
             async with cluster.leading():
                 await cluster.add("tm-1", slots=0)
                 other = await cluster.add("tm-2", driver_places=0)
                 master = await cluster.run_job(count=2)
                 await cluster.holds(lambda: len(other.allocations) == 2)
                 await other.beat()
+                held = tuple(executor_in(allocation, other.info) for allocation in other.allocations.values())
                 cluster.silent.add(other.info.instance)
-                for _ in range(15):
+                for _ in range(25):
                     await asyncio.sleep(1.0)
-                    await master.beat(2)
-                reply = await master.beat(2)
+                    reply = await master.beat(2, executors=held)
+                    assert (reply.lost, reply.missing) == ((), ""), "it is away, and its executors may go on"
+                assert (await cluster.service.task_manager(other.info.id)).away
+                for _ in range(10):
+                    await asyncio.sleep(1.0)
+                    reply = await master.beat(2, executors=held)
                 assert reply.lost == (other.info.instance,)
+                await master.beat(2)
+                await asyncio.sleep(1.0)
+                reply = await master.beat(2)
                 assert "2 of 2 slots" in reply.missing
                 cluster.silent.clear()
                 await asyncio.sleep(3.0)
                 reply = await master.beat(2)
                 assert (reply.lost, reply.missing) == ((), "")
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("LOC-5")
+    @pytest.mark.parametrize("seconds", [0.0, 15.0], ids=["at once", "when it was away"])
+    def test_a_task_manager_that_takes_over_from_its_former_life_loses_nothing(self, seconds: float) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                old = await cluster.add()
+                master = await cluster.run_job(count=2)
+                await cluster.holds(lambda: len(old.allocations) == 2)
+                await old.beat()
+                held = tuple(executor_in(allocation, old.info) for allocation in old.allocations.values())
+                cluster.silent.add(old.info.instance)
+                for _ in range(int(seconds)):
+                    await asyncio.sleep(1.0)
+                    await master.beat(2, executors=held)
+                assert (await service.task_manager(old.info.id)).away == (seconds > 0)
+                new = FakeTaskManager(service, instance="2", predecessor=old.info.instance, address="tm-1:2")
+                new.allocations, new.drivers = dict(old.allocations), dict(old.drivers)
+                cluster.network.attach("tm-1:2", new)
+                await new.register()
+                for _ in range(30):  # longer than a driver's lease
+                    await asyncio.sleep(1.0)
+                    await new.beat()
+                    reply = await master.beat(2, executors=held)
+                    assert (reply.lost, reply.missing) == ((), "")
+                view = await service.task_manager(old.info.id)
+                assert (view.away, view.info, view.free_slots) == (False, new.info, new.info.slots - 2)
+                assert (await cluster.view(JOB)).attempt == 1
+                assert new.started == []
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("LOC-5")
+    def test_what_a_task_manager_does_not_take_over_is_gone_at_once(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                old = await cluster.add()
+                master = await cluster.run_job(count=2)
+                await cluster.holds(lambda: len(old.allocations) == 2)
+                await old.beat()
+                held = tuple(executor_in(allocation, old.info) for allocation in old.allocations.values())
+                cluster.silent.add(old.info.instance)
+                new = FakeTaskManager(service, instance="2", predecessor=old.info.instance, address="tm-1:2")
+                new.drivers = dict(old.drivers)
+                cluster.network.attach("tm-1:2", new)
+                await new.register()
+                reply = await master.beat(2, executors=held)
+                assert reply.lost == (old.info.instance,), "no slot of the job is left"
+                new.drivers.clear()
+                await new.beat()
+                await cluster.holds(lambda: [order.attempt for order in new.started] == [2], seconds=5.0)
 
         in_virtual_time(scenario)
 

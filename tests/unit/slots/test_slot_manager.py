@@ -17,7 +17,7 @@ from emberkeep.slots.slot_manager import AVOIDED_FOR, Allotted, SlotManager
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SMALL = ResourceProfile(cores=1, memory_mb=1024)
 LARGE = ResourceProfile(cores=4, memory_mb=8192)
-LOST_AFTER, PENDING, PATIENCE = 10.0, 20.0, 30.0
+LOST_AFTER, ORPHAN, PENDING, PATIENCE = 10.0, 60.0, 20.0, 30.0
 
 
 def info(name: str, **changes: Any) -> TaskManagerInfo:
@@ -42,7 +42,9 @@ class Rig:
     """A slot manager, its ids and the sequences of its task managers."""
 
     def __init__(self) -> None:
-        self.slots = SlotManager(lost_after=LOST_AFTER, pending_timeout=PENDING, patience=PATIENCE)
+        self.slots = SlotManager(
+            lost_after=LOST_AFTER, orphan_timeout=ORPHAN, pending_timeout=PENDING, patience=PATIENCE
+        )
         self.ids = (AllocationId(f"{number:032x}") for number in itertools.count())
         self.sequences: Counter[str] = Counter()
         self.jobs = 0
@@ -72,7 +74,11 @@ class Rig:
         self, job_id: JobId, count: int, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME
     ) -> None:
         wanted = (SlotRequirement(count=count, profile=profile, runtime=runtime),)
-        self.slots.require(job_id, 1, "jm:1", wanted)
+        self.slots.require(job_id, 1, "jm:1", wanted, {})
+
+    def state(self, name: str, **sizes: int) -> None:
+        """Local state of the first job."""
+        self.slots.holds_state(TaskManagerId(name), {JobId(f"{1:032x}"): sizes["size"]})
 
     def match(self, now: float = 0.0) -> list[Allotted]:
         found = list(self.slots.match(now, lambda: next(self.ids)).slots)
@@ -129,7 +135,7 @@ class TestFairness:
         rig.add("tm-1", total=ResourceProfile(cores=8, memory_mb=16_384))
         job_id = rig.job()
         wanted = tuple(SlotRequirement(count=2, profile=profile, runtime=RUNTIME) for profile in (SMALL, LARGE))
-        rig.slots.require(job_id, 1, "jm:1", wanted)
+        rig.slots.require(job_id, 1, "jm:1", wanted, {})
         assert Counter(allotted.allocation.profile for allotted in rig.match()) == {SMALL: 2, LARGE: 1}
         assert rig.slots.missing(job_id).startswith("1 of 2 slots (4 cores and 8192 MiB each) is missing")
 
@@ -192,7 +198,7 @@ class TestAccounts:
         rig.slots.begin_attempt(job_id, 2)
         assert rig.slots.is_void(job_id, 1)
         wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
-        rig.slots.require(job_id, 2, "jm:2", wanted)
+        rig.slots.require(job_id, 2, "jm:2", wanted, {})
         assert per_job(rig.match()) == {job_id: 1}
         assert "all 2 slots are taken" in rig.slots.missing(job_id)
 
@@ -203,12 +209,12 @@ class TestAccounts:
         rig.want(job_id, 2)
         assert not rig.match()
 
-    def test_a_lost_task_manager_takes_its_slots_along(self, rig: Rig) -> None:
+    def test_a_silent_task_manager_takes_along_what_it_has_not_reported(self, rig: Rig) -> None:
         registered = rig.add("tm-1")
         job_id = rig.job(2)
         rig.match()
         lapsed = rig.slots.expire(LOST_AFTER)
-        assert lapsed.lost == ((registered, (job_id,)),)
+        assert lapsed.lost == ((registered, ()),)
         assert rig.slots.missing(job_id) == "", "a round is due that may give it others"
         assert not rig.match()
         missing = "2 of 2 slots (1 core and 1024 MiB each) are missing: no task manager is registered"
@@ -225,6 +231,125 @@ class TestAccounts:
             rig.slots.heard(old.id, old.instance, 9, 0.0)
         with pytest.raises(Conflict, match="older one"):
             rig.slots.register(old, 9, (), (), 0.0)
+
+
+@pytest.mark.req("LOC-5")
+@pytest.mark.req("LOC-6")
+class TestTaskManagersThatAreAway:
+    def away(self, rig: Rig, count: int = 2, **changes: Any) -> tuple[TaskManagerInfo, JobId, tuple[Allocation, ...]]:
+        """A task manager that was silent for too long, with slots that one job holds."""
+        registered = rig.add("tm-1", **changes)
+        job_id = rig.job(count)
+        allocations = tuple(allotted.allocation for allotted in rig.match())
+        rig.report(registered, *allocations)
+        lapsed = rig.slots.expire(LOST_AFTER)
+        assert (lapsed.lost, lapsed.away) == ((), (registered,))
+        rig.slots.check_invariants()
+        return registered, job_id, allocations
+
+    def test_what_jobs_hold_there_stays_theirs_and_nothing_more_is_given(self, rig: Rig) -> None:
+        registered, job_id, _ = self.away(rig)
+        assert rig.slots.missing(job_id) == ""
+        other = rig.job(1)
+        assert not rig.match(LOST_AFTER)
+        assert rig.slots.missing(other).endswith("no task manager is registered but 1 that is away")
+        rig.ask(other, 512)
+        assert rig.places() == {}
+        assert rig.slots.heard(registered.id, registered.instance, 2, LOST_AFTER + 1)
+        assert [allotted.allocation.job_id for allotted in rig.match(LOST_AFTER + 1)] == [other]
+
+    def test_it_is_lost_after_the_orphan_timeout(self, rig: Rig) -> None:
+        registered, job_id, _ = self.away(rig)
+        assert rig.slots.expire(ORPHAN - 1).lost == ()
+        assert rig.slots.expire(ORPHAN).lost == ((registered, (job_id,)),)
+        rig.match()
+        assert rig.slots.missing(job_id).endswith("no task manager is registered")
+
+    def test_a_slot_that_its_job_master_has_given_up_is_replaced_elsewhere(self, rig: Rig) -> None:
+        registered, job_id, (kept, lost) = self.away(rig)
+        rig.add("tm-2")
+        wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
+        rig.slots.require(job_id, 1, "jm:1", wanted, {kept.id: registered.id})
+        assert [allotted.info.id for allotted in rig.match()] == ["tm-2"]
+        # Back again, it still reports the slot, until its JobMaster has refused it.
+        new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=registered.instance, host="elsewhere")
+        assert rig.slots.register(new, 1, (kept, lost), (), 20.0) == (registered, ())
+        rig.slots.check_invariants()
+
+    def test_it_is_lost_when_nobody_holds_anything_there_any_more(self, rig: Rig) -> None:
+        registered, job_id, _ = self.away(rig)
+        wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
+        rig.slots.require(job_id, 1, "jm:1", wanted, {})
+        assert rig.slots.expire(LOST_AFTER + 1).lost == ((registered, (job_id,)),)
+
+    def test_a_driver_alone_keeps_it(self, rig: Rig) -> None:
+        registered, job_id = rig.add("tm-1"), rig.job()
+        rig.report(registered, drivers=(DriverUse(job_id, 1, 1024, live=True),))
+        assert rig.slots.expire(LOST_AFTER).away == (registered,)
+        assert rig.slots.expire(ORPHAN).lost == ((registered, ()),)
+
+    def test_its_next_life_keeps_what_it_reports(self, rig: Rig) -> None:
+        registered, _, (first, second) = self.away(rig)
+        new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=registered.instance, started_ms=-5)
+        assert rig.slots.register(new, 1, (first,), (), 20.0) == (registered, ())
+        (again,) = rig.match(20.0)
+        assert again.info == new
+        assert again.allocation.id not in (first.id, second.id)
+
+    def test_a_next_life_that_took_nothing_over_has_lost_everything(self, rig: Rig) -> None:
+        registered, job_id, _ = self.away(rig)
+        new = info("tm-1", instance=InstanceId("tm-1/2"), started_ms=2)
+        assert rig.slots.register(new, 1, (), (), 20.0) == (registered, (job_id,))
+
+    def test_slots_on_task_managers_that_a_new_leader_has_not_met_are_not_replaced(self, rig: Rig) -> None:
+        rig.add("tm-2")
+        job_id = rig.job()
+        wanted = (SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME),)
+        held = {AllocationId("a"): TaskManagerId("tm-1"), AllocationId("b"): TaskManagerId("tm-1")}
+        rig.slots.require(job_id, 1, "jm:1", wanted, held)
+        assert not rig.match()
+        rig.slots.require(job_id, 1, "jm:1", wanted, {})
+        assert len(rig.match()) == 2
+
+
+@pytest.mark.req("LOC-11")
+class TestLocality:
+    def test_slots_go_where_the_state_lies_by_shares(self, rig: Rig) -> None:
+        for name, size in (("tm-1", 100), ("tm-2", 90), ("tm-3", 0), ("tm-4", 0)):
+            rig.add(name)
+            rig.state(name, size=size)
+        rig.job(4)
+        assert [allotted.info.id for allotted in rig.match()] == ["tm-1", "tm-2", "tm-1", "tm-2"]
+
+    def test_what_does_not_fit_there_is_spread(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=1)
+        rig.state("tm-1", size=100)
+        rig.add("tm-2")
+        rig.add("tm-3")
+        rig.job(3)
+        assert [allotted.info.id for allotted in rig.match()] == ["tm-1", "tm-2", "tm-3"]
+
+    def test_it_gives_no_job_an_advantage_over_another(self, rig: Rig) -> None:
+        rig.add("tm-1", slots=2)
+        rig.state("tm-1", size=100)
+        first, second = rig.job(2), rig.job(2)
+        assert [allotted.allocation.job_id for allotted in rig.match()] == [first, second]
+
+    def test_a_driver_goes_to_its_former_task_manager_if_state_is_left_there(self, rig: Rig) -> None:
+        former = rig.add("tm-1")
+        rig.state("tm-1", size=10)
+        rig.add("tm-2")
+        rig.state("tm-2", size=1000)
+        rig.add("tm-3", total=ResourceProfile(cores=4, memory_mb=16384))
+        job_id, other = rig.job(), rig.job()
+        rig.report(former, drivers=(DriverUse(job_id, 1, 1024, live=False),))
+        rig.ask(job_id, 1024)
+        rig.ask(other, 1024)
+        assert rig.places() == {job_id: "tm-1", other: "tm-3"}
+        rig.slots.withdraw_place(job_id)
+        rig.state("tm-1", size=0)
+        rig.ask(job_id, 1024)
+        assert rig.places() == {job_id: "tm-2"}, "else to the one with the most state"
 
 
 class TestDriverPlaces:
