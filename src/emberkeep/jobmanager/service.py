@@ -193,7 +193,7 @@ class JobManagerService:
     async def _register_jobmaster(self, request: RegisterJobMaster) -> Message:
         newest = await self._dispatcher.register_jobmaster(request)
         standing = await self._resources.standing(
-            request.job_id, request.attempt, request.address, request.status.requirements if newest else None
+            request.job_id, request.attempt, request.address, request.status if newest else None
         )
         return self._reply(standing, known=True)
 
@@ -202,7 +202,7 @@ class JobManagerService:
         if not known:
             return self._reply(Standing((), ""), known=False)
         standing = await self._resources.standing(
-            request.job_id, request.attempt, address, request.status.requirements if newest else None
+            request.job_id, request.attempt, address, request.status if newest else None
         )
         return self._reply(standing, known=True)
 
