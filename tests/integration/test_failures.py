@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ import psutil
 import pytest
 
 from emberkeep.jobs.model import FailureKind, JobStatus
+from emberkeep.protocol.rest_checkpoints import CheckpointInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -118,6 +120,64 @@ def test_a_stream_survives_the_loss_of_its_executor_its_driver_and_its_jvm(clust
     assert "JVM" in job.emberkeep.attempts[1].root_cause
     assert len(stream.drivers()) == 3
     stream.check()
+
+
+GOES_BACK = """
+import sys
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+place = Path(sys.argv[1])
+checkpoint = place / "checkpoint"
+if (place / "go-back").exists():
+    for path in [*checkpoint.glob("commits/*"), *checkpoint.glob("offsets/*")]:
+        if path.name.isdecimal() and int(path.name) > 1:
+            path.unlink()
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+spark = SparkSession.builder.getOrCreate()
+rates = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 5).load()
+writer = rates.writeStream.queryName("rates").format("noop").trigger(processingTime="300 milliseconds")
+query = writer.start(checkpointLocation=str(checkpoint))
+while not (place / "finish").exists() and not query.awaitTermination(0.3):
+    pass
+query.stop()
+"""
+
+
+@pytest.mark.req("HA-8")
+def test_committed_batches_are_known_and_a_checkpoint_that_has_gone_back_is_noticed(cluster: Cluster) -> None:
+    place = cluster.shell.directory / "goes-back"
+    place.mkdir()
+    cluster.shell.write("goes_back.py", GOES_BACK)
+    job_id = cluster.submit("goes_back.py", *QUICK_RESTART, arguments=(str(place),))
+
+    def newest() -> CheckpointInfo | None:
+        return cluster.ask(lambda client: client.checkpoints(job_id)).latest.completed
+
+    def committed() -> int:
+        return max((int(path.name) for path in place.glob("checkpoint/commits/*") if path.name.isdecimal()), default=-1)
+
+    def known() -> CheckpointInfo | None:
+        checkpoint = newest()
+        assert checkpoint is None or checkpoint.id <= committed(), "only what is committed is told"
+        return checkpoint if checkpoint is not None and checkpoint.id >= 5 else None
+
+    checkpoint = until(known, lambda: cluster.story(job_id))
+    assert (checkpoint.external_path, checkpoint.emberkeep.query) == (str(place / "checkpoint"), "rates")
+    assert checkpoint.external_path in cluster.shell.done("info", job_id).out
+
+    (place / "go-back").touch()
+    kill_process(cluster.wait_for_driver(job_id))
+    cluster.wait_for_driver(job_id, attempt=2)
+    notice = re.compile(r"batch (\d+) was committed to the checkpoint (\S+) before, .* batch is 1\.")
+    found = until(lambda: notice.search(cluster.output(job_id, "driver-stderr", 2)), lambda: cluster.story(job_id))
+    assert int(found[1]) >= 5
+    assert found[2] == str(place / "checkpoint")
+
+    (place / "finish").touch()
+    cluster.wait_for_end(job_id)
+    assert newest() is None, "nothing of an ended job is to be continued from"
 
 
 def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_on_elsewhere(cluster: Cluster) -> None:

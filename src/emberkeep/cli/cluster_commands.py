@@ -65,7 +65,7 @@ def up(
         say(f"the cluster is up: {_count(result.record)}")
     else:
         say(f"the cluster is running already: {_count(result.record)}")
-    _print_links(result.record)
+    _print_links(result.record, result.url)
     return ExitCode.OK
 
 
@@ -201,13 +201,13 @@ def _count(record: ClusterRecord) -> str:
     return f"{counted(len(record.task_managers), 'task manager')} of {counted(record.shape.slots, 'slot')}"
 
 
-def _print_links(record: ClusterRecord) -> None:
+def _print_links(record: ClusterRecord, url: str) -> None:
     from emberkeep.cli.cluster_status import login_link
 
     print_fields(
         [
-            ("Web page", login_link(record.url, record)),
-            ("API", f"{record.url}/v1"),
+            ("Web page", login_link(url, record)),
+            ("API", f"{url}/v1"),
             ("Next", "emberkeep run app.py\nemberkeep cluster status\nemberkeep cluster down"),
         ]
     )

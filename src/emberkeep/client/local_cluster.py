@@ -51,10 +51,12 @@ _JOB_MANAGER = "jobmanager"
 
 @dataclass(frozen=True)
 class UpResult:
-    """``started``: names of the daemons that this call has started; empty: all were running."""
+    """``started``: names of the daemons that this call has started; empty: all were running. ``url``: of the JobManager
+    that leads."""
 
     record: ClusterRecord
     started: tuple[str, ...]
+    url: str
 
 
 class LocalCluster:
@@ -106,8 +108,8 @@ class LocalCluster:
             others = (*record.task_managers[:index], task_manager, *record.task_managers[index + 1 :])
             record = msgspec.structs.replace(record, task_managers=others)
             write_cluster(self._layout.cluster_file, record)
-        await self._wait_for_registrations(record, started)
-        return UpResult(record, tuple(daemon.command.module for daemon in started))
+        leader = await self._wait_for_registrations(record, started)
+        return UpResult(record, tuple(daemon.command.module for daemon in started), record.url_of(leader))
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
@@ -244,7 +246,8 @@ class LocalCluster:
             arguments += ["-D", definition]
         return tuple(arguments)
 
-    async def _wait_for_registrations(self, record: ClusterRecord, started: list[Daemon]) -> None:
+    async def _wait_for_registrations(self, record: ClusterRecord, started: list[Daemon]) -> str:
+        """Returns the address of the JobManager where they have registered."""
         deadline = time.monotonic() + _REGISTRATION_TIMEOUT
         expected = {daemon.name: daemon.identity.pid for daemon in record.task_managers}
         shown = -1
@@ -256,7 +259,7 @@ class LocalCluster:
                     shown = len(expected) - len(missing)
                     self._say(f"{shown} of {len(expected)} task managers registered")
                 if not missing:
-                    return
+                    return (await client.overview()).emberkeep.job_manager
                 for daemon in started:
                     if daemon.process.poll() is not None:
                         raise await daemon_failure(daemon)

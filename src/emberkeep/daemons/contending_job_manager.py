@@ -37,6 +37,7 @@ from emberkeep.rest.standby import build_standby
 log = structlog.get_logger(__name__)
 
 _LEAVING_SECONDS = 10.0  # an orderly exit waits this long at most until the leader's place is free
+_RETIRING_SECONDS = 2.0  # and this long before that, with its own BLOBs: those who wait for a leader come first
 
 
 @contextlib.asynccontextmanager
@@ -69,6 +70,7 @@ async def contending_job_manager(
         services.start("contender", contender.run())
         try:
             yield f"http://{settings.address}"
+            await contender.retire()
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVING_SECONDS):
@@ -156,6 +158,13 @@ class _Turn:
         self._paused = False
         if self._leadership is not None:
             self._leadership.service.resume()
+
+    async def retire(self) -> None:
+        """See ``BlobServer.close``; what is not done in time, the next leader and the next start do."""
+        if self._leadership is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETIRING_SECONDS):
+                    await self._leadership.blobs.close()
 
     async def close(self) -> None:
         await self._store.close()

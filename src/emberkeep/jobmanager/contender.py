@@ -62,6 +62,10 @@ class Turn(Protocol):
     def resume(self) -> None:
         """Decide again."""
 
+    async def retire(self) -> None:
+        """Before an orderly end, while it still leads: leave nothing behind that only it needs. Soon, raising nothing:
+        the next leader waits for it."""
+
     async def close(self) -> None:
         """Give up what ``claim`` has taken; idempotent, raises nothing."""
 
@@ -95,6 +99,11 @@ class Contender(Actor[Event]):
         """Take part until cancelled. Raises Fatal, and whatever ends a turn by mistake."""
         self.start_effect("election", self._election.run(self.tell), deadline=None)
         await super().run()
+
+    async def retire(self) -> None:
+        """Let the present turn, if this JobManager leads for sure, tidy up before ``leave``."""
+        if self.turn is not None and self.standing is Standing.LEADING:
+            await self.turn.retire()
 
     async def leave(self) -> None:
         """Stop leading, if it does, and leave the queue; returns when that is done."""

@@ -221,11 +221,13 @@ class Dispatcher(Actor[Call]):
             await self._writes.record_cancel(job_id)
         except Absent:
             logger.info("job %s has ended before it could be canceled", job_id)
+        except Conflict as error:  # another leads
+            if not answer.done():
+                answer.set_exception(RetryLater(f"this JobManager leads no more: {error.message}", hint="try again"))
+            raise
         except EmberkeepError as error:
             if not answer.done():
                 answer.set_exception(error)
-            if isinstance(error, Conflict):  # another leads
-                raise
             return
         self.tell(partial(self._canceled, job_id, grace, answer))
 

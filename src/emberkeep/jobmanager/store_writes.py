@@ -52,8 +52,8 @@ class StoreWrites:
         while True:
             try:
                 return await self._store.create(graph)
-            except Conflict as error:  # the id is taken, or another leads: the next write of a running job tells which
-                give_up(error)
+            except Conflict as error:  # the id is taken, or another leads
+                give_up(await self._deposed() or error)
                 return None
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
@@ -63,6 +63,14 @@ class StoreWrites:
                     if not uncertain:
                         return None
                 await self._pause(f"job {graph.job_id} is not stored", tries, error)
+
+    async def _deposed(self) -> EmberkeepError | None:
+        """What to say when another JobManager leads, or may lead."""
+        try:
+            await self._store.confirm()
+        except EmberkeepError as error:
+            return RetryLater(f"this JobManager leads no more: {error.message}", hint="try again")
+        return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
         """True: written. False: not known, this number must not be used."""

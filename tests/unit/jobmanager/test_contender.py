@@ -59,6 +59,7 @@ class ScriptedTurn:
         self.serving = False
         self.paused = False
         self.closed = False
+        self.retired = False
 
     async def claim(self) -> int:
         await asyncio.sleep(0)
@@ -84,6 +85,9 @@ class ScriptedTurn:
 
     def resume(self) -> None:
         self.paused = False
+
+    async def retire(self) -> None:
+        self.retired = True
 
     async def close(self) -> None:
         self.closed = True
@@ -240,3 +244,17 @@ async def test_what_nobody_can_mend_ends_the_process(error: Exception) -> None:
     with pytest.raises(type(error)):
         async with asyncio.timeout(DEADLINE):
             await task
+
+
+async def test_only_a_leader_that_is_sure_to_lead_tidies_up_before_it_leaves() -> None:
+    async with stage() as on:
+        await on.contender.retire()
+        turn = await on.to_leading()
+        on.election.tell(Suspended())
+        await on.until(lambda: turn.paused)
+        await on.contender.retire()
+        assert not turn.retired
+        on.election.tell(Connected())
+        await on.until(lambda: on.contender.standing is Standing.LEADING)
+        await on.contender.retire()
+        assert turn.retired
