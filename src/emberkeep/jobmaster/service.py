@@ -15,7 +15,7 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_master import Ending, JobMaster, StartedApplication, TakeSlots
 from emberkeep.jobmaster.local_state_survey import HeldSlots, take_survey
 from emberkeep.jobmaster.ports import Application, SparkDriver
-from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
@@ -90,8 +90,9 @@ class JobMasterService:
     async def report_outcome(self, outcome: AttemptOutcome) -> None:
         """Give all slots back and tell the JobManager how the attempt ended; ``run`` must go on until this returns.
 
-        Takes at most ``heartbeat.timeout`` and one RPC. Raises the last error when the JobManager could not be told;
-        the task manager will tell it then. A refusal counts as told: somebody else has decided already.
+        Takes at most ``heartbeat.timeout`` and one RPC; only the RPC when the attempt was ended from outside: whoever
+        did that knows it, and may be ending JobManagers as well. Raises the last error when the JobManager could not be
+        told; the task manager will tell it then. A refusal counts as told: somebody else has decided already.
         """
         await self.master.ask(Ending())
         try:
@@ -102,7 +103,8 @@ class JobMasterService:
     async def _report(self, outcome: AttemptOutcome) -> None:
         identity = self.master.identity
         request = ReportOutcome(job_id=identity.job_id, attempt=identity.attempt, outcome=outcome)
-        give_up = self._system.clock.monotonic() + self._report_timeout
+        patience = 0.0 if outcome.kind is FailureKind.LOST else self._report_timeout
+        give_up = self._system.clock.monotonic() + patience
         while True:
             try:
                 await self._rpc.call(self.job_manager, request, Ack, timeout=self._rpc_timeout)

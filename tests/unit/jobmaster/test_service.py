@@ -22,7 +22,7 @@ from emberkeep.base.options import (
 )
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
-from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.model import Holding
 from emberkeep.protocol.messages import (
     Ack,
@@ -668,6 +668,19 @@ def test_an_outcome_that_cannot_be_told_is_given_up_in_time(run: Run) -> None:
         with pytest.raises(RetryLater):
             await bench.service.report_outcome(AttemptOutcome(exit_code=0))
         assert TIMEOUT <= bench.loop.time() - began <= TIMEOUT + INTERVAL
+
+    run(story)
+
+
+def test_an_attempt_that_was_told_to_end_tries_once(run: Run) -> None:
+    """With the whole cluster each JobManager goes; drivers need not look for one."""
+
+    async def story(bench: Bench) -> None:
+        bench.network.detach(JOB_MANAGER)
+        began = bench.loop.time()
+        with pytest.raises(RetryLater):
+            await bench.service.report_outcome(AttemptOutcome(exit_code=143, kind=FailureKind.LOST))
+        assert bench.loop.time() - began <= INTERVAL
 
     run(story)
 
