@@ -58,4 +58,11 @@ def open_object_store(location: ObjectLocation) -> ObjectStore:
         return AzureStore(location.bucket, prefix=prefix, retry_config=retry)
     # Each request carries its SHA-256, and S3 refuses what arrives otherwise.
     checksum = os.environ.get("AWS_CHECKSUM_ALGORITHM", "SHA256")
-    return S3Store(location.bucket, prefix=prefix, checksum_algorithm=checksum, retry_config=retry)
+    return S3Store(
+        location.bucket,
+        prefix=prefix,
+        checksum_algorithm=checksum,
+        # S3 copies without replacing by an upload in parts, whose last request carries the condition.
+        copy_if_not_exists="multipart",
+        retry_config=retry,
+    )

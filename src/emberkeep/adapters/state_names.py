@@ -7,8 +7,11 @@ import re
 
 from emberkeep.base.errors import InvalidInput
 
-INCOMING = ".emberkeep-incoming"
+_OWN = ".emberkeep-"
+INCOMING = f"{_OWN}incoming"
 """Directory in each root: files that are being written, directories that are being deleted. Nobody sees it."""
+DIRECTORY_MARKER = f"{_OWN}directory"
+"""Object that makes a directory of an object store one, files or not. Nobody sees it."""
 
 _LONGEST_PART = 255  # bytes
 _TEMPORARY = re.compile(r"\..+\.tmp")
@@ -24,8 +27,8 @@ def parts_of(name: str) -> tuple[str, ...]:
     for part in parts:
         if part in ("", ".", "..") or "\0" in part or len(part.encode(errors="surrogateescape")) > _LONGEST_PART:
             raise InvalidInput(f"{name[:200]!r} is no name of a state file", field="name", hint="parts joined by '/'")
-    if parts[0] == INCOMING:
-        raise InvalidInput(f"{INCOMING!r} is kept for Emberkeep itself", field="name")
+        if part.startswith(_OWN):
+            raise InvalidInput(f"{part[:200]!r}: such names are kept for Emberkeep itself", field="name")
     return parts
 
 
