@@ -10,8 +10,12 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.process_identity import identify
-from emberkeep.jobs.model import JobStatus
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.client.leftovers import processes_below
+from emberkeep.daemons.agent_files import SlotsFile
+from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.slots.slot_record import SlotRecord
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -26,17 +30,18 @@ NODES = ("tm-127.0.0.2", "tm-127.0.0.3")
 def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path_factory.mktemp("agents"), class_archive.parent))
     try:
-        cluster.up("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "--memory", "4g", *QUICK)
+        cluster.up("--nodes", "127.0.0.2,127.0.0.3", "--slots", "1", "--memory", "4g", *QUICK)
         yield cluster
     finally:
         cluster.close()
 
 
 @pytest.fixture(autouse=True)
-def everything_is_given_back(cluster: Cluster) -> Iterator[None]:
+def everything_is_given_back(request: pytest.FixtureRequest) -> Iterator[None]:
+    used: Cluster = request.getfixturevalue("impatient" if "impatient" in request.fixturenames else "cluster")
     yield
-    cluster.cancel_all()
-    cluster.wait_until_idle()
+    used.cancel_all()
+    used.wait_until_idle()
 
 
 def processes(job: JobDetailsInfo) -> tuple[int, dict[str, int]]:
@@ -120,3 +125,81 @@ def test_an_adopted_driver_can_be_cancelled_and_its_directory_goes(cluster: Clus
     job = cluster.wait_for_end(job_id, JobStatus.CANCELED)
     assert job.emberkeep.attempt == 1
     assert identify(place.pid) is None
+
+
+@pytest.mark.req("LOC-1", "LOC-3", "LOC-5")
+def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another_executor(cluster: Cluster) -> None:
+    stream = Stream(cluster.shell.directory / "node")
+    cluster.shell.write("stream.py", SCRIPT)
+    job_id = cluster.submit("stream.py", arguments=(str(stream.place),), executors=2)
+    cluster.wait_for_executors(job_id, 2)
+    wait_for_batches(cluster, job_id, stream)
+    job = cluster.job(job_id)
+    assert job.emberkeep.driver is not None
+    (other,) = set(NODES) - {job.emberkeep.driver.taskmanager_id}
+    (before,) = recorded_slots(cluster, other)
+    (kept,) = (executor for executor in job.emberkeep.executors if executor.taskmanager_id != other)
+
+    cluster.lose_node(other)
+    cluster.up()
+    job = cluster.wait_for(
+        job_id,
+        lambda job: any(
+            e.taskmanager_id == other and e.registered and e.id != before.executor_id for e in job.emberkeep.executors
+        ),
+        "an executor is on that node again",
+    )
+    wait_for_batches(cluster, job_id, stream)
+    (after,) = recorded_slots(cluster, other)
+    assert after.allocation == before.allocation, cluster.story(job_id)
+    assert after.former == (before.executor_id,)
+    driver, executors = processes(cluster.job(job_id))
+    assert driver == processes(job)[0]
+    assert executors[kept.id] == kept.pid
+    stream.finish()
+    assert cluster.wait_for_end(job_id).emberkeep.attempt == 1
+    stream.check()
+
+
+def recorded_slots(cluster: Cluster, name: str) -> tuple[SlotRecord, ...]:
+    """What a task manager keeps for its next life."""
+    return SlotsFile(WorkingDirectory(Path(cluster.daemon(name).directory)).slots_record).load().table.slots
+
+
+@pytest.fixture
+def impatient(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    """A cluster whose drivers soon miss their task manager."""
+    cluster = Cluster(Shell(tmp_path, class_archive.parent))
+    try:
+        orphans = ("-D", "taskmanager.orphan-timeout=3s")
+        cluster.up("--nodes", "127.0.0.2,127.0.0.3", "--slots", "1", "--memory", "4g", *QUICK, *orphans)
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.mark.req("LOC-11")
+def test_nothing_is_left_of_a_task_manager_that_does_not_come_back(impatient: Cluster) -> None:
+    cluster = impatient
+    stream = Stream(cluster.shell.directory / "orphaned")
+    cluster.shell.write("stream.py", SCRIPT)
+    restarts = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
+    job_id = cluster.submit("stream.py", *restarts, arguments=(str(stream.place),), executors=2)
+    cluster.wait_for_executors(job_id, 2)
+    wait_for_batches(cluster, job_id, stream)
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    (other,) = set(NODES) - {driver.taskmanager_id}
+    directory = Path(cluster.daemon(driver.taskmanager_id).directory)
+    cluster.kill(driver.taskmanager_id)
+    cluster.wait_for_driver(job_id, attempt=2)
+    until(lambda: not processes_below([directory]), lambda: f"{processes_below([directory])} end")
+    job = cluster.job(job_id)
+    assert job.emberkeep.driver is not None
+    assert job.emberkeep.driver.taskmanager_id == other
+    assert [attempt.failure_kind for attempt in job.emberkeep.attempts][:1] == [FailureKind.LOST]
+    wait_for_batches(cluster, job_id, stream)
+    cluster.up()  # what it finds recorded is over
+    stream.finish()
+    cluster.wait_for_end(job_id)
+    stream.check()

@@ -2,7 +2,7 @@
 
 The child works in a private directory and ends all its jobs and processes when its standard input closes, which also
 happens when this process is killed. When the child itself is killed, it is started again over the same directory and at
-the same port, and the job recovers.
+the same port, and takes the job over as it runs.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ class EmbeddedCluster:
             restarts += 1
             if restarts > MAX_RESTARTS:
                 raise Fatal(f"{reason.message} (for the {restarts}th time)", hint=reason.hint)
-            self._notice(
-                f"the embedded cluster {reason.message.partition(' ')[2]}; starting it again, the job recovers"
-            )
+            self._notice(f"the embedded cluster {reason.message.partition(' ')[2]}; starting it again, the job goes on")
             await self._start_child()
 
     def stop(self, hurry: Callable[[], bool], *, keep_directory: bool = False) -> None:

@@ -101,7 +101,7 @@ class TaskManagerService:
     async def _settled(self) -> None:
         """Who has an answer may rely on it: the next life of this task manager knows of it too."""
         try:
-            async with asyncio.timeout(self._rpc_timeout):
+            async with asyncio.timeout(self._rpc_timeout / 2):  # so that the caller hears why, within its own timeout
                 await self.executor.journal.settled()
         except TimeoutError:
             problem = self.executor.journal.problem or "the disk does not answer"

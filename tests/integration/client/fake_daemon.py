@@ -21,7 +21,7 @@ from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, task_manag
 
 
 def main() -> int:
-    """Run as told until SIGTERM (or the end of standard input, where it is a pipe)."""
+    """Run as told until SIGTERM, a task manager until SIGQUIT (or the end of standard input, where it is a pipe)."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("module")
     parser.add_argument("--state-dir", type=Path, required=True)
@@ -38,6 +38,7 @@ def main() -> int:
         return int(behaviour["exit"])
     if behaviour.get("ignores_sigterm"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGQUIT, signal.SIG_IGN)
     if given.module == "taskmanager":
         return run_task_manager(given.state_dir, settings, behaviour)
     return run_job_manager(given.state_dir, settings)
@@ -68,6 +69,8 @@ async def watch(state: Path, fake: FakeJobManager) -> None:
 
 
 def run_task_manager(state: Path, settings: dict[str, str], behaviour: dict[str, Any]) -> int:
+    if signal.getsignal(signal.SIGQUIT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGQUIT, lambda *_: sys.exit(0))
     name = settings["taskmanager.resource-id"]
     directory = Path(settings["process.taskmanager.working-dir"])
     (directory / "settings.json").write_text(json.dumps(settings))

@@ -1,0 +1,310 @@
+"""The next life of a task manager: what it takes over, offers again, gives back, and what it refuses to rely on."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.protocol.messages import (
+    AttemptKey,
+    OfferSlots,
+    OfferSlotsReply,
+    ProcessState,
+    RegisterTaskManager,
+    ReleaseSlot,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+)
+from emberkeep.taskmanager.ports import ExecutorKey
+from tests.unit.taskmanager.agent_bench import (
+    DRIVER,
+    JOB,
+    JOB_MASTER,
+    SLOT,
+    SLOT_WAIT,
+    START_WAIT,
+    TIMEOUT,
+    Bench,
+    Run,
+    allocate,
+    start_driver,
+    start_executor,
+    stop_driver,
+    take_all,
+)
+
+SECOND = AllocationId("a2")
+
+
+def newest_offer(bench: Bench) -> OfferSlots:
+    return bench.job_master.asked(OfferSlots)[-1]
+
+
+async def restarted(bench: Bench, **changes: object) -> OfferSlots:
+    """The first offer of the next life."""
+    await bench.crash()
+    before = len(bench.job_master.asked(OfferSlots))
+    await bench.restart(**changes)
+    await bench.until(lambda: len(bench.job_master.asked(OfferSlots)) > before)
+    return bench.job_master.asked(OfferSlots)[before]
+
+
+@pytest.mark.req("LOC-3", "LOC-5", "LOC-11")
+def test_a_living_executor_is_adopted_offered_again_and_goes_on(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        pid = bench.launcher.alive[key]
+        await bench.until(lambda: bench.service.executor.table.slots[SLOT].pid == pid)
+        offer = await restarted(bench)
+        assert offer.task_manager.instance == InstanceId("life-2")
+        assert offer.task_manager.predecessor == InstanceId("life-1")
+        (report,) = offer.executors
+        assert (report.executor_id, report.state, report.pid) == (ExecutorId("0"), ProcessState.RUNNING, pid)
+        registration = bench.job_manager.asked(RegisterTaskManager)[-1]
+        assert registration.info == offer.task_manager
+        assert [slot.id for slot in registration.report.allocations] == [SLOT]
+        assert bench.listener.told == [("begun", SLOT, None), ("recovered", SLOT, None)]
+        await bench.keep_beating(3 * TIMEOUT, SLOT)
+        assert bench.launcher.alive == {key: pid}
+        bench.launcher.end(key, None)
+        await bench.until(lambda: bench.service.executor.table.slots[SLOT].state.name == "EXITED")
+        await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
+        assert bench.listener.told[-1] == ("freed", SLOT, False)
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_the_slot_of_an_executor_that_ended_meanwhile_takes_another_one(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        await bench.crash()
+        bench.launcher.end(key, -9)
+        await bench.restart()
+        await bench.until(lambda: newest_offer(bench).executors != ())
+        (report,) = newest_offer(bench).executors
+        assert (report.state, report.exit_code) == (ProcessState.EXITED, None)
+        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        with pytest.raises(Conflict):
+            await bench.send(start_executor(executor_id="7", attempt=0))
+        await bench.send(start_executor(executor_id="1"))
+        await bench.until(lambda: [key.executor_id for key in bench.launcher.executors()] == ["1"])
+        with pytest.raises(Conflict):  # a late repetition
+            await bench.send(start_executor(executor_id="0"))
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+@pytest.mark.parametrize("answer", ["refused", "nobody there", "not accepted", "no answer"])
+def test_what_its_job_master_does_not_take_is_freed_and_its_executor_ended(run: Run, answer: str) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        await bench.crash()
+        match answer:
+            case "refused":
+                bench.job_master.answers[OfferSlots] = Conflict("another attempt")
+            case "not accepted":
+                bench.job_master.answers[OfferSlots] = OfferSlotsReply(accepted=())
+            case "no answer":
+                bench.job_master.answers[OfferSlots] = RetryLater("busy")
+            case _:
+                bench.network.detach(JOB_MASTER)
+        await bench.restart()
+        patient = answer in ("no answer", "nobody there")
+        if patient:
+            await asyncio.sleep(TIMEOUT + SLOT_WAIT - 1.0)
+            assert bench.launcher.executors() == [key]
+            assert bench.listener.told[-1][0] == "recovered"
+        await bench.until(lambda: bench.launcher.executors() == [], 3.0)
+        await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, False), 3.0)
+        assert bench.service.executor.table.is_empty
+
+    run(story)
+
+
+def test_a_job_master_on_the_same_node_may_take_its_time(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() != [])
+        await bench.running_executor()
+        await bench.crash()
+        bench.job_master.answers[OfferSlots] = RetryLater("busy")
+        await bench.restart()
+        await asyncio.sleep(10 * TIMEOUT)
+        assert len(bench.launcher.executors()) == 1
+        with pytest.raises(RetryLater):
+            await bench.beat(SLOT)
+        bench.job_master.answers[OfferSlots] = take_all
+        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        assert (await bench.beat(SLOT)).allocations == (SLOT,)
+
+    run(story)
+
+
+@pytest.mark.req("LOC-11")
+def test_a_living_driver_is_adopted_and_can_be_ended(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() == [DRIVER])
+        pid = bench.launcher.alive[DRIVER]
+        await bench.crash()
+        await bench.restart()
+        (driver,) = bench.job_manager.asked(RegisterTaskManager)[-1].report.drivers
+        assert (driver.state, driver.pid, driver.memory_mb) == (ProcessState.RUNNING, pid, 1000)
+        await bench.send(start_driver())  # a repetition starts nothing
+        assert len(bench.launcher.started) == 1
+        await bench.send(stop_driver(grace=3.0))
+        await bench.until(lambda: bench.launcher.drivers() == [])
+        assert bench.launcher.stops[-1] == (DRIVER, 3.0)
+
+    run(story)
+
+
+def test_the_end_of_a_driver_that_nobody_saw_is_told_and_gives_back_its_slots(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.running_executor()
+        await bench.until(lambda: len(bench.launcher.alive) == 2)
+        await bench.crash()
+        bench.launcher.end(DRIVER, 0)
+        bench.launcher.outcomes[DRIVER] = AttemptOutcome(exit_code=0)
+        await bench.restart()
+        assert (await bench.reported_outcome()).exit_code == 0
+        await bench.until(lambda: bench.launcher.executors() == [])
+        await bench.until(lambda: ("freed", SLOT, True) in bench.listener.told)
+        with pytest.raises(Conflict):
+            await bench.send(start_driver())
+
+    run(story)
+
+
+def test_an_outcome_that_was_not_acknowledged_is_told_by_the_next_life(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.launcher.problems.append(Fatal("no interpreter"))
+        await bench.send(start_driver())
+        await bench.reported_outcome()
+        await bench.crash()
+        await bench.restart()
+        (driver,) = bench.job_manager.asked(RegisterTaskManager)[-1].report.drivers
+        assert driver.outcome is not None
+        assert (driver.outcome.kind, driver.outcome.message) == (FailureKind.SETUP, "no interpreter")
+        key = AttemptKey(job_id=JOB, attempt=1)
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(
+            epoch=1, known=True, acknowledged=(key,)
+        )
+        await bench.until(lambda: not bench.report().drivers)
+        await bench.crash()
+        await bench.restart()
+        assert bench.job_manager.asked(RegisterTaskManager)[-1].report.drivers == ()
+
+    run(story)
+
+
+def test_an_older_epoch_and_an_attempt_that_is_over_stay_refused(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(stop_driver(attempt=2, epoch=1))
+        await bench.crash()
+        await bench.restart()
+        with pytest.raises(Conflict):
+            await bench.send(start_driver(attempt=2))
+        with pytest.raises(Conflict):
+            await bench.send(allocate(attempt=1))
+        await bench.send(allocate(attempt=3))
+        with pytest.raises(Conflict):
+            await bench.send(stop_driver(attempt=3, epoch=0))
+
+    run(story)
+
+
+@pytest.mark.req("LOC-8")
+def test_a_record_that_cannot_be_used_means_that_everything_is_lost(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.running_executor()
+        await bench.send(start_driver())
+        await bench.until(lambda: len(bench.launcher.alive) == 2)
+        await bench.crash()
+        bench.store.data = b'{"instance": 7}'
+        await bench.restart()
+        assert bench.launcher.alive == {}
+        registration = bench.job_manager.asked(RegisterTaskManager)[-1]
+        assert (registration.report.allocations, registration.report.drivers) == ((), ())
+        assert registration.info.predecessor is None
+        assert bench.launcher.kept[-1] == frozenset()
+        await bench.send(allocate(SECOND))
+        await bench.crash()
+        await bench.restart()
+        assert ("recovered", SECOND, None) in bench.listener.told
+
+    run(story)
+
+
+def test_a_life_that_nobody_heard_of_is_skipped(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.running_executor()
+        await bench.crash()
+        answer = bench.job_manager.answers.pop(RegisterTaskManager)
+        bench.job_master.answers[OfferSlots] = RetryLater("busy")
+        unheard = asyncio.create_task(bench.restart())
+        await asyncio.sleep(1.0)
+        unheard.cancel()
+        await asyncio.gather(unheard, return_exceptions=True)
+        await bench.crash()
+        bench.job_manager.answers[RegisterTaskManager] = answer
+        bench.job_master.answers[OfferSlots] = take_all
+        offer = await restarted(bench)
+        assert offer.task_manager.instance == InstanceId("life-3")
+        assert offer.task_manager.predecessor == InstanceId("life-1")
+
+    run(story)
+
+
+def test_a_smaller_life_ends_what_has_no_room(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.running_executor(SLOT, "0")
+        await bench.send(allocate(SECOND))
+        await bench.until(lambda: len(bench.job_master.asked(OfferSlots)) > 1)
+        await bench.send(start_executor(SECOND, "1"))
+        await bench.until(lambda: len(bench.launcher.executors()) == 2)
+        offer = await restarted(bench, slots=1)
+        assert [slot.id for slot in offer.slots] == [SLOT]
+        assert [key.executor_id for key in bench.launcher.executors()] == ["0"]
+
+    run(story)
+
+
+@pytest.mark.req("LOC-3")
+def test_nothing_is_started_or_answered_before_it_is_on_disk(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(allocate())
+        await bench.until(lambda: bench.service.executor.table.slots[SLOT].claim_until is None)
+        bench.store.problem = Fatal("no space left on device")
+        with pytest.raises(RetryLater, match="no space left on device"):
+            await bench.send(start_executor())
+        assert bench.launcher.started == []
+        await bench.beat(SLOT)
+        with pytest.raises(RetryLater):
+            await bench.send(allocate(SECOND))
+        assert [slot.id for offer in bench.job_master.asked(OfferSlots) for slot in offer.slots] == [SLOT]
+        bench.store.problem = None
+        await bench.until(lambda: len(bench.launcher.executors()) == 1)
+        assert bench.launcher.executors() == [
+            ExecutorKey(job_id=JOB, attempt=1, allocation_id=SLOT, executor_id=ExecutorId("0"))
+        ]
+
+    run(story)
+
+
+def test_a_disk_that_stays_full_fails_the_start_of_a_driver(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.store.problem = Fatal("no space left on device")
+        with pytest.raises(RetryLater):
+            await bench.send(start_driver())
+        outcome = await bench.reported_outcome(START_WAIT + 5.0)
+        assert (outcome.kind, bench.launcher.started) == (FailureKind.SETUP, [])
+
+    run(story)
