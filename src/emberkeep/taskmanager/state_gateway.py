@@ -61,8 +61,9 @@ class StateGateway:
     # --- what there is ------------------------------------------------------------------------------------------------
 
     def resolve(self, caller: Caller, path: str) -> StatePath:
-        found = resolve(caller.job_id, path, self._own_root(caller.job_id))
-        if found.name.partition("/")[0] == FENCE_DIRECTORY:
+        own_root = durable_location(self._own_root(caller.job_id))
+        found = resolve(caller.job_id, path, own_root)
+        if found.root == own_root and found.name.partition("/")[0] == FENCE_DIRECTORY:
             raise InvalidInput(f"{FENCE_DIRECTORY} is the gateways' own", field="path")
         return found
 

@@ -1,6 +1,6 @@
 """Old attempts change nothing, on whatever node they are (P3).
 
-Each attempt leaves an empty file ``.emberkeep-attempts/<number>`` in the job's own durable root before the first of its
+Each attempt leaves an empty file ``.attempts/<number>`` in the job's own durable root before the first of its
 requests is answered. Whoever changes something lists these files before, and again before the change is acknowledged.
 
 What this guarantees: once any request of attempt N has been answered, no change that an older attempt begins anywhere
@@ -27,7 +27,7 @@ from emberkeep.local_state.ports import DurableState
 
 log = structlog.get_logger(__name__)
 
-FENCE_DIRECTORY = ".emberkeep-attempts"
+FENCE_DIRECTORY = ".attempts"
 _REMEMBERED_JOBS = 10_000
 
 

@@ -230,7 +230,7 @@ def test_listings_show_what_the_job_made(node: Node) -> None:
         node.read("q/offsets/0", offset=6)
 
 
-@pytest.mark.parametrize("path", ["own/.emberkeep-attempts/1", "own/.emberkeep-attempts"])
+@pytest.mark.parametrize("path", ["own/.attempts/1", "own/.attempts"])
 def test_the_attempts_marks_are_not_the_jobs_to_touch(node: Node, path: str) -> None:
     with pytest.raises(InvalidInput):
         node.gateway.resolve(EXECUTOR, f"/{JOB}/{path}")

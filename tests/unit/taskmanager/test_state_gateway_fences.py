@@ -120,7 +120,7 @@ def test_old_marks_are_cleared(nodes: tuple[Node, Node]) -> None:
     here, _ = nodes
     for attempt in range(5):
         here.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
-    assert [entry.name for entry in here.durable.listing(".emberkeep-attempts")] == [".emberkeep-attempts/4"]
+    assert [entry.name for entry in here.durable.listing(".attempts")] == [".attempts/4"]
 
 
 def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
@@ -142,4 +142,4 @@ def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
         go_on.set()
         for check in (first, *others):
             check.result(60)
-    assert 2 <= here.durable.calls.count("listing .emberkeep-attempts") <= 9
+    assert 2 <= here.durable.calls.count("listing .attempts") <= 9
