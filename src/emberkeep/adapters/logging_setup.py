@@ -31,6 +31,7 @@ _CREDENTIALS = re.compile(
     r"""(?ix)
     ( \bbearer\s+                                                      # Authorization: Bearer …
     | \bemberkeep-[0-9a-f]{8}=                                         # our cookie
+    | \b(?:delegation|user\.name)=                                      # a state gateway's credential in a URL
     | (?:token|secret|password|passwd|authorization) \\?["']? \s*[=:]\s* (?:\\?["'])? (?:bearer\s+)?
     )
     [^\s"'&,;}\\]{4,}

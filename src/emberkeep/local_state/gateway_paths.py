@@ -6,7 +6,8 @@ webhdfs://localhost/<job id>/at-<location>/<rest>    <rest> below a location tha
 ```
 
 The location travels as URL-safe Base64 without padding, so that it is one part of the path. Each durable file has one
-URI only: what lies below the job's own root is never written in the second form.
+URI only: what lies below the job's own root is written in the second form only where its name is not ASCII, which
+Hadoop's client puts into its requests as it is, and no HTTP server takes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
     wanted, own = durable_location(location), durable_location(own_root)
     base = f"webhdfs://{AUTHORITY}/{job_id}"
     below = _below(wanted, own)
-    if below is not None:
+    if below is not None and below.isascii():
         return f"{base}/{OWN}/{below}".rstrip("/")
     encoded = base64.urlsafe_b64encode(wanted.encode()).decode().rstrip("=")
     return f"{base}/{_AT}{encoded}"
@@ -70,7 +71,8 @@ def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
     if not parts[2].startswith(_AT):
         raise _malformed(path, "expected /<job id>/own/… or /<job id>/at-<location>/…")
     root = _decoded(path, parts[2].removeprefix(_AT))
-    if _below(root, own) is not None:
+    below = _below(root, own)
+    if below is not None and below.isascii():
         raise _malformed(path, f"it is below the job's own root: expected /{job_id}/{OWN}/…")
     return StatePath(root=root, name="/".join(name))
 

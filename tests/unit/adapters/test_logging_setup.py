@@ -122,6 +122,8 @@ def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     [
         f"Authorization: Bearer {TOKEN}",
         f"authorization=Bearer {TOKEN}",
+        f"GET /webhdfs/v1/x?op=OPEN&delegation={TOKEN}&offset=0",
+        f"GET /webhdfs/v1/x?user.name={TOKEN}",
         f"GET /login?token={TOKEN}&x=1",
         f'{{"token": "{TOKEN}"}}',
         f"{{'auth_secret': '{TOKEN}'}}",

@@ -46,6 +46,7 @@ def test_what_lies_below_the_jobs_own_root_is_its_own() -> None:
         ("s3://bucket/some/prefix/", "s3://bucket/some/prefix"),
         ("GS://bucket", "gs://bucket"),
         (f"{OWN_ROOT}-other", f"{OWN_ROOT}-other"),
+        (f"{OWN_ROOT}/größe", f"{OWN_ROOT}/größe"),
     ],
 )
 def test_a_location_of_the_script_becomes_one_part_of_the_path(location: str, root: str) -> None:
