@@ -26,6 +26,7 @@ from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
+from emberkeep.spark.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
@@ -59,6 +60,7 @@ class _Driver:
         try:
             self._job_master.start()
             runtime = install(self._settings(), self, self._job_master.survey_local_state)
+            guard_checkpoints(self._job_master.lease.wait)
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))

@@ -24,6 +24,7 @@ from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.base.options import (
     CANCELLATION_TIMEOUT,
+    DRIVER_LEASE,
     DRIVER_START_TIMEOUT,
     OFFLOAD_MIN_SIZE,
     ORPHAN_TIMEOUT,
@@ -37,6 +38,8 @@ from emberkeep.daemons.leader_following import follow_leader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.spark_view import spark_view
+from emberkeep.daemons.stop_watch import StopWatch
+from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -127,6 +130,8 @@ class JobMasterThread:
         self._loop = asyncio.new_event_loop()
         # Named as ours, so that the script's end does not wait for its idle threads.
         self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
+        # Nobody follows before this attempt was silent for the whole lease: a stop of half of it is noticed in time.
+        self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
         self._registered = threading.Event()
         self._stop = asyncio.Event()
         self._service: JobMasterService | None = None
@@ -138,8 +143,19 @@ class JobMasterThread:
         Raises RetryLater when it has not answered within job.driver.start-timeout. A refusal ends the process.
         """
         self._thread.start()
+        StopWatch(self.lease, self._jvm_pid, self._ask).start()
         if not self._registered.wait(self._configuration[DRIVER_START_TIMEOUT]):
             raise RetryLater(f"the JobManager at {self._job_manager()} did not answer")
+
+    def _jvm_pid(self) -> int | None:
+        runtime = self._bridge.runtime
+        return None if runtime is None else runtime.jvm_pid()
+
+    def _ask(self) -> None:
+        """Let the JobManager be asked at once."""
+        service = self._service
+        if service is not None:
+            self._loop.call_soon_threadsafe(service.master.link.ask)
 
     def application_started(self, application: Application) -> None:
         self._call(lambda service: service.application_started(application))
@@ -204,6 +220,7 @@ class JobMasterThread:
                 self._spec.job_manager,
                 os.getpid(),
             )
+            service.master.link.lease = self.lease
             self._service = service
             app = web.Application()
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))

@@ -9,7 +9,7 @@ from typing import Any
 
 from emberkeep.base import options
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
@@ -169,6 +169,13 @@ class JobManagerService:
                 hint="running jobs go on; try again",
             )
 
+    async def _confirm_leadership(self) -> None:
+        """Raises RetryLater when another JobManager leads."""
+        try:
+            await self._store.confirm()
+        except Conflict as error:
+            raise RetryLater(f"this JobManager does not lead any more: {error.message}") from error
+
     def check_invariants(self) -> None:
         """Raise AssertionError when a state contradicts itself. For tests and the simulator; nothing while starting."""
         for actor in self._actors or ():
@@ -191,6 +198,8 @@ class JobManagerService:
         return await self._resources.heartbeat(request)
 
     async def _register_jobmaster(self, request: RegisterJobMaster) -> Message:
+        if request.in_doubt:
+            await self._confirm_leadership()
         newest = await self._dispatcher.register_jobmaster(request)
         standing = await self._resources.standing(
             request.job_id, request.attempt, request.address, request.status if newest else None

@@ -11,6 +11,7 @@ from emberkeep.base.beacon import Beacon
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.base.system import System
 from emberkeep.jobmaster.identity import Identity
+from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.protocol.messages import (
     JobMasterHeartbeat,
     JobMasterReply,
@@ -59,6 +60,7 @@ class JobManagerLink:
         self._beacon = Beacon(interval, system.rng)
         self._known = False  # to the JobManager
         self._epoch = 0
+        self.lease: AttemptLease | None = None  # of a process that commits something
 
     def wake(self) -> None:
         """Something to report has changed."""
@@ -73,12 +75,19 @@ class JobManagerLink:
         self._known = False
         self._beacon.restart()
 
+    def ask(self) -> None:
+        """The lease is in doubt: ask at once, whatever the pause after the last failure."""
+        self._beacon.restart()
+
     async def run(self) -> None:
         """Report until cancelled."""
         await self._beacon.run(self._send)
 
     async def _send(self) -> bool:
-        request = self._request(await self._owner.take_status())
+        status = await self._owner.take_status()
+        asked = 0.0 if self.lease is None else self.lease.asking()
+        in_doubt = self.lease is not None and self.lease.look()
+        request = self._request(status, in_doubt=in_doubt)
         try:
             reply = await self._rpc.call(self.job_manager, request, JobMasterReply, timeout=self._rpc_timeout)
         except Conflict as error:
@@ -91,13 +100,15 @@ class JobManagerLink:
         if reply.epoch < self._epoch:
             return False  # a JobManager that is not the newest
         self._epoch = reply.epoch
+        if self.lease is not None and in_doubt and reply.known:
+            self.lease.confirmed(asked)
         self._note(reply)
         await self._owner.take_reply(reply)
         return True
 
-    def _request(self, status: JobMasterStatus) -> Message:
+    def _request(self, status: JobMasterStatus, *, in_doubt: bool) -> Message:
         own = self._identity
-        if self._known:
+        if self._known and not in_doubt:
             return JobMasterHeartbeat(job_id=own.job_id, attempt=own.attempt, status=status)
         return RegisterJobMaster(
             job_id=own.job_id,
@@ -106,6 +117,7 @@ class JobManagerLink:
             task_manager=own.task_manager,
             pid=own.pid,
             status=status,
+            in_doubt=in_doubt,
         )
 
     def _note(self, reply: JobMasterReply) -> None:

@@ -386,7 +386,10 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
-    """A driver's JobMaster is up. Conflict: this attempt has been superseded or the job has ended: end yourself."""
+    """A driver's JobMaster is up. Conflict: this attempt has been superseded or the job has ended: end yourself.
+
+    ``in_doubt``: it was stopped for long, and the answer decides whether it may commit: the JobManager first confirms
+    that it leads."""
 
     job_id: JobId
     attempt: int
@@ -394,6 +397,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     task_manager: TaskManagerId
     pid: int
     status: JobMasterStatus
+    in_doubt: bool = False
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):

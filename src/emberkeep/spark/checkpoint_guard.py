@@ -1,0 +1,122 @@
+"""Holds back what a streaming query commits while its driver is in doubt whether it was superseded.
+
+Spark writes its logs (planned batches, committed ones, the file sink's) through a CheckpointFileManager, which is an
+interface: in its place stands one that asks first, in Python, and passes everything on. Whether a file is really made
+is decided by Spark's own "only if it is not there", as ever. A query's very first entry may be written before its logs
+are guarded: nobody is superseded at the moment of its start, which asks too.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+from emberkeep.spark.errors import SparkInternalsMissing
+
+_FIELD = "fileManager"
+_LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
+_INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+_FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
+
+
+def guard_checkpoints(may_commit: Callable[[], None]) -> None:
+    """Let every streaming query that this process starts from now on ask ``may_commit`` before it commits; it returns
+    when this process may. Call it after the other hooks are in place."""
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    kind: Any = DataStreamWriter
+    own = os.getpid()
+
+    def around(original: Any) -> Any:
+        @functools.wraps(original)
+        def start(writer: Any, *positional: Any, **named: Any) -> Any:
+            if os.getpid() != own:
+                return original(writer, *positional, **named)
+            may_commit()
+            query = original(writer, *positional, **named)
+            _guard(query, may_commit)
+            return query
+
+        return start
+
+    kind.start = around(kind.start)
+    kind.toTable = around(kind.toTable)
+
+
+def _guard(query: Any, may_commit: Callable[[], None]) -> None:
+    """Raises SparkInternalsMissing. A query that has ended already has nothing to guard."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkContext, java_gateway
+
+    start_callbacks: Any = java_gateway.ensure_callback_server_started
+    try:
+        start_callbacks(SparkContext._gateway)
+        execution = query._jsq.streamingQuery()
+        logs = [execution.offsetLog(), execution.commitLog()]
+        sink = execution.sink()
+        if sink.getClass().getName() == _FILE_SINK:
+            logs.append(_field(sink.getClass(), "fileLog").get(sink))
+        for log in logs:
+            field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
+            field.set(log, _AskingFiles(field.get(log), may_commit))
+    except (Py4JError, TypeError, AttributeError) as error:
+        raise SparkInternalsMissing(
+            f"this Spark's checkpoint logs cannot be guarded: {error}", hint="Emberkeep works with PySpark 4.3"
+        ) from error
+
+
+class _AskingFiles:
+    """A CheckpointFileManager for the JVM."""
+
+    def __init__(self, files: Any, may_commit: Callable[[], None]) -> None:
+        self._files = files
+        self._may_commit = may_commit
+
+    def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
+        self._may_commit()
+        return self._files.createAtomic(path, overwrite)
+
+    def delete(self, path: Any) -> None:
+        self._may_commit()
+        self._files.delete(path)
+
+    def open(self, path: Any) -> Any:
+        return self._files.open(path)
+
+    def list(self, *arguments: Any) -> Any:
+        return self._files.list(*arguments)
+
+    def mkdirs(self, path: Any) -> None:
+        self._files.mkdirs(path)
+
+    def exists(self, path: Any) -> bool:
+        return bool(self._files.exists(path))
+
+    def isLocal(self) -> bool:  # noqa: N802
+        return bool(self._files.isLocal())
+
+    def createCheckpointDirectory(self) -> Any:  # noqa: N802
+        return self._files.createCheckpointDirectory()
+
+    def close(self) -> None:
+        self._files.close()
+
+    class Java:
+        implements = (_INTERFACE,)
+
+
+def _class_named(kind: Any, name: str) -> Any:
+    """The class of this name among ``kind`` and those that it extends."""
+    while kind is not None and kind.getName() != name:
+        kind = kind.getSuperclass()
+    if kind is None:
+        raise TypeError(f"a checkpoint log is no {name}")
+    return kind
+
+
+def _field(kind: Any, name: str) -> Any:
+    field = kind.getDeclaredField(name)
+    field.setAccessible(True)
+    return field
