@@ -150,10 +150,11 @@ class PoolMachine(RuleBasedStateMachine):
             )
             for number in dict.fromkeys(numbers)
         )
+        late = self.pool.lives.is_over(InstanceId(instance), self.now)
         effects = self.give(SlotsOffered(task_manager(instance), slots, executors))
         answers = [effect for effect in effects if isinstance(effect, AcceptOffer)]
-        assert len(answers) == 1
-        assert set(answers[0].allocations) <= self.pool.held.keys(), "what is accepted is held"
+        assert len(answers) == (0 if late else 1)
+        assert all(set(answer.allocations) <= self.pool.held.keys() for answer in answers), "what is accepted is held"
 
     @precondition(lambda self: self.pool.requirement is not None)
     @rule(instance=INSTANCES)
@@ -173,7 +174,7 @@ class PoolMachine(RuleBasedStateMachine):
         instance = data.draw(st.sampled_from([f"{slot.task_manager.id}#{life}" for life in (1, 2, 3)]))
         executor_id = slot.executor_id if right else ExecutorId("other")
         found = () if absent else (FoundExecutor(allocation_id, executor_id, state, 77, None, "gone"),)
-        late = self.pool.lives.is_over(InstanceId(instance))
+        late = self.pool.lives.is_over(InstanceId(instance), self.now)
         self.offer_slots(instance, [int(allocation_id[2:])], slot.allocation.profile, found)
         now = self.pool.held.get(allocation_id)
         if late or instance == slot.task_manager.instance:
@@ -215,7 +216,7 @@ class PoolMachine(RuleBasedStateMachine):
     def beat_answered(self, instance: str, keeps: int) -> None:
         info = task_manager(instance)
         asked = tuple(key for key, slot in self.pool.held.items() if slot.task_manager.id == info.id)
-        late = self.pool.lives.is_over(info.instance)
+        late = self.pool.lives.is_over(info.instance, self.now)
         self.give(BeatAnswered(info.id, info.instance, asked, asked[:keeps]))
         left = [key for key in asked if key in self.pool.held]
         assert len(left) == (len(asked) if late else min(keeps, len(asked))), "any life speaks for the whole"

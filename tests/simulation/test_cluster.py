@@ -154,19 +154,65 @@ def test_a_new_jobmanager_attaches_to_running_jobs_without_touching_them() -> No
     passes(story)
 
 
-def test_a_job_outlives_its_task_managers_agent_while_its_jobmaster_speaks() -> None:
+@pytest.mark.req("LOC-6")
+@pytest.mark.req("LOC-11")
+def test_a_job_outlives_its_task_managers_agent_with_all_its_processes() -> None:
     async def story(run: Run) -> None:
         job = run.cluster.submit("stream", STREAM)
         driver = await running(run, job, number=1, executors=2)
-        agent = node_of(run, driver).agent
-        assert agent is not None
-        run.cluster.machines.kill(agent)
-        await asyncio.sleep(50.0)  # longer than every timeout
-        # Its executors beside the dead agent have been replaced elsewhere.
+        node, before = node_of(run, driver), executors(run)
+        assert node.agent is not None
+        run.cluster.machines.kill(node.agent)
+        await asyncio.sleep(50.0)  # longer than every timeout but the one for orphans
+        assert [view.info.id for view in run.managers_shown if view.away] == [node.id]
         assert await running(run, job, number=1, executors=2) is driver
-        assert all(p.owner != driver.owner for p in run.cluster.sparks[_url(run, driver)].executors.values())
-        run.cluster.start_agent(node_of(run, driver))
+        assert executors(run) == before
+        run.cluster.start_agent(node)
+        await wait_for(run, lambda: not any(view.away for view in run.managers_shown), "it is back")
+        await asyncio.sleep(30.0)
+        assert (await running(run, job, number=1, executors=2), executors(run)) == (driver, before)
+        await run.end_everything()
+
+    passes(story, only_agents=True)
+
+
+@pytest.mark.req("LOC-11")
+def test_executors_are_replaced_elsewhere_when_their_agent_stays_away() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        away = next(p for p in executors(run) if p.owner != driver.owner)
+        node = node_of(run, away)
+        assert node.agent is not None
+        run.cluster.machines.kill(node.agent)
+        await wait_for(run, lambda: not away.alive, "Spark has told it to end")
+        assert await running(run, job, number=1, executors=2) is driver
+        assert all(p.owner != node.id for p in executors(run))
+        assert node.id not in [view.info.id for view in run.managers_shown]
+        run.cluster.start_agent(node)
         await run.settle()
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("LOC-11")
+def test_an_executor_that_dies_while_its_agent_is_away_is_replaced_elsewhere() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        victim = next(p for p in executors(run) if p.owner != driver.owner)
+        node = node_of(run, victim)
+        assert node.agent is not None
+        run.cluster.machines.kill(node.agent)
+        await wait_for(run, lambda: any(view.away for view in run.managers_shown), "it is away")
+        run.cluster.machines.kill(victim)
+        began = run.loop.time()
+        assert await running(run, job, number=1, executors=2) is driver
+        assert run.loop.time() - began < 10.0, "without waiting for the agent"
+        run.cluster.start_agent(node)
+        await run.settle()
+        assert len(executors(run)) == 2
         await run.end_everything()
 
     passes(story)
@@ -176,16 +222,65 @@ def _url(run: Run, driver: Process) -> str:
     return next(url for url, spark in run.cluster.sparks.items() if spark.process is driver)
 
 
-def test_a_restarted_agent_ends_what_its_former_life_left_and_the_job_goes_on_in_a_new_attempt() -> None:
+@pytest.mark.req("LOC-5")
+@pytest.mark.req("LOC-11")
+@pytest.mark.parametrize("seconds", [0.0, 3.0, 12.0])
+def test_a_restarted_agent_takes_over_what_its_former_life_left(seconds: float) -> None:
     async def story(run: Run) -> None:
         job = run.cluster.submit("stream", STREAM)
         driver = await running(run, job, number=1, executors=2)
-        node = node_of(run, driver)
+        before, node = executors(run), node_of(run, driver)
+        for _ in range(2):
+            assert node.agent is not None
+            run.cluster.machines.kill(node.agent)
+            await asyncio.sleep(seconds)
+            run.cluster.start_agent(node)
+            await asyncio.sleep(40.0)
+            assert (await running(run, job, number=1, executors=2), executors(run)) == (driver, before)
+        await run.end_everything()
+
+    passes(story, only_agents=True)
+
+
+@pytest.mark.req("LOC-5")
+def test_executors_that_ended_while_their_agent_was_away_are_started_anew_in_their_slots() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        victim = next(p for p in executors(run) if p.owner != driver.owner)
+        node = node_of(run, victim)
         assert node.agent is not None
         run.cluster.machines.kill(node.agent)
+        run.cluster.machines.kill(victim)
         run.cluster.start_agent(node)
-        assert not driver.alive
-        await running(run, job, number=2, executors=2)
+        assert await running(run, job, number=1, executors=2) is driver
+        (new,) = [p for p in executors(run) if p.owner == node.id]
+        assert isinstance(new.key, ExecutorKey)
+        assert isinstance(victim.key, ExecutorKey)
+        assert new.key.allocation_id == victim.key.allocation_id
+        assert new.key.executor_id != victim.key.executor_id
+        pool = run.cluster.room.drivers[driver.pid].service.master.pool
+        assert not pool._failures, "that was no failure of the job's"
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_a_node_that_is_started_again_offers_its_old_slots() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        victim = next(p for p in executors(run) if p.owner != driver.owner)
+        node = node_of(run, victim)
+        run.cluster.machines.crash(node.machine)
+        run.cluster.machines.power_on(node.machine)
+        run.cluster.start_agent(node)
+        assert await running(run, job, number=1, executors=2) is driver
+        (new,) = [p for p in executors(run) if p.owner == node.id]
+        assert isinstance(new.key, ExecutorKey)
+        assert isinstance(victim.key, ExecutorKey)
+        assert new.key.allocation_id == victim.key.allocation_id
         await run.end_everything()
 
     passes(story)
@@ -246,6 +341,7 @@ def test_everything_that_a_superseded_driver_sends_is_refused(seconds: float | N
             ("RegisterJobMaster", "Conflict"),
             ("ReportOutcome", "Conflict"),
             ("JobMasterBeat", "Conflict"),
+            ("ReleaseSlot", ""),  # what was given back before is given back
         }
         assert served or agent_thaws
         assert new.alive

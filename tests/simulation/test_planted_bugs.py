@@ -119,10 +119,31 @@ def without_replacement(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def without_strays(_: Callable[..., Any]) -> Callable[..., Any]:
-    def to_beat(self: SlotPool) -> dict[Any, Any]:
-        return {instance: view.info for instance, view in self.task_managers.items()}
+    def to_beat(self: SlotPool) -> list[Any]:
+        infos = (view.info for view in self.lives.views.values())
+        return [(info, self.on_task_manager(info.instance)) for info in infos]
 
     return to_beat
+
+
+def without_asking_spark(_: Callable[..., Any]) -> Callable[..., Any]:
+    def review_away(self: SlotPool, now: float) -> list[Any]:
+        away = [slot for slot in self.held.values() if self.is_away(slot, now)]
+        return [effect for slot in away for effect in self._abandon(slot, "its task manager is silent")]
+
+    return review_away
+
+
+def start_anew_always(original: Callable[..., Any]) -> Callable[..., Any]:
+    def bind_again(self: SlotPool, slot: Any, info: Any, found: Any, now: float) -> list[Any]:
+        effects: list[Any] = original(self, slot, info, None, now)
+        return effects
+
+    return bind_again
+
+
+def everything_is_lost(_: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda *_: False
 
 
 def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -162,6 +183,13 @@ PLANTS = {
     "a task manager that comes back is not told what it may free": Plant(
         SlotPool, "to_beat", without_strays, ("a", "c"), "split"
     ),
+    "the executors of a silent task manager count as lost": Plant(
+        SlotPool, "_review_away", without_asking_spark, ("p",), "agents"
+    ),
+    "a restarted task manager is taken to have lost its executors": Plant(
+        SlotPool, "_bind_again", start_anew_always, ("p", "b"), "agents"
+    ),
+    "a silent task manager is lost at once": Plant(SlotManager, "_is_needed", everything_is_lost, ("p",), "agents"),
     "nobody tells a task manager which attempts are over": Plant(
         SlotManager, "is_void", returning(False), ("c", "f"), "split"
     ),

@@ -23,6 +23,8 @@ SOMETIMES = {
     "running job kept through a new JobManager": 10,
     "driver lost and restarted": 20,
     "executor replaced": 10,
+    "executor adopted": 100,
+    "driver adopted": 50,
     "JobMasterHeartbeat refused: Conflict": 20,
     "RegisterJobMaster refused: Conflict": 2,
     "JobMasterBeat refused: Conflict": 5,
@@ -46,6 +48,7 @@ SOMETIMES = {
             "kill agent",
             "kill jobmanager",
             "crash node",
+            "lose agent",
             "freeze",
             "freeze node",
             "abandon driver",
@@ -68,6 +71,7 @@ def batch() -> Batch:
 @pytest.mark.req("HA-4")
 @pytest.mark.req("HA-5")
 @pytest.mark.req("HA-7")
+@pytest.mark.req("LOC-11")
 def test_all_properties_hold_in_every_seed(batch: Batch) -> None:
     assert not batch.failures, "\n\n".join(report.failure() for report in batch.failures)
     assert batch.reports == SEEDS

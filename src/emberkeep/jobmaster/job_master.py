@@ -17,7 +17,7 @@ import structlog
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.options import (
     EXECUTOR_BACKOFF_INITIAL,
@@ -230,6 +230,8 @@ class JobMaster(Actor[Event]):
         self._check_addressee(message.job_id, message.attempt)
         executors = tuple(_found(report) for report in message.executors)
         accepted = self._decide(pool.SlotsOffered(message.task_manager, message.slots, executors))
+        if accepted is None:
+            raise RetryLater(f"a later life of task manager {message.task_manager.id} has been heard before this one")
         return OfferSlotsReply(accepted=accepted)
 
     def _executor_changed(self, message: ExecutorChanged) -> Message:
@@ -306,9 +308,9 @@ class JobMaster(Actor[Event]):
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 
-    def _decide(self, event: pool.PoolEvent) -> tuple[AllocationId, ...]:
-        """Returns the allocations accepted, for an offer."""
-        accepted: tuple[AllocationId, ...] = ()
+    def _decide(self, event: pool.PoolEvent) -> tuple[AllocationId, ...] | None:
+        """Returns the allocations accepted, for an offer; None where that is to be repeated."""
+        accepted: tuple[AllocationId, ...] | None = None
         for effect in self.pool.handle(event, self._system.clock.monotonic()):
             match effect:
                 case pool.AcceptOffer():

@@ -65,8 +65,11 @@ class ApplicationStopped:
 
 @dataclass(frozen=True)
 class SlotsOffered:
-    """Answered by an AcceptOffer effect. A task manager that was started again offers what it has recovered, with the
-    executors that are there; in a recovered slot without one there is none."""
+    """Answered by an AcceptOffer effect; without one the offer is to be repeated.
+
+    A task manager that was started again offers what it has recovered, with the executors that are there; in a
+    recovered slot without one there is none.
+    """
 
     task_manager: TaskManagerInfo
     slots: tuple[Allocation, ...]

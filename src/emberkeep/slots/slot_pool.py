@@ -71,7 +71,7 @@ class SlotPool:
         self.requirement: SlotRequirement | None = None
         self.held: dict[AllocationId, HeldSlot] = {}
         self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
-        self.lives = TaskManagerLives()
+        self.lives = TaskManagerLives(late=limits.silence_timeout)
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
@@ -188,9 +188,9 @@ class SlotPool:
 
     def _slots_offered(self, event: SlotsOffered, now: float) -> list[PoolEffect]:
         info = event.task_manager
-        if self.lives.is_over(info.instance):
-            return [AcceptOffer(())]  # a late word
-        self.lives.end(info.predecessor)
+        if self.lives.is_over(info.instance, now):
+            return []  # a late word, unless it is repeated
+        self.lives.end(info.predecessor, now)
         found = {executor.allocation_id: executor for executor in event.executors}
         accepted: list[AllocationId] = []
         effects: list[PoolEffect] = []
@@ -233,7 +233,7 @@ class SlotPool:
         before = slot.task_manager
         slot.task_manager = info
         self.lives.heard(info, now)
-        self.lives.end(before.instance)
+        self.lives.end(before.instance, now)
         self._forget_empty(before.instance)
         if found is None or found.state is None:
             return self._start_anew(slot, found, now)
@@ -327,7 +327,7 @@ class SlotPool:
 
     def _forget(self, slot: HeldSlot) -> None:
         del self.held[slot.allocation.id]
-        remember(self._given_up, slot.allocation.id, REMEMBERED)
+        remember(self._given_up, slot.allocation.id, None, REMEMBERED)
         self._forget_empty(slot.task_manager.instance)
 
     def _forget_empty(self, instance: InstanceId) -> None:
@@ -341,7 +341,7 @@ class SlotPool:
     # --- task managers, Spark, time ----------------------------------------------------------------------------------
 
     def _beat_answered(self, event: BeatAnswered, now: float) -> list[PoolEffect]:
-        if self.lives.is_over(event.instance):
+        if self.lives.is_over(event.instance, now):
             return []  # a late word
         self.lives.review_strays(event, self.held)
         self.lives.heard_again(event.instance, now)

@@ -14,12 +14,17 @@ REMEMBERED = 10_000  # lives that are over
 
 
 class TaskManagerLives:
-    """``views``: lives that hold slots. ``strays``: lives counted as lost, which may live and hold slots of ours."""
+    """``views``: lives that hold slots. ``strays``: lives counted as lost, which may live and hold slots of ours.
 
-    def __init__(self) -> None:
+    Lives follow each other, but their messages may not come in that order. ``late``: seconds after which a message of
+    a life that is over cannot come any more. Who speaks then is alive, whatever was taken for its successor.
+    """
+
+    def __init__(self, late: float) -> None:
+        self._late = late
         self.views: dict[InstanceId, TaskManagerView] = {}
         self.strays: dict[InstanceId, TaskManagerInfo] = {}
-        self._over: dict[InstanceId, None] = {}  # a later life has taken over from them; oldest first
+        self._over: dict[InstanceId, float] = {}  # when a later life had taken over from each; oldest first
 
     def heard(self, info: TaskManagerInfo, now: float) -> None:
         self.views.setdefault(info.instance, TaskManagerView(info, now)).heard_at = now
@@ -34,14 +39,16 @@ class TaskManagerLives:
         """Seconds since this life, which holds slots, was heard."""
         return now - self.views[instance].heard_at
 
-    def is_over(self, instance: InstanceId) -> bool:
-        """Whether a later life has taken over: what this one says comes late."""
-        return instance in self._over
+    def is_over(self, instance: InstanceId, now: float) -> bool:
+        """Whether a later life has taken over a moment ago: what this one says comes late."""
+        over_at = self._over.get(instance)
+        return over_at is not None and now - over_at < self._late
 
-    def end(self, instance: InstanceId | None) -> None:
+    def end(self, instance: InstanceId | None, now: float) -> None:
         """A later life has taken over from this one."""
         if instance is not None:
-            remember(self._over, instance, REMEMBERED)
+            self._over.pop(instance, None)
+            remember(self._over, instance, now, REMEMBERED)
 
     def forget(self, instance: InstanceId) -> None:
         """It holds no slot any more."""
@@ -70,8 +77,8 @@ class TaskManagerLives:
         return [(info, tuple(by_id.get(info.id, ()))) for info in infos.values()]
 
 
-def remember(known: dict[Any, None], key: str, most: int) -> None:
-    """Add a key; the oldest ones are forgotten beyond ``most``."""
-    known[key] = None
+def remember(known: dict[Any, Any], key: str, value: object, most: int) -> None:
+    """Add an entry; the oldest ones are forgotten beyond ``most``."""
+    known[key] = value
     while len(known) > most:
         del known[next(iter(known))]

@@ -42,6 +42,7 @@ OPTIONS = {
     "heartbeat.timeout": "5s",
     "rpc.ask.timeout": "5s",
     "taskmanager.slot.timeout": "5s",
+    "taskmanager.orphan-timeout": "60s",
     "job.driver.lease-timeout": "10s",
     "job.driver.start-timeout": "20s",
     "task.cancellation.timeout": "4s",
@@ -70,6 +71,7 @@ class ClusterPlan:
     slow_starts: float = 0.0
     skews: bool = False  # wall clocks differ
     files: bool = True  # each job has a file, which its client uploads
+    only_agents: bool = False  # nothing is done to drivers, executors and the network: no work may be lost (P2)
 
 
 @dataclass(eq=False)
@@ -78,6 +80,7 @@ class TaskManagerNode:
 
     id: TaskManagerId
     machine: Machine
+    record: MemoryAgentStore = field(default_factory=MemoryAgentStore)  # on its disk
     agent: Process | None = None
     info: TaskManagerInfo | None = None
     service: TaskManagerService | None = None
@@ -202,9 +205,10 @@ class SimCluster:
             info,
             self.network.client(process.party),
             launcher,
-            MemoryAgentStore(),
+            node.record,
             self.jm_address,
         )
+        node.record.seconds = seeded_random(self.plan.seed, f"{node.id}#{node.lives}/disk").choice((0.001, 0.02, 0.2))
         node.agent, node.info, node.service = process, info, service
         self.network.listen_rpc(address, process.party, service)
         self._run(process, service.run())

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
 from emberkeep.testing.cluster import JM_NODE, SimCluster, TaskManagerNode
 from emberkeep.testing.machines import Process
 from emberkeep.testing.network import Conditions
@@ -38,6 +38,7 @@ class Nemesis:
             "kill driver": (4, self._kill_driver),
             "kill agent": (4, self._kill_agent),
             "crash node": (2, self._crash_node),
+            "lose agent": (1, self._lose_agent),
             "kill jobmanager": (3, self._kill_job_manager),
             "freeze driver": (3, lambda: self._freeze(list(self._cluster.machines.drivers()))),
             "freeze agent": (2, lambda: self._freeze(self._agents())),
@@ -139,6 +140,13 @@ class Nemesis:
         self._note(f"kills task manager {node.id}", "kill agent")
         self._cluster.machines.kill(node.agent)
         return lambda: self._cluster.start_agent(node)
+
+    def _lose_agent(self) -> None:
+        """Its task manager stays away for longer than its drivers and executors go on without it."""
+        undo = self._kill_agent()
+        if undo is not None:
+            self._cluster.history.count("fault: lose agent")
+            self._later("kill agent", undo, self._cluster.configuration[ORPHAN_TIMEOUT] + self._rng.uniform(1.0, 20.0))
 
     def _crash_node(self) -> Undo | None:
         nodes = [node for node in self._cluster.nodes if node.machine.up]

@@ -10,6 +10,8 @@ The letters are those of the messages:
 (e) a final state is written once, is true, and never changes;
 (f) when all jobs have ended, every task manager is free;
 (g) attempt numbers only grow, and each is used once;
+(p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
+    JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
 (h) every BLOB of a job that has not ended is in the HA store; what is uploaded is there for an interval; when all jobs
     have ended nothing is left in either store.
 """
@@ -20,7 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_LEASE, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_LEASE, HEARTBEAT_TIMEOUT, RPC_TIMEOUT, SLOT_TIMEOUT
 from emberkeep.blobs.model import permanent
 from emberkeep.jobmanager.views import JobView, TaskManagerView
 from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
@@ -62,6 +64,7 @@ class Properties:
     scripts_run: set[tuple[JobId, int]] = field(default_factory=set)
     executors_started: Counter[tuple[JobId, int]] = field(default_factory=Counter)
     orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without attempt
+    agent_lives: dict[str, int] = field(default_factory=dict)  # by task manager
     _checked_scripts: int = 0
     _jm_up_since: float = 0.0
     _network_bad_at: float = float("-inf")
@@ -73,8 +76,11 @@ class Properties:
         # Silence is noticed after one timeout; a message under way may then hold up the next one by another.
         self._orphan_bound = configuration[HEARTBEAT_TIMEOUT] + configuration[RPC_TIMEOUT] + 2 * SLACK
         self._driver_bound = self._lease + self._orphan_bound + configuration[CANCELLATION_TIMEOUT]
+        # A slot that was recovered waits for its JobMaster for as long again as a new one.
+        self._orphan_bound += configuration[SLOT_TIMEOUT]
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)
+        cluster.room.on_kill.append(self._killed)
         cluster.network.on_served.append(self._served)
         cluster.store.on_attempt.append(self._attempt_recorded)
         cluster.store.on_result.append(self._result_recorded)
@@ -110,6 +116,8 @@ class Properties:
         self.executors_started[key.job_id, key.attempt] += 1
         if self.executors_started[key.job_id, key.attempt] > script.executors * script.sessions:
             self.cluster.history.count("executor replaced")
+            if self.cluster.plan.only_agents:
+                self._violate("p", f"{process.name} starts in place of another one that has worked")
         owner = self.allocations.setdefault(key.allocation_id, (key.job_id, key.attempt))
         if owner != (key.job_id, key.attempt):
             self._violate("b", f"allocation {key.allocation_id[:8]} given to {owner} and {key.job_id[:8]}")
@@ -150,6 +158,20 @@ class Properties:
         if watch is not None and watch.key.attempt < self.attempts.get(watch.key.job_id, 0):
             self.cluster.history.count("driver superseded, then gone")
         self.orphans.pop(process.pid, None)
+
+    def _killed(self, process: Process) -> None:
+        """A task manager ends a process."""
+        if not self.cluster.plan.only_agents:
+            return
+        if isinstance(process.key, ExecutorKey):
+            sparks = self.cluster.sparks.values()
+            if any(process in spark.executors.values() for spark in sparks if spark.process.alive):
+                self._violate("p", f"{process.name} is ended while it works")
+        elif isinstance(process.key, DriverKey):
+            job = next((job for job in self.cluster.jobs if job.job_id == process.key.job_id), None)
+            canceled = job is None or job.cancel_wanted  # or its submission has not been answered yet
+            if not canceled and (process.key.job_id, process.key.attempt) not in self.cluster.truth.outcomes:
+                self._violate("p", f"{process.name} is ended while it works")
 
     def _served(self, source: Party, operation: str, error: str) -> None:
         if operation not in SPEAKING or error:
@@ -291,8 +313,12 @@ class Properties:
 
     def _check_orphans(self) -> None:
         living = {(watch.key.job_id, watch.key.attempt) for watch in self.drivers.values()}
+        restarted = {node.id for node in self.cluster.nodes if self.agent_lives.get(node.id) != node.lives}
+        self.agent_lives = {node.id: node.lives for node in self.cluster.nodes}
         for executor in self.cluster.machines.executors():
             key = executor.key
+            if executor.owner in restarted:  # it has to find out anew
+                self.orphans.pop(executor.pid, None)
             if key is None or (key.job_id, key.attempt) in living or not self._agent_works(executor.owner):
                 continue
             seconds = self.orphans.get(executor.pid, 0.0) + TICK

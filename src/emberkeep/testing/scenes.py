@@ -38,6 +38,7 @@ class Theme:
     streams: float = 0.4
     chaos: tuple[float, float] = (15.0, 50.0)
     files: bool = True  # jobs have one each; where it is all about drivers they only take up time
+    only_agents: bool = False  # see ClusterPlan
 
 
 _SPLIT = (
@@ -49,6 +50,8 @@ _SPLIT = (
     "cut between nodes",
     "bad network",
 )
+_AGENTS = ("kill agent", "kill jobmanager")
+_NODES = ("kill agent", "crash node", "lose agent", "kill executor", "bad network")
 _LATE = ("abandon driver", "freeze node", "freeze driver")
 _CUT = ("kill driver", "cut off node", "cut between nodes", "kill jobmanager")
 _CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
@@ -91,6 +94,31 @@ THEMES: dict[str, Theme] = {
         streams=0.05,
         chaos=(10.0, 30.0),
     ),
+    # Agents that come back, JobManagers that do: no driver and no executor may notice.
+    "agents": Theme(
+        15,
+        (
+            Menace(2.0, 0.1, 10.0, _AGENTS),
+            Menace(5.0, 4.0, 40.0, _AGENTS),
+            Menace(1.0, 0.05, 1.0, _AGENTS),
+        ),
+        task_managers=(1, 2, 3),
+        jobs=(1, 2, 3),
+        streams=0.6,
+        chaos=(30.0, 60.0),
+        files=False,
+        only_agents=True,
+    ),
+    # Agents and whole nodes that come back soon, late or too late.
+    "nodes": Theme(
+        10,
+        (Menace(6.0, 0.2, 30.0, _NODES), Menace(15.0, 5.0, 60.0, _NODES)),
+        task_managers=(2, 3),
+        jobs=(1, 2, 3),
+        streams=0.6,
+        chaos=(60.0, 110.0),
+        files=False,
+    ),
     "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
 }
 
@@ -110,9 +138,10 @@ def scene_of(seed: str) -> Scene:
         cores=slots * 2,
         memory_mb=slots * 2048 + places * DRIVER_MEMORY_MB - rng.choice((0, 0, 1024 if slots > 1 else 0)),
         clinging_executors=rng.random() < 0.5,
-        slow_starts=rng.choice((0.0, 0.0, 0.15)),
+        slow_starts=0.0 if theme.only_agents else rng.choice((0.0, 0.0, 0.15)),
         skews=rng.random() < 0.5,
         files=theme.files,
+        only_agents=theme.only_agents,
     )
     # Streams never leave: they may not take every slot or driver place from those that end.
     left = min(managers * slots, managers * places) - 1
@@ -134,8 +163,10 @@ def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script
         "memory_mb": rng.choice((1024, 2048)),
         "cores": rng.choice((1, 2)),
     }
-    return Script(**{**drawn, **rng.choice(_PECULIARITIES)})
+    return Script(**{**drawn, **rng.choice(_HARMLESS if theme.only_agents else _PECULIARITIES)})
 
+
+_HARMLESS: tuple[dict[str, Any], ...] = ({}, {"exit_code": 3}, {"stops_spark": False}, {"session_after": 8.0})
 
 _PECULIARITIES: tuple[dict[str, Any], ...] = (
     {},

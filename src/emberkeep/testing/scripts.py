@@ -98,8 +98,15 @@ class SimSpark:
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         await asyncio.sleep(0.005)
-        if self.executors.pop(executor_id, None) is not None:
+        executor = self.executors.pop(executor_id, None)
+        if executor is not None:
             self._machines.history.add(self.process.name, f"Spark drops executor {executor_id}: {reason}")
+            if self._hears(executor):  # Spark tells it to end
+                self._end(executor, 0.2, 1)
+
+    def _end(self, executor: Process, seconds: float, code: int) -> None:
+        context = executor.party.scope.context
+        self._machines.loop.call_later(seconds, self._machines.exit, executor, code, context=context)
 
     async def fail(self, message: str) -> None:
         self._machines.history.add(self.process.name, f"cannot go on: {message}")

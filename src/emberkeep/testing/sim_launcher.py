@@ -32,6 +32,7 @@ class LaunchRoom:
     clinging_executors: bool  # executors do not notice that their driver has gone
     slow_starts: float  # chance that preparing a driver takes long
     drivers: dict[int, DriverWork] = field(default_factory=dict)  # by pid, dead ones too
+    on_kill: list[Callable[[Process], None]] = field(default_factory=list)  # told before a task manager ends a process
 
 
 class SimLauncher:
@@ -58,8 +59,10 @@ class SimLauncher:
                 self._adopted.add(process.pid)
                 process.on_exit.append(self._exited)
                 alive[process.key] = process.pid
+                what = "driver" if isinstance(process.key, DriverKey) else "executor"
+                self._room.machines.history.count(f"{what} adopted")
             else:
-                self._room.machines.kill(process)
+                self._kill(process)
         outcomes = {}
         for work in self._room.drivers.values():
             key, outcome = work.process.key, work.process.outcome
@@ -151,12 +154,20 @@ class SimLauncher:
         gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         process.on_exit.append(lambda _: None if gone.done() else gone.set_result(None))
         if grace > 0:
+            for told in self._room.on_kill:
+                told(process)
             process.term.set()
             done, _ = await asyncio.wait({gone}, timeout=grace)
             if done:
                 return
         # A killed process may take its time to vanish: what it holds is not free before.
         await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
+        self._kill(process)
+
+    def _kill(self, process: Process) -> None:
+        if process.alive:
+            for told in self._room.on_kill:
+                told(process)
         self._room.machines.kill(process)
 
     async def forget_job(self, job_id: JobId) -> None:
