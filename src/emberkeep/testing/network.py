@@ -59,7 +59,9 @@ Answer = bytes | _Refusal
 
 
 @dataclass(eq=False)
-class _Listener:
+class Listener:
+    """Who answers at an address."""
+
     party: Party
     handle: Handler
 
@@ -86,11 +88,11 @@ class SimNetwork:
         self._history = history
         self._neutral = contextvars.Context()  # what happens on the wire belongs to no process
         self._numbers = itertools.count(1)
-        self._listeners: dict[str, _Listener] = {}
+        self._listeners: dict[str, Listener] = {}
         self._nodes: dict[str, str] = {}  # host → node
         self._nodes_down: set[str] = set()
         self._cuts: dict[tuple[str, str], int] = {}
-        self._serving: dict[int, tuple[_Exchange, _Listener]] = {}
+        self._serving: dict[int, tuple[_Exchange, Listener]] = {}
 
     # --- wiring -----------------------------------------------------------------------------------------------------
 
@@ -103,7 +105,14 @@ class SimNetwork:
         known = self._listeners.get(address)
         if known is not None and known.party is not party:
             raise Fatal(f"{address} is in use by {known.party.name}")
-        self._listeners[address] = _Listener(party, handle)
+        self._listeners[address] = Listener(party, handle)
+
+    def hand_over(self, address: str, to: Listener | None = None) -> Listener | None:
+        """Let who had an address before, or nobody, answer there from now on; returns who did up to now."""
+        known = self._listeners.pop(address, None)
+        if to is not None:
+            self._listeners[address] = to
+        return known
 
     def listen_rpc(self, address: str, party: Party, service: RpcService) -> None:
         """Let a process answer RPCs at an address."""
@@ -215,20 +224,20 @@ class SimNetwork:
             if self.conditions.repeat and self._rng.random() < self.conditions.repeat:
                 self._later(self._rng.uniform(0.0, self.conditions.repeat_max), self._repeat, exchange, listener)
 
-    def _repeat(self, exchange: _Exchange, listener: _Listener) -> None:
+    def _repeat(self, exchange: _Exchange, listener: Listener) -> None:
         # A connection belongs to one life of the server: its next life does not hear the echo.
         if listener.party.scope.alive and self.passes(exchange.source, listener.party):
             self._history.count("request repeated")
             self._serve(exchange, listener)
 
-    def _serve(self, exchange: _Exchange, listener: _Listener) -> None:
+    def _serve(self, exchange: _Exchange, listener: Listener) -> None:
         self._history.add(listener.party.name, f"< {exchange.operation} from {exchange.source.name}", routine=True)
         self._serving[exchange.number] = (exchange, listener)
         self._history.step(listener.party.name, f"receives {exchange.operation}")
         serving = listener.party.scope.spawn(self._run_handler(exchange, listener), exchange.operation)
         serving.add_done_callback(self._served, context=self._neutral)
 
-    async def _run_handler(self, exchange: _Exchange, listener: _Listener) -> None:
+    async def _run_handler(self, exchange: _Exchange, listener: Listener) -> None:
         reply: Answer
         failed = ""
         try:

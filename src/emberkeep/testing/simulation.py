@@ -70,10 +70,10 @@ class Violated(Exception):
 class Run:
     """One simulated cluster with its watchers. ``story`` drives it."""
 
-    def __init__(self, loop: VirtualLoop, plan: ClusterPlan) -> None:
+    def __init__(self, loop: VirtualLoop, cluster: SimCluster) -> None:
         self.loop = loop
-        self.cluster = SimCluster(loop, plan)
-        self.properties = Properties(self.cluster)
+        self.cluster = cluster
+        self.properties = Properties(cluster)
         self.jobs_shown: list[JobView] = []
         self.managers_shown: list[TaskManagerView] = []
         self._looks = 0
@@ -101,17 +101,19 @@ class Run:
 
         async def look() -> None:
             await service.ready()
-            self.jobs_shown = await service.jobs()
-            self.managers_shown = await service.task_managers()
+            jobs, managers = await service.jobs(), await service.task_managers()
+            if lives != self.cluster.jm_lives:
+                return  # another one leads meanwhile
+            self.jobs_shown, self.managers_shown = jobs, managers
             self._looks += 1
-            self.properties.look(self.jobs_shown, self.managers_shown)
+            self.properties.look(jobs, managers)
 
         task = process.party.scope.spawn(look(), "look")
-        task.add_done_callback(self._looked)
+        task.add_done_callback(lambda done: self._looked(done, lives))
         self._looking = (lives, task)
 
-    def _looked(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
+    def _looked(self, task: asyncio.Task[None], lives: int) -> None:
+        if not task.cancelled() and task.exception() is not None and lives == self.cluster.jm_lives:
             self.cluster.history.violate("bug", f"the JobManager cannot show its state: {task.exception()!r}")
 
     async def until(self, reason_not: Callable[[], list[str]], bound: float, rule: str) -> None:
@@ -146,11 +148,17 @@ class Run:
         await self.until(self.cluster.blobs.left, BLOBS_BOUND, "h")
 
 
-def play(plan: ClusterPlan, story: Story, *, step_limit: int = 20_000_000) -> Report:
+def play(
+    plan: ClusterPlan,
+    story: Story,
+    *,
+    step_limit: int = 20_000_000,
+    make_cluster: Callable[[VirtualLoop, ClusterPlan], SimCluster] = SimCluster,
+) -> Report:
     """Run ``story`` on a cluster and watch it. Never raises for a violation: it is in the report."""
     with _quiet_logs():
         loop = VirtualLoop(step_limit=step_limit)
-        run = Run(loop, plan)
+        run = Run(loop, make_cluster(loop, plan))
         history = run.cluster.history
         loop.set_exception_handler(lambda _, context: _unhandled(history, context))
         try:
@@ -219,7 +227,7 @@ def story_of(scene: Scene) -> Story:
         rng = seeded_random(seed, "clients' plans")
         nemesis = Nemesis(cluster, seeded_random(seed, "nemesis"), scene.menace)
         harm = asyncio.create_task(nemesis.run(), name="nemesis")
-        clients = asyncio.create_task(_clients(cluster, scene, rng), name="clients")
+        clients = asyncio.create_task(clients_of(cluster, scene, rng), name="clients")
         await asyncio.sleep(scene.chaos_seconds)
         harm.cancel()
         nemesis.heal()
@@ -230,7 +238,8 @@ def story_of(scene: Scene) -> Story:
     return story
 
 
-async def _clients(cluster: SimCluster, scene: Scene, rng: random.Random) -> None:
+async def clients_of(cluster: SimCluster, scene: Scene, rng: random.Random) -> None:
+    """Submit the scene's jobs, and cancel some."""
     times = sorted(rng.uniform(0.0, scene.chaos_seconds * 0.8) for _ in scene.scripts)
     for number, (at, script) in enumerate(zip(times, scene.scripts, strict=True)):
         await asyncio.sleep(max(0.0, at - cluster.loop.time()))

@@ -1,0 +1,55 @@
+"""Two JobManagers that contend: one does not know yet that the other leads, and no property is violated by that.
+
+EMBERKEEP_SEEDS runs more of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+
+from emberkeep.testing.contenders import simulate_contended
+from emberkeep.testing.fakes import MemoryJobStore
+
+SEEDS = max(16, int(os.environ.get("EMBERKEEP_SEEDS", "0")) // 4)
+
+# What a batch must have met, per 16 seeds; otherwise it has shown nothing.
+SOMETIMES = {
+    "election: granted to another": 30,
+    "election: deposed leader refused by the store": 5,
+    "election: revoked": 20,
+    "election: suspended": 3,
+    "running job kept through a new JobManager": 10,
+    "driver lost and restarted": 5,
+    "result FINISHED": 8,
+}
+
+
+@pytest.mark.req("HA-5")
+@pytest.mark.req("HA-6")
+@pytest.mark.req("HA-7")
+@pytest.mark.req("HA-12")
+def test_no_property_is_violated_while_two_believe_that_they_lead() -> None:
+    counts: Counter[str] = Counter()
+    for number in range(1, SEEDS + 1):
+        report = simulate_contended(f"contend-{number}")
+        assert not report.violations, report.failure()
+        counts.update(report.counts)
+    seldom = {what: counts[what] for what, least in SOMETIMES.items() if counts[what] < least * SEEDS // 16}
+    assert not seldom
+
+
+@pytest.mark.req("HA-6")
+def test_a_seed_is_a_seed() -> None:
+    assert simulate_contended("contend-3").digest == simulate_contended("contend-3").digest
+
+
+@pytest.mark.req("HA-6")
+def test_a_store_that_takes_writes_of_any_epoch_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unfenced(store: MemoryJobStore) -> None:
+        store._check_open()
+
+    monkeypatch.setattr(MemoryJobStore, "_begin", unfenced)
+    assert any(simulate_contended(f"contend-{number}").violations for number in range(1, 21))
