@@ -11,7 +11,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say_error
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
-from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, job_row, memory, timestamp
+from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, job_row, memory, timestamp
 from emberkeep.client.cluster_file import ClusterRecord
 from emberkeep.client.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
@@ -19,7 +19,17 @@ from emberkeep.client.errors import NoCluster
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest import ClusterOverview, JobDetails, TaskManagerDetails, TaskManagerSummary
 
-TASK_MANAGER_COLUMNS = ("ID", "NODE", "SLOTS FREE", "DRIVERS", "MEMORY FREE", "PYTHON", "SPARK", "LAST HEARTBEAT")
+TASK_MANAGER_COLUMNS = (
+    "ID",
+    "STATE",
+    "NODE",
+    "SLOTS FREE",
+    "DRIVERS",
+    "MEMORY FREE",
+    "PYTHON",
+    "SPARK",
+    "LAST HEARTBEAT",
+)
 _SHOWN_JOBS = 10
 
 Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
@@ -119,6 +129,7 @@ def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
     free, total = task_manager.free_resource.task_heap_memory, task_manager.total_resource.task_heap_memory
     return (
         task_manager.id,
+        own.state.value,
         own.node_id,
         f"{task_manager.free_slots} of {task_manager.slots_number}",
         f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
@@ -136,6 +147,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
     print_fields(
         [
             ("Task manager", f"{details.id} (instance {own.instance[:SHORT_ID]})"),
+            ("State", own.state.value),
             ("Address", details.path),
             ("Node", own.node_id),
             ("Process", f"pid {own.pid}, since {timestamp(own.started)}"),
@@ -145,6 +157,7 @@ def print_task_manager(details: TaskManagerDetails) -> None:
             ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
             ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
             ("Disk free", memory(own.disk_free_mb)),
+            ("Taken over", f"{own.adopted} processes of its former life" if own.adopted else ""),
             ("Versions", f"Python {own.python}, Spark {own.spark}, Java {own.java}"),
         ]
     )
@@ -162,6 +175,12 @@ def print_task_manager(details: TaskManagerDetails) -> None:
                 )
                 for slot in details.allocated_slots
             ],
+        )
+    if own.local_state:
+        print("\nLocal state")
+        print_table(
+            ("JOB", "FILES", "SIZE"),
+            [(state.jid[:SHORT_ID], str(state.files), byte_count(state.size)) for state in own.local_state],
         )
     if own.drivers:
         print("\nDrivers")

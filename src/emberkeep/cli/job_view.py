@@ -89,7 +89,7 @@ def _print_executors(job: JobDetailsInfo) -> None:
                 (
                     executor.id,
                     executor.taskmanager_id,
-                    executor.state.value,
+                    f"{executor.state.value}, task manager away" if executor.away else executor.state.value,
                     "yes" if executor.registered else "no",
                     str(executor.cores),
                     f"{executor.heap_mb} MiB",

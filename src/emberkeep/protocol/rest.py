@@ -6,6 +6,7 @@ that they do not know, so a newer JobManager can serve an older client; requests
 
 from __future__ import annotations
 
+import enum
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
@@ -66,6 +67,7 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     jobs_by_status: dict[JobStatus, int]
     driver_places_total: int
     driver_places_available: int
+    taskmanagers_away: int  # of those counted in ``taskmanagers``
 
 
 class ClusterOverview(Kebab, frozen=True, kw_only=True):
@@ -182,6 +184,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     pid: int
     cores: int
     heap_mb: int
+    away: bool  # its task manager is silent; Spark says that it goes on
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
@@ -447,7 +450,23 @@ class DriverOnTaskManager(Kebab, frozen=True, kw_only=True):
     memory_mb: int
 
 
+class TaskManagerState(enum.Enum):
+    ALIVE = "ALIVE"
+    AWAY = "AWAY"  # silent; what jobs hold there goes on, nothing more is given
+
+
+class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
+    """What a node's disk holds of one job's state."""
+
+    jid: JobId
+    files: int
+    size: int  # bytes
+
+
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
+    """``adopted``: drivers and executors that this process has taken over from the one before it."""
+
+    state: TaskManagerState
     instance: str
     host: str
     node_id: str
@@ -462,6 +481,8 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     disk_free_mb: int
     memory_used_mb: int
     cpu_percent: float
+    adopted: int
+    local_state: list[LocalStateOfJob]
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

@@ -14,10 +14,12 @@ from emberkeep.protocol.rest import (
     ClusterOverview,
     DriverOnTaskManager,
     Hardware,
+    LocalStateOfJob,
     Resources,
     SlotInfo,
     TaskManagerDetails,
     TaskManagerExtension,
+    TaskManagerState,
     TaskManagerSummary,
 )
 from emberkeep.slots.model import Allocation, ResourceProfile
@@ -50,6 +52,7 @@ def cluster_overview(
             jobs_by_status={status: counts[status] for status in JobStatus},
             driver_places_total=sum(view.info.driver_places for view in task_managers),
             driver_places_available=sum(view.free_driver_places for view in task_managers),
+            taskmanagers_away=sum(view.away for view in task_managers),
         ),
     )
 
@@ -89,6 +92,7 @@ def task_manager_details(view: TaskManagerView) -> TaskManagerDetails:
 def _extension(view: TaskManagerView) -> TaskManagerExtension:
     info, report = view.info, view.report
     return TaskManagerExtension(
+        state=TaskManagerState.AWAY if view.away else TaskManagerState.ALIVE,
         instance=info.instance,
         host=info.host,
         node_id=info.node_id,
@@ -103,6 +107,10 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         disk_free_mb=report.disk_free_mb,
         memory_used_mb=report.memory_used_mb,
         cpu_percent=report.cpu_percent,
+        adopted=report.adopted,
+        local_state=[
+            LocalStateOfJob(jid=state.job_id, files=state.files, size=state.size) for state in report.local_state
+        ],
     )
 
 

@@ -158,6 +158,7 @@ def _executor(executor: ExecutorView) -> ExecutorInfo:
         pid=executor.pid,
         cores=executor.cores,
         heap_mb=executor.heap_mb,
+        away=executor.away,
     )
 
 

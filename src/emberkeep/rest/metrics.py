@@ -49,6 +49,14 @@ class Metrics:
             )
         )
         self._task_managers = Gauge("emberkeep_task_managers", "Registered task managers.", registry=registry)
+        self._away = Gauge(
+            "emberkeep_task_managers_away", "Task managers that are silent while jobs go on there.", registry=registry
+        )
+        self._adopted = Gauge(
+            "emberkeep_adopted_processes",
+            "Drivers and executors that task managers have taken over from their former lives.",
+            registry=registry,
+        )
         self._slots = Gauge("emberkeep_slots", "Slots of all task managers.", registry=registry)
         self._slots_free = Gauge("emberkeep_slots_free", "Slots that are not allocated.", registry=registry)
         self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
@@ -104,6 +112,8 @@ class Metrics:
 
     def _show_task_managers(self, views: Sequence[TaskManagerView]) -> None:
         self._task_managers.set(len(views))
+        self._away.set(sum(view.away for view in views))
+        self._adopted.set(sum(view.report.adopted for view in views))
         self._slots.set(sum(view.info.slots for view in views))
         self._slots_free.set(sum(view.free_slots for view in views))
         self._places.set(sum(view.info.driver_places for view in views))

@@ -44,6 +44,7 @@ def test_a_job_in_one_line() -> None:
         pid=1,
         cores=1,
         heap_mb=512,
+        away=False,
     )
     query = StreamingQuery(
         id="q" * 36,

@@ -94,6 +94,7 @@ def task_manager_info(name: str, pid: int = 1) -> rest.TaskManagerDetails:
         free_resource=amount,
         hardware=rest.Hardware(cpu_cores=2, physical_memory=1, free_memory=1),
         emberkeep=rest.TaskManagerExtension(
+            state=rest.TaskManagerState.ALIVE,
             instance="i" * 32,
             host="127.0.0.1",
             node_id="127.0.0.1",
@@ -108,6 +109,8 @@ def task_manager_info(name: str, pid: int = 1) -> rest.TaskManagerDetails:
             disk_free_mb=10_000,
             memory_used_mb=100,
             cpu_percent=1.0,
+            adopted=0,
+            local_state=[],
         ),
         allocated_slots=[],
     )
@@ -265,6 +268,7 @@ class FakeJobManager:
             jobs_by_status={},
             driver_places_total=4,
             driver_places_available=4,
+            taskmanagers_away=0,
         )
         return reply(
             rest.ClusterOverview(

@@ -30,6 +30,7 @@ def job(
             pid=pid,
             cores=1,
             heap_mb=512,
+            away=False,
         )
         for number, pid in executors
     ]
