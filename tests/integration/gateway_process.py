@@ -1,0 +1,159 @@
+"""A state gateway in a process of its own, to be killed; and a JVM with Hadoop's client that talks to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import real_system
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.local_state.credential import credential
+from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.spark.distribution import class_path
+from emberkeep.spark.java import find_java
+from emberkeep.spark.state_gateway_conf import (
+    CREDENTIAL_VARIABLE,
+    GATEWAY_VARIABLE,
+    gateway_settings,
+    process_environment,
+)
+from tests.integration.conditions import until
+
+JOB = JobId("0123456789abcdef" * 2)
+
+
+def configuration(directory: Path) -> Configuration:
+    texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory)}
+    return Configuration().with_texts(texts, "the test")
+
+
+async def _serve(directory: Path) -> None:
+    services = Services()
+    wanted = configuration(directory)
+    layout = StateLayout(directory, wanted)
+    working = WorkingDirectory(directory / "tm")
+    async with state_gateway_link(real_system(), wanted, working, layout, services) as link:
+        assert link is not None
+        (directory / "address.new").write_text(link.address)
+        (directory / "address.new").rename(directory / "address")
+        await services.run_until(asyncio.Event())
+
+
+@dataclass
+class GatewayProcess:
+    """``directory``: holds everything of it, the durable storage too."""
+
+    directory: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Returns its address."""
+        (self.directory / "address").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "tests.integration.gateway_process", str(self.directory)]
+        with (self.directory / "gateway.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        return until(self._address, (self.directory / "gateway.log").read_text)
+
+    def _address(self) -> str | None:
+        assert self.process is not None
+        assert self.process.poll() is None, (self.directory / "gateway.log").read_text()
+        file = self.directory / "address"
+        return file.read_text() if file.exists() else None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def credential(self, attempt: int, allocation_id: AllocationId = DRIVER) -> str:
+        secret = (self.directory / "tm" / "gateway" / "secret").read_bytes().strip()
+        return credential(secret, Caller(job_id=JOB, attempt=attempt, allocation_id=allocation_id))
+
+    @property
+    def own_root(self) -> Path:
+        """Where the durable files of the job lie."""
+        return StateLayout(self.directory, configuration(self.directory)).checkpoints / JOB
+
+
+@dataclass
+class HadoopClient:
+    """A JVM without Spark. ``uri``: of the job's own root."""
+
+    address: str
+    credential: str
+    scratch: Path
+    uri: str = f"webhdfs://localhost/{JOB}/own"
+    java: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scratch.mkdir(exist_ok=True)
+        environ = process_environment(
+            {**os.environ, GATEWAY_VARIABLE: self.address, CREDENTIAL_VARIABLE: self.credential}
+        )
+        command = [
+            *(str(find_java(os.environ).executable), "-Xmx256m", f"-Djava.io.tmpdir={self.scratch}"),
+            *("-XX:-UsePerfData", "-cp", class_path(environ), "py4j.GatewayServer", "--die-on-broken-pipe", "0"),
+        ]
+        with (self.scratch / "jvm.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+            )
+        assert self._process.stdout is not None
+        port = int(self._process.stdout.readline())
+        self.java = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+        self.conf = self.java.jvm.org.apache.hadoop.conf.Configuration()
+        for key, value in gateway_settings({}, "").items():
+            self.conf.set(key.removeprefix("spark.hadoop."), value)
+        self.fs = self.java.jvm.org.apache.hadoop.fs.Path(self.uri).getFileSystem(self.conf)
+        self.context = self.java.jvm.org.apache.hadoop.fs.FileContext.getFileContext(
+            self.java.jvm.java.net.URI.create(self.uri), self.conf
+        )
+
+    def path(self, name: str = "") -> Any:
+        return self.java.jvm.org.apache.hadoop.fs.Path(f"{self.uri}/{name}" if name else self.uri)
+
+    def local(self, file: Path) -> Any:
+        return self.java.jvm.org.apache.hadoop.fs.Path(f"file://{file}")
+
+    def write(self, name: str, data: bytes, *, overwrite: bool = True) -> None:
+        out = self.fs.create(self.path(name), overwrite)
+        try:
+            out.write(bytearray(data))
+        finally:
+            out.close()
+
+    def read(self, name: str) -> bytes:
+        """Small files only: the bytes travel through py4j."""
+        stream = self.fs.open(self.path(name))
+        try:
+            return bytes(self.java.jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> None:
+        """As Spark does, by FileContext."""
+        kinds = self.java.jvm.org.apache.hadoop.fs.Options.Rename
+        options = self.java.new_array(kinds, 1)
+        options[0] = kinds.OVERWRITE if overwrite else kinds.NONE
+        self.context.rename(self.path(source), self.path(target), options)
+
+    def close(self) -> None:
+        self.java.close()
+        self._process.kill()
+        self._process.communicate()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))
