@@ -1,0 +1,174 @@
+"""How long local copies live: with their slot, with Spark's own purges, with the job."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.errors import Fenced
+from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.slots.model import Allocation, ResourceProfile
+from emberkeep.taskmanager.state_gateway_upkeep import CLAIM_TIMEOUT, StateUpkeep
+from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
+
+CONTENT = b"x" * 10_000
+NEXT_SLOT = AllocationId("c" * 32)
+
+
+class HandClock(SystemClock):
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def allocation(slot: AllocationId, attempt: int = 1, job_id: JobId = JOB) -> Allocation:
+    return Allocation(
+        id=slot,
+        slot_index=0,
+        job_id=job_id,
+        attempt=attempt,
+        profile=ResourceProfile(cores=1, memory_mb=1),
+        job_master="h:1",
+    )
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@contextlib.asynccontextmanager
+async def upkeep_of(node: Node, clock: HandClock) -> AsyncIterator[StateUpkeep]:
+    upkeep = StateUpkeep(node.gateway, clock, sweep_interval=1e9)
+    upkeep.opened(node.copies.records())
+    running = asyncio.create_task(upkeep.run())
+    try:
+        yield upkeep
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(look: Callable[[], bool]) -> None:
+    async with asyncio.timeout(240):
+        while not look():  # noqa: ASYNC110 - threads do it, and tell nobody
+            await asyncio.sleep(0.005)
+
+
+async def kept(node: Node, wanted: set[str]) -> None:
+    await until(lambda: {record.path.name for record in node.copies.records()} == wanted)
+
+
+@pytest.mark.req("LOC-4")
+async def test_copies_go_with_their_slot(node: Node, clock: HandClock) -> None:
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        upkeep.allocation_begun(allocation(OTHER_SLOT))
+        node.write("state/0/1/1.delta", CONTENT)
+        node.write("state/0/2/1.delta", CONTENT, Caller(job_id=JOB, attempt=1, allocation_id=OTHER_SLOT))
+        upkeep.allocation_freed(allocation(SLOT), attempt_over=False)
+        await kept(node, {"state/0/2/1.delta"})
+        assert node.read("state/0/1/1.delta") == CONTENT  # the durable file stays
+        upkeep.job_forgotten(JOB)
+        await kept(node, set())
+
+
+@pytest.mark.req("LOC-4")
+async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: HandClock) -> None:
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        node.write("state/0/1/1.delta", CONTENT)
+        upkeep.allocation_freed(allocation(SLOT), attempt_over=True)
+        await upkeep.sweep()
+        upkeep.allocation_begun(allocation(NEXT_SLOT, attempt=2))
+        await until(lambda: node.copies.records()[0].allocation_id == NEXT_SLOT)
+        with pytest.raises(Fenced):
+            node.read("state/0/1/1.delta")
+        next_one = Caller(job_id=JOB, attempt=2, allocation_id=NEXT_SLOT)
+        assert node.read("state/0/1/1.delta", next_one) == CONTENT
+        assert node.counts("hits", "misses") == (1, 0)
+
+
+@pytest.mark.req("LOC-5")
+async def test_after_a_restart_only_what_is_claimed_stays(node: Node, clock: HandClock) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    node.write("state/0/2/1.delta", CONTENT, Caller(job_id=JOB, attempt=1, allocation_id=OTHER_SLOT))
+    node.write("offsets/0", CONTENT, DRIVER_OF[1])
+    node.restarted_gateway()
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_recovered(allocation(SLOT))
+        clock.now = CLAIM_TIMEOUT - 1
+        await upkeep.sweep()
+        assert len(node.copies.records()) == 3
+        assert node.read("offsets/0", DRIVER_OF[1]) == CONTENT  # the driver has survived too
+        clock.now = CLAIM_TIMEOUT
+        await upkeep.sweep()
+        await kept(node, {"state/0/1/1.delta", "offsets/0"})
+
+
+@pytest.mark.req("LOC-5")
+async def test_nothing_of_a_job_that_never_came_back_stays(node: Node, clock: HandClock) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    node.write("offsets/0", CONTENT, DRIVER_OF[1])
+    node.restarted_gateway()
+    async with upkeep_of(node, clock) as upkeep:
+        clock.now = CLAIM_TIMEOUT
+        await upkeep.sweep()
+        await kept(node, set())
+
+
+async def test_what_spark_purged_elsewhere_goes_here_too(node: Node, clock: HandClock, tmp_path: Path) -> None:
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        for number in range(5):
+            node.write(f"state/0/1/{number}.delta", CONTENT)
+        node.write("offsets/0", CONTENT)
+        elsewhere = Node(tmp_path)
+        for number in range(3):
+            elsewhere.gateway.delete(EXECUTOR, elsewhere.path(f"state/0/1/{number}.delta"), recursive=False)
+        elsewhere.write("state/0/1/3.delta", b"another")
+        await upkeep.sweep()
+        await kept(node, {"state/0/1/4.delta", "offsets/0"})
+        assert node.counts("purged") == (4,)
+        elsewhere.gateway.delete(EXECUTOR, elsewhere.path("state"), recursive=True)
+        await upkeep.sweep()
+        await kept(node, {"offsets/0"})
+
+
+async def test_copies_written_while_their_slot_was_given_back_are_found(node: Node, clock: HandClock) -> None:
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        incoming = node.gateway.receive(EXECUTOR, node.path("state/0/1/1.delta"), overwrite=True)
+        incoming.write(CONTENT)
+        upkeep.allocation_freed(allocation(SLOT), attempt_over=False)
+        incoming.commit()
+        await upkeep.sweep()
+        await kept(node, set())
+
+
+async def test_what_lies_here_is_reported(node: Node, clock: HandClock) -> None:
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        upkeep.allocation_begun(allocation(NEXT_SLOT, job_id=OTHER))
+        node.write("state/0/1/1.delta", CONTENT)
+        node.write("offsets/0", CONTENT, DRIVER_OF[1])
+        await until(lambda: bool(upkeep.jobs) and upkeep.jobs[0].files == 2)
+        (job,) = upkeep.jobs
+        assert (job.job_id, job.files, job.size, set(job.allocations)) == (JOB, 2, 20_000, {SLOT, DRIVER})
+        report = upkeep.report()
+        assert (report.copies, report.written_bytes, report.kept_bytes) == (2, 20_000, 20_000)
+        await asyncio.to_thread(upkeep.clear)
+        assert node.copies.records() == ()
