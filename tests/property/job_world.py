@@ -196,7 +196,7 @@ class JobWorld:
         attempt = self.machine.attempt
         driver = self.drivers.get(attempt)
         if driver is None or not driver.alive or driver.place.task_manager != where.task_manager:
-            self.tell(ev.DriverNotAtHome(attempt, where.home))
+            self.tell(ev.DriverNotAtHome(attempt, where, continues=True))
         else:
             self.tell(ev.DriverListed(attempt, where, 42))
 

@@ -353,10 +353,12 @@ class Dispatcher(Actor[Call]):
         self.tell(partial(self._drivers_complete, info, drivers))
 
     def _drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
-        home, listed = _place(info).home, {(driver.job_id, driver.attempt) for driver in drivers}
+        place, listed = _place(info), {(driver.job_id, driver.attempt) for driver in drivers}
         for job_id, job in list(self._table.active.items()):
             if (job_id, job.machine.attempt) not in listed:
-                self._apply(job_id, ev.DriverNotAtHome(job.machine.attempt, home))
+                self._apply(
+                    job_id, ev.DriverNotAtHome(job.machine.attempt, place, continues=info.predecessor is not None)
+                )
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a job's state contradicts itself. For tests and the simulator."""

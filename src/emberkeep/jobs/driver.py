@@ -36,10 +36,14 @@ class Driver:
         """Its task manager is known and alive."""
         return self.place is not None and self.lost_at is None
 
-    def is_missing_at(self, home: DriverHome) -> bool:
-        """Whether it is proven gone when ``home`` does not list it: it was to be nowhere else, and nobody has heard of
-        it since the recovery."""
-        return self.place is None and not self.registered and self.heard_at <= self.since and self.home == home
+    def is_missing_at(self, place: DriverPlace, *, continues: bool) -> bool:
+        """Whether it is proven gone when ``place`` does not list it: it was to be nowhere else, the task manager there
+        knows what its earlier lives have started, and nobody has heard of the driver since the recovery."""
+        home = self.home
+        if home is None or self.place is not None or self.registered or self.heard_at > self.since:
+            return False
+        is_home = (home.task_manager, home.node_id) == (place.task_manager, place.node_id)
+        return is_home and (continues or home.instance == place.instance)
 
     def seen_at(self, place: DriverPlace, pid: int) -> None:
         self.place = place

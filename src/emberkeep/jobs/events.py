@@ -32,8 +32,8 @@ class DriverPlace:
 
     @property
     def home(self) -> DriverHome:
-        """What stays the same when the task manager starts anew."""
-        return DriverHome(task_manager=self.task_manager, node_id=self.node_id)
+        """What is kept of it with the attempt."""
+        return DriverHome(task_manager=self.task_manager, node_id=self.node_id, instance=self.instance)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -131,11 +131,13 @@ class DriverVanished:
 
 @dataclass(frozen=True)
 class DriverNotAtHome:
-    """This task manager on this node has said all that it holds, in the knowledge that this JobManager leads, and the
-    driver is not among it: neither does it run there, nor will it be started there any more."""
+    """A task manager has said all that it holds, knowing that this JobManager leads, and the driver is not among it: it
+    does not run there, and will not be started there any more. ``continues``: this life of the task manager has taken
+    over all that the one before it had started."""
 
     attempt: int
-    home: DriverHome
+    place: DriverPlace
+    continues: bool
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,8 @@ class JobMachine(JobState):
         self._driver_gone(_lost(f"task manager {where} lists the driver no more"), now)
 
     def _driver_not_at_home(self, event: ev.DriverNotAtHome, now: Moment) -> None:
-        if self._live().is_missing_at(event.home):
-            where = event.home.task_manager
+        if self._live().is_missing_at(event.place, continues=event.continues):
+            where = event.place.task_manager
             self._driver_gone(_lost(f"task manager {where}, where the driver was started, has it no more"), now)
 
     def _jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:

@@ -6,7 +6,7 @@ import enum
 
 import msgspec
 
-from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import SavepointPointer
 
 
@@ -123,10 +123,11 @@ class ExceptionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class DriverHome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where an attempt's driver was to be started: whatever life of the task manager, but on that very node."""
+    """Where an attempt's driver was to be started."""
 
     task_manager: TaskManagerId
-    node_id: str
+    node_id: str  # the machine that the task manager stands on
+    instance: InstanceId  # its life at that time
 
 
 class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

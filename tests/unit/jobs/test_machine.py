@@ -42,11 +42,18 @@ class TestRecoveredWithoutDriver:
         assert world.status() is JobStatus.RESTARTING
         assert "tm-1, where the driver was started, has it no more" in world.machine.history.exceptions()[0].message
 
+    def test_the_very_same_life_need_not_continue_another(self) -> None:
+        world = self.recovered()
+        world.tell(ev.DriverNotAtHome(1, place(1), continues=False))
+        assert world.status() is JobStatus.RESTARTING
+
     def test_other_task_managers_prove_nothing(self) -> None:
         world = self.recovered()
         world.report_completely(place(2))
         elsewhere = dataclasses.replace(place(1, 2), node_id="another machine")
         world.report_completely(elsewhere)
+        forgetful = place(1, 2)  # started anew, with nothing of what its former life knew
+        world.tell(ev.DriverNotAtHome(1, forgetful, continues=False))
         assert world.status() is JobStatus.INITIALIZING
         world.wait(POLICY.lease)
         assert world.status() is JobStatus.RESTARTING
@@ -55,7 +62,7 @@ class TestRecoveredWithoutDriver:
         world, driver = running()
         world.restart()
         world.register(driver)
-        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        world.tell(ev.DriverNotAtHome(1, place(1), continues=True))
         assert world.status() is JobStatus.RUNNING
 
     def test_a_word_before_it_has_registered_counts_more_as_well(self) -> None:
@@ -63,7 +70,7 @@ class TestRecoveredWithoutDriver:
         world.restart()
         world.now += 0.5
         world.tell(ev.JobMasterHeard(1))
-        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        world.tell(ev.DriverNotAtHome(1, place(1), continues=True))
         assert world.status() is JobStatus.INITIALIZING
 
     def test_a_cancelled_job_ends_at_once(self) -> None:
@@ -77,7 +84,7 @@ class TestRecoveredWithoutDriver:
         world = JobWorld()
         world.grant()
         world.write_attempt()
-        world.tell(ev.DriverNotAtHome(1, place(1).home))
+        world.tell(ev.DriverNotAtHome(1, place(1), continues=True))
         assert world.status() is JobStatus.INITIALIZING
 
 

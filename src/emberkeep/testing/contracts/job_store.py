@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal
-from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import (
     QUERIES_KEPT,
     SAVEPOINTS_KEPT,
@@ -234,7 +234,7 @@ class JobStoreContract:
 
     @pytest.mark.req("HA-7")
     async def test_where_an_attempt_is_to_be_started_is_kept_with_its_number(self, place: Place) -> None:
-        home = DriverHome(task_manager=TaskManagerId("tm-1"), node_id="node-ä")
+        home = DriverHome(task_manager=TaskManagerId("tm-1"), node_id="node-ä", instance=InstanceId("life-1"))
         store = place.store()
         await store.open()
         for number in (1, 2):
