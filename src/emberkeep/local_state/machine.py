@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.local_state.model import DRIVER, CopyRecord
+from emberkeep.local_state.model import DRIVER, CopyRecord, disk_bytes
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
@@ -134,7 +134,7 @@ class Ownership:
 def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[CopyRecord, ...]:
     """Which copies go so that the rest keeps to the quota, a little below it: not each new file is to evict one.
 
-    ``records``: least recently used first. ``used``, ``quota``: bytes.
+    ``records``: least recently used first. ``used``, ``quota``: bytes on the disk.
     """
     if used <= quota:
         return ()
@@ -144,7 +144,7 @@ def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[Cop
         if used <= goal:
             break
         going.append(record)
-        used -= record.length
+        used -= disk_bytes(record)
     return tuple(going)
 
 

@@ -1,4 +1,4 @@
-"""A state gateway over a directory that fails when it is told to, and copies in memory."""
+"""A state gateway over a directory that fails when it is told to, on a disk that does so too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import DRIVER, Caller, FileStatus, StatePath
 from emberkeep.taskmanager.state_gateway import StateGateway
-from emberkeep.testing.memory_state import FaultyState, MemoryCopies, MemoryJournal, MemorySpool
+from emberkeep.testing.state_faults import FaultyCopies, FaultyState, MemoryJournal, TemporarySpool
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
 SLOT, OTHER_SLOT = AllocationId("a" * 32), AllocationId("b" * 32)
@@ -24,21 +24,24 @@ class Node:
     """A node with its gateway. Several may share one durable ``place``."""
 
     place: Path
-    copies: MemoryCopies = field(default_factory=MemoryCopies)
+    name: str = "node"
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     quota: int = 10**9
 
     def __post_init__(self) -> None:
+        self.copies = FaultyCopies(self.place / "disks" / self.name)
+        self.copies.open_copies()
         self.states: dict[str, FaultyState] = {}
         self.gateway = self.restarted_gateway()
 
     def restarted_gateway(self) -> StateGateway:
+        """It knows what lies on the disk, no more."""
         self.gateway = StateGateway(
             self.copies,
             self._open,
             lambda job_id: str(self.place / job_id),
             self.journal,
-            MemorySpool,
+            TemporarySpool,
             SystemClock(),
             quota=self.quota,
         )
@@ -59,8 +62,8 @@ class Node:
     def write(self, name: str, data: bytes, caller: Caller = EXECUTOR, *, overwrite: bool = True) -> FileStatus:
         incoming = self.gateway.receive(caller, self.path(name), overwrite=overwrite)
         try:
-            for start in range(0, len(data), 1000):
-                incoming.write(data[start : start + 1000])
+            for start in range(0, len(data), 20_000):
+                incoming.write(data[start : start + 20_000])
             return incoming.commit()
         finally:
             incoming.abandon()

@@ -9,12 +9,12 @@ import pytest
 
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists, IsADirectory
-from emberkeep.local_state.model import DRIVER, FileKind
+from emberkeep.local_state.model import DRIVER, FileKind, StatePath
 from emberkeep.taskmanager import state_gateway_writes
-from emberkeep.testing.memory_state import disk_full
+from emberkeep.testing.state_faults import FaultyCopies, disk_full
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, SLOT, UUID, Node
 
-CONTENT = bytes(range(256)) * 100  # 25,600 bytes: seven blocks of a memory copy
+CONTENT = bytes(range(256)) * 2560  # 655,360 bytes: three blocks of a copy
 
 
 @pytest.fixture
@@ -29,50 +29,52 @@ def test_a_file_is_durable_and_local_when_it_is_acknowledged(node: Node) -> None
     assert record is not None
     assert (record.generation, record.allocation_id, record.attempt) == (status.generation, SLOT, 1)
     assert node.read("state/0/1/1.delta") == CONTENT
-    assert node.read("state/0/1/1.delta", offset=5000, length=10_000) == CONTENT[5000:15_000]
-    assert node.counts("hits", "misses", "local_read_bytes", "remote_read_bytes") == (2, 0, 35_600, 0)
-    assert node.counts("written_bytes", "kept_bytes") == (25_600, 25_600)
+    assert node.read("state/0/1/1.delta", offset=200_000, length=300_000) == CONTENT[200_000:500_000]
+    assert node.counts("hits", "misses", "local_read_bytes", "remote_read_bytes") == (2, 0, 955_360, 0)
+    assert node.counts("written_bytes", "kept_bytes") == (655_360, 655_360)
 
 
 def test_another_node_reads_the_durable_file_and_keeps_it(node: Node, tmp_path: Path) -> None:
     node.write("state/0/1/1.delta", CONTENT)
-    other = Node(tmp_path)
+    other = Node(tmp_path, "other")
     assert other.read("state/0/1/1.delta", offset=100, length=100) == CONTENT[100:200]  # a part is not kept
     assert other.copies.records() == ()
     assert other.read("state/0/1/1.delta") == CONTENT
     assert other.read("state/0/1/1.delta") == CONTENT
-    assert other.counts("hits", "misses", "remote_read_bytes") == (1, 2, 25_700)
+    assert other.counts("hits", "misses", "remote_read_bytes") == (1, 2, 655_460)
 
 
 @pytest.mark.req("LOC-7")
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda data: data[:9000] + b"\xff" + data[9001:],
-        lambda data: data[:-1],
-        lambda data: data[:8192],
-        lambda data: b"",
+        lambda copies, path: copies.flip(path, 300_000),
+        lambda copies, path: copies.flip(path, 0),
+        lambda copies, path: copies.cut(path, 655_359),
+        lambda copies, path: copies.cut(path, 262_144),
+        lambda copies, path: copies.cut(path, 0),
     ],
 )
-@pytest.mark.parametrize(("offset", "length"), [(0, None), (8000, 12_000)])
+@pytest.mark.parametrize(("offset", "length"), [(0, None), (200_000, 400_000)])
 def test_a_damaged_copy_costs_time_only(
-    node: Node, damage: Callable[[bytes], bytes], offset: int, length: int | None
+    node: Node, damage: Callable[[FaultyCopies, StatePath], None], offset: int, length: int | None
 ) -> None:
     for name in ("state/0/1/1.delta", f"state/0/1/{UUID}.sst"):
         node.write(name, CONTENT)
-        node.copies.damage(node.path(name), damage)
         before = node.counts("verify_failures")[0]
+        damage(node.copies, node.path(name))
         wanted = CONTENT[offset:] if length is None else CONTENT[offset : offset + length]
         assert node.read(name, offset=offset, length=length) == wanted
-        if node.copies.find(node.path(name)) is None:  # else nothing damaged was asked for
-            assert node.counts("verify_failures")[0] == before + 1
-        assert node.read(name) == CONTENT
-        assert node.read(name) == CONTENT
+        assert node.copies.find(node.path(name)) is None
+        assert node.counts("verify_failures")[0] == before + 1
+        for _ in range(2):
+            assert node.read(name) == CONTENT
+        assert node.copies.find(node.path(name)) is not None
 
 
 @pytest.mark.req("LOC-7")
 def test_a_copy_of_bytes_that_were_replaced_elsewhere_is_stale(node: Node, tmp_path: Path) -> None:
-    other = Node(tmp_path)
+    other = Node(tmp_path, "other")
     node.write("state/0/1/1.delta", CONTENT)
     other.write("state/0/1/1.delta", b"another")
     assert node.read("state/0/1/1.delta") == b"another"
@@ -92,7 +94,7 @@ def test_names_made_for_their_bytes_cost_no_request(node: Node) -> None:
 
 @pytest.mark.req("LOC-7")
 def test_a_full_disk_makes_writes_durable_only(node: Node) -> None:
-    node.copies.problem, node.copies.fail_after = disk_full(), 2500
+    node.copies.problem, node.copies.fail_after = disk_full(), 250_000
     node.write("state/0/1/1.delta", CONTENT)  # it fails in the middle
     assert node.read("state/0/1/1.delta") == CONTENT
     assert node.counts("disk_failures", "kept_bytes") == (1, 0)
@@ -104,8 +106,8 @@ def test_a_full_disk_makes_writes_durable_only(node: Node) -> None:
 def test_a_large_file_is_written_again_when_the_disk_fails_in_the_middle(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(state_gateway_writes, "_REMEMBERED", 3000)
-    node.copies.problem, node.copies.fail_after = disk_full(), 20_000
+    monkeypatch.setattr(state_gateway_writes, "_REMEMBERED", 30_000)
+    node.copies.problem, node.copies.fail_after = disk_full(), 500_000
     with pytest.raises(RetryLater):
         node.write("state/0/1/1.delta", CONTENT)
     node.write("state/0/1/1.delta", CONTENT)
@@ -242,7 +244,7 @@ def test_the_attempts_marks_are_not_the_jobs_to_touch(node: Node, path: str) -> 
 
 
 def test_the_quota_never_blocks_a_write(tmp_path: Path) -> None:
-    node = Node(tmp_path, quota=3 * 25_600)
+    node = Node(tmp_path, quota=3 * 660_000)
     for number in range(6):
         node.write(f"state/0/1/{number}.delta", CONTENT)
         node.read("state/0/1/0.delta")  # used again and again: it stays

@@ -18,7 +18,7 @@ OLD, NEW = DRIVER_OF[1], DRIVER_OF[2]
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> tuple[Node, Node]:
-    return Node(tmp_path), Node(tmp_path)
+    return Node(tmp_path, "here"), Node(tmp_path, "there")
 
 
 CHANGES: list[Callable[[Node], object]] = [
@@ -82,7 +82,7 @@ def test_of_two_attempts_that_begin_at_once_only_the_newer_goes_on(tmp_path: Pat
     barrier = threading.Barrier(2)
 
     def begin(attempt: int) -> bool:
-        node = Node(tmp_path)
+        node = Node(tmp_path, str(attempt))
         barrier.wait(60)
         try:
             node.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
@@ -95,7 +95,7 @@ def test_of_two_attempts_that_begin_at_once_only_the_newer_goes_on(tmp_path: Pat
     assert newer
     assert older == (tmp_path / JOB / "offsets/1").exists() or not older
     with pytest.raises(Fenced):
-        Node(tmp_path).write("offsets/3", b"x", OLD)
+        Node(tmp_path, "third").write("offsets/3", b"x", OLD)
 
 
 def test_no_answer_about_attempts_is_no_leave(nodes: tuple[Node, Node]) -> None:

@@ -136,7 +136,7 @@ async def test_what_spark_purged_elsewhere_goes_here_too(node: Node, clock: Hand
         for number in range(5):
             node.write(f"state/0/1/{number}.delta", CONTENT)
         node.write("offsets/0", CONTENT)
-        elsewhere = Node(tmp_path)
+        elsewhere = Node(tmp_path, "elsewhere")
         for number in range(3):
             elsewhere.gateway.delete(EXECUTOR, elsewhere.path(f"state/0/1/{number}.delta"), recursive=False)
         elsewhere.write("state/0/1/3.delta", b"another")
