@@ -26,6 +26,7 @@ from emberkeep.jobmanager.views import JobManagerGateway, JobView, TaskManagerVi
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.blob_metrics import BlobMetrics
+from emberkeep.rest.state_gateway_metrics import StateGatewayMetrics
 
 RPC_PREFIX = "/rpc/v1/"
 _LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
@@ -82,6 +83,7 @@ class Metrics:
             registry=registry,
         )
         self._blobs = BlobMetrics(registry)
+        self._state_gateways = StateGatewayMetrics(registry)
         self._lag = Histogram(
             "emberkeep_event_loop_lag_seconds",
             "How late the event loop ran a timer.",
@@ -99,6 +101,7 @@ class Metrics:
         task_managers = await gateway.task_managers()
         self._show_task_managers(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
+        self._state_gateways.show(task_managers)
         self._epoch.set(gateway.epoch())
         return prometheus.generate_latest(self.registry)
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.messages import BlobCacheReport
+from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
 from emberkeep.rest.metrics import Metrics, loop_lag
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view
 from tests.unit.rest.server import Site, eventually
@@ -92,6 +92,26 @@ async def test_blobs_of_the_server_and_of_each_cache(site: Site) -> None:
     assert samples["emberkeep_blob_cache_transfers_total", (("source", "server"), own)] == 14
     assert samples["emberkeep_blob_cache_received_bytes_total", (own,)] == 15
     assert not any(("task_manager", "tm-127.0.0.3-1") in labels for _, labels in samples)
+
+
+async def test_state_gateways_where_there_are_any(site: Site) -> None:
+    assert not any("state_gateway" in name for name, _ in await scrape(site))
+    view = site.gateway.managers[TaskManagerId("tm-127.0.0.2-1")]
+    counted = StateGatewayReport(copies=3, used_bytes=4, hits=5, misses=6, local_read_bytes=7, verify_failures=8)
+    report = msgspec.structs.replace(view.report, state_gateway=counted)
+    site.gateway.add_task_managers(msgspec.structs.replace(view, report=report))
+
+    samples = await scrape(site)
+
+    labels = (("task_manager", "tm-127.0.0.2-1"),)
+    found = {
+        name.removeprefix("emberkeep_state_gateway_"): samples[name, labels] for name, one in samples if one == labels
+    }
+    assert (found["copies"], found["used_bytes"], found["hits_total"], found["misses_total"]) == (3, 4, 5, 6)
+    assert (found["local_read_bytes_total"], found["verify_failures_total"]) == (7, 8)
+    counted_fields = {name.removesuffix("_total") for name, _ in samples if name.startswith("emberkeep_state_gateway_")}
+    prefix = len("emberkeep_state_gateway_")
+    assert {name[prefix:] for name in counted_fields} == set(StateGatewayReport.__struct_fields__), "all are shown"
 
 
 async def test_requests_are_measured_by_route_not_by_path(site: Site) -> None:
