@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from emberkeep.adapters.processes import ProcessSupervisor
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.base.process_identity import identify
 from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.blobs.model import BlobKey
 from emberkeep.daemons.launcher import Node, ProcessLauncher
@@ -56,17 +59,29 @@ class Bench:
         self.directory = WorkingDirectory(directory / "tm")
         self.blobs = SlowBlobs(directory / "blobs")
         self.archives = UnpackedArchives(self.directory.unpacked)
-        libraries = LibraryCache(self.blobs, self.archives, retention=3600.0)
-        java = JavaRuntime(None, self.java, 17)
-        node = Node("tm", "127.0.0.1", self.directory, directory / "token", java, Configuration())
-        self.launcher = ProcessLauncher(node, supervisor, libraries)
+        self.token = directory / "token"
         self.exits: list[ProcessExit] = []
-        self.launcher.on_exit(self.exits.append)
+        self.launcher = self._launcher(supervisor)
         self.artefacts = (
             self.blobs.add(b"a jar", "udf.jar", ArtefactRole.JAR),
             self.blobs.add(b"looked up", "lookup.txt", ArtefactRole.FILE),
             self.blobs.add(tar(regular("packed.txt", b"unpacked")), "data.tgz", ArtefactRole.ARCHIVE, "inside"),
         )
+
+    def _launcher(self, supervisor: ProcessSupervisor) -> ProcessLauncher:
+        libraries = LibraryCache(self.blobs, self.archives, retention=3600.0)
+        java = JavaRuntime(None, self.java, 17)
+        node = Node("tm", "127.0.0.1", self.directory, self.token, java, Configuration())
+        launcher = ProcessLauncher(node, supervisor, libraries)
+        launcher.on_exit(self.exits.append)
+        return launcher
+
+    async def next_life(self, supervisor: ProcessSupervisor) -> None:
+        """Nothing of what the last one held is held any more."""
+        self.blobs.holders.clear()
+        self.archives = UnpackedArchives(self.directory.unpacked)
+        await self.archives.start()
+        self.launcher = self._launcher(supervisor)
 
     def request(self, executor: str = "1", *more: Artefact) -> StartExecutor:
         return StartExecutor(
@@ -178,3 +193,48 @@ async def test_one_that_is_asked_to_end_while_its_files_are_brought_does_not_sta
     await bench.launcher.start_executor(request)
     await until(lambda: "ready" in bench.log("1", "stderr"))
     assert bench.users() == 4
+
+
+@pytest.mark.req("LOC-5", "LOC-11")
+async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_deletes_the_rest(
+    tmp_path: Path, bench: Bench
+) -> None:
+    first = ProcessSupervisor(tmp_path / "lives", linger=0.5)
+    watching = asyncio.create_task(first.run())
+    await bench.next_life(first)
+    pids = [await bench.launcher.start_executor(bench.request(executor)) for executor in ("1", "2", "3")]
+    await until(lambda: all("ready" in bench.log(executor, "stderr") for executor in ("1", "2", "3")))
+    stranger = bench.directory.job(JobId("c" * 32)) / "1" / "driver"
+    stranger.mkdir(parents=True)
+    watching.cancel()
+    await asyncio.wait({watching})
+    await bench.launcher.leave()
+    await first.close()
+    os.kill(pids[2], signal.SIGKILL)  # while nobody looked
+
+    second = ProcessSupervisor(tmp_path / "lives", linger=0.5)
+    watching = asyncio.create_task(second.run())
+    try:
+        await bench.next_life(second)
+        wanted = {key_of(bench.request(executor)) for executor in ("1", "3")}
+        adopted = await bench.launcher.adopt(wanted, {JOB})
+        assert adopted.alive == {key_of(bench.request("1")): pids[0]}
+        assert identify(pids[1]) is None
+        assert bench.exits == []
+        await until(lambda: bench.users() == 4)
+        places = {path.name for path in (bench.directory.attempt(JOB, 1) / "executors").iterdir()}
+        assert places == {"1-bbbbbbbb"}
+        assert not stranger.parent.parent.exists()
+        assert bench.launcher.is_live(JOB, 1, "1")
+        assert not bench.launcher.is_live(JOB, 1, "2")
+        await bench.launcher.stop(key_of(bench.request("1")), 10.0)
+        assert [(end.key, end.exit_code) for end in bench.exits] == [(key_of(bench.request("1")), None)]
+        assert identify(pids[0]) is None
+        assert bench.users() == 0
+    finally:
+        await bench.launcher.kill_all()
+        watching.cancel()
+        await asyncio.wait({watching})
+        await second.close()
+        for pid in pids:  # dead children of this process, which stands for both task managers
+            os.waitpid(pid, os.WNOHANG)
