@@ -15,6 +15,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import msgspec
+import structlog
 
 from emberkeep.adapters.state_copies_file import verified_pieces
 from emberkeep.adapters.state_copies_index import Copy, CopyIndex, Owner
@@ -28,6 +29,8 @@ from emberkeep.local_state.model import CopyRecord, Holding, StatePath
 from emberkeep.local_state.spark_layout import store_directory, store_version
 
 _SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+log = structlog.get_logger(__name__)
 
 
 class DiskCopies:
@@ -46,6 +49,8 @@ class DiskCopies:
         with self._errors("open"):
             self._places.make()
             found = sorted(self._places.load(), key=lambda each: each[0])
+            if self._places.removed:
+                log.warning("local copies of state were torn, and are removed", copies=self._places.removed)
             with self._lock:
                 for _, copy in found:
                     replaced = self._index.add(copy)

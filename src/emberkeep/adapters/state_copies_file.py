@@ -45,7 +45,8 @@ def read_end(file: int, where: str) -> CopyRecord:
         payload = decode_record(end[-_FOOTER_BYTES - length : -_FOOTER_BYTES], _KIND, _VERSION, where=where)
         record = msgspec.json.decode(payload, type=CopyRecord)
     except (ValueError, Fatal, msgspec.MsgspecError) as error:
-        raise DamagedCopy(f"{where}: no sound snapshot record ({error})") from None
+        reason = error.message if isinstance(error, Fatal) else f"{where}: {error}"
+        raise DamagedCopy(f"no sound snapshot record: {reason}") from None
     if record.length > size - length - _FOOTER_BYTES or not _blocks_fit(record):
         raise DamagedCopy(f"{where}: its snapshot record speaks of other bytes")
     return record

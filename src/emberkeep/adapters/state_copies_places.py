@@ -48,6 +48,7 @@ class CopyPlaces:
         self._files = files
         self._life = secrets.token_hex(6)
         self._numbers = itertools.count()
+        self.removed = 0  # files that were no sound copies
 
     def staging(self) -> Path:
         """A name that was never used, here or as a copy's."""
@@ -100,7 +101,8 @@ class CopyPlaces:
             try:
                 yield _load(entry, owner)
             except (DamagedCopy, OSError) as error:
-                log.info("a local copy of state is removed", reason=str(error))
+                log.debug("a local copy of state is removed", reason=str(error))
+                self.removed += 1
                 self.remove(entry.path)
         with contextlib.suppress(OSError):
             self._files.remove_directory(allocation.path)
