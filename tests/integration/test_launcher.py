@@ -237,4 +237,4 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
         await asyncio.wait({watching})
         await second.close()
         for pid in pids:  # dead children of this process, which stands for both task managers
-            os.waitpid(pid, os.WNOHANG)
+            os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222
