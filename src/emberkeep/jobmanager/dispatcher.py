@@ -133,13 +133,15 @@ class Dispatcher(Actor[Call]):
     def _submit(self, graph: JobGraph) -> asyncio.Future[Submission]:
         check_graph(graph)
         job_configuration(self._configuration, graph)
-        answer: asyncio.Future[Submission] = self._answers.new()
         if graph.job_id in self._creating or self._table.key_of(graph.job_id) is not None:
-            answer.set_result(self._submitted_before(graph))
-            return answer
+            before = self._submitted_before(graph)
+            known: asyncio.Future[Submission] = self._answers.new()
+            known.set_result(before)
+            return known
         most = self._configuration[options.MAX_JOBS]
         if self._table.running() + len(self._creating) >= most:
             raise RetryLater(f"{most} jobs wait or run already", hint=f"see {options.MAX_JOBS.key}")
+        answer: asyncio.Future[Submission] = self._answers.new()
         self._creating[graph.job_id] = graph
         self.start_effect(f"create {graph.job_id}", self._create(graph, answer), deadline=None)
         return answer
@@ -206,11 +208,9 @@ class Dispatcher(Actor[Call]):
         await answer
 
     def _cancel(self, job_id: JobId, grace: float | None) -> asyncio.Future[None]:
+        ended = self._is_canceled(job_id)
         answer: asyncio.Future[None] = self._answers.new()
-        status = self._table.view(job_id).status
-        if status.is_globally_terminal:
-            if status is not JobStatus.CANCELED:
-                raise Conflict(f"job {job_id} has ended: it is {status.value}")
+        if ended:
             answer.set_result(None)
         else:
             self.start_effect(f"cancel {job_id}", self._record_cancel(job_id, grace, answer), deadline=None)
@@ -232,9 +232,22 @@ class Dispatcher(Actor[Call]):
         self.tell(partial(self._canceled, job_id, grace, answer))
 
     def _canceled(self, job_id: JobId, grace: float | None, answer: asyncio.Future[None]) -> None:
-        self._apply(job_id, ev.CancelRequested(grace))
+        try:
+            if not self._is_canceled(job_id):
+                self._apply(job_id, ev.CancelRequested(grace))
+        except (Absent, Conflict) as error:  # it has ended while that was written
+            if not answer.done():
+                answer.set_exception(error)
         if not answer.done():
             answer.set_result(None)
+
+    def _is_canceled(self, job_id: JobId) -> bool:
+        """Whether the job has ended by a cancellation; False: it goes on. Raises Absent; Conflict when it has ended in
+        another way."""
+        status = self._table.view(job_id).status
+        if status.is_globally_terminal and status is not JobStatus.CANCELED:
+            raise Conflict(f"job {job_id} has ended: it is {status.value}")
+        return status.is_globally_terminal
 
     # --- views --------------------------------------------------------------------------------------------------------
 

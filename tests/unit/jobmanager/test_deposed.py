@@ -8,7 +8,7 @@ import pytest
 
 from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.jobs.model import JobGraph
+from emberkeep.jobs.model import AttemptOutcome, JobGraph, JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -19,9 +19,12 @@ JOB = graph(1).job_id
 
 
 class SilentStore(FailingStore):
-    """From ``silent`` on, writes are under way for ever."""
+    """While it is ``silent``, submissions and cancellations are under way until they are ``heard``."""
 
-    silent = False
+    def __init__(self) -> None:
+        super().__init__()
+        self.silent = False
+        self.heard = asyncio.Event()
 
     async def create(self, graph: JobGraph) -> JobId:
         await self._answer()
@@ -33,7 +36,7 @@ class SilentStore(FailingStore):
 
     async def _answer(self) -> None:
         if self.silent:
-            await asyncio.Event().wait()
+            await self.heard.wait()
 
 
 def test_calls_that_wait_for_the_store_are_answered_when_the_leader_stops() -> None:
@@ -78,5 +81,24 @@ def test_a_deposed_leader_does_not_call_a_cancellation_a_conflict_and_ends() -> 
         await asyncio.sleep(1.0)
         with pytest.raises(Conflict, match="epoch"):
             await leading.__aexit__(None, None, None)
+
+    in_virtual_time(scenario)
+
+
+def test_a_job_that_ends_while_its_cancellation_is_written_is_not_harmed() -> None:
+    async def scenario() -> None:
+        store = SilentStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            store.silent = True
+            canceling = asyncio.create_task(service.cancel(JOB))
+            await asyncio.sleep(1.0)
+            await master.ends(AttemptOutcome(exit_code=0))
+            await cluster.reaches(JOB, JobStatus.FINISHED)
+            store.heard.set()
+            with pytest.raises(Conflict, match="FINISHED"):
+                await canceling
 
     in_virtual_time(scenario)
