@@ -76,10 +76,11 @@ class ClusterPlan:
 
 @dataclass(eq=False)
 class TaskManagerNode:
-    """A machine with a task manager on it, in one of its lives or between two."""
+    """A machine with a task manager on it, in one of its lives or between two. ``record``: on its disk."""
 
     id: TaskManagerId
     machine: Machine
+    record: MemoryAgentStore = field(default_factory=MemoryAgentStore)
     record: MemoryAgentStore = field(default_factory=MemoryAgentStore)  # on its disk
     agent: Process | None = None
     info: TaskManagerInfo | None = None
