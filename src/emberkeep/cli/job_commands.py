@@ -252,7 +252,8 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
 
 
 def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show one job: state, what it waits for, executors, streaming progress, checkpoints, attempts, failures.
+    """Show one job: state, what it waits for, executors, streaming progress, checkpoints, where copies of its state
+    lie, attempts, failures.
 
     Parameters
     ----------
@@ -262,20 +263,27 @@ def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOp
         How to print: for people, or the API's JSON.
     """
     from emberkeep.client.job_reference import resolve_job
-    from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions
+    from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
     from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
-    async def read(client: RestClient) -> tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics]:
+    async def read(
+        client: RestClient,
+    ) -> tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics, list[TaskManagerSummary]]:
         job_id = await resolve_job(client, job)
-        return await client.job(job_id), await client.exceptions(job_id), await client.checkpoints(job_id)
+        return (
+            await client.job(job_id),
+            await client.exceptions(job_id),
+            await client.checkpoints(job_id),
+            await client.task_managers(),
+        )
 
-    details, exceptions, checkpoints = with_client(cluster.require(), read)
+    details, exceptions, checkpoints, task_managers = with_client(cluster.require(), read)
     if output is OutputFormat.JSON:
         print_json({"job": details, "exceptions": exceptions, "checkpoints": checkpoints})
     else:
         from emberkeep.cli.job_view import print_job
 
-        print_job(details, exceptions, checkpoints)
+        print_job(details, exceptions, checkpoints, task_managers)
     return ExitCode.OK
 
 

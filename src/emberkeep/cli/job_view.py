@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from emberkeep.cli.tables import print_fields, print_table
-from emberkeep.cli.wording import duration, executors_registered, timestamp
-from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions
+from emberkeep.cli.wording import byte_count, duration, executors_registered, timestamp
+from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 _SHOWN_EXCEPTIONS = 5
 
 
-def print_job(job: JobDetailsInfo, exceptions: JobExceptions, checkpoints: CheckpointStatistics) -> None:
+def print_job(
+    job: JobDetailsInfo,
+    exceptions: JobExceptions,
+    checkpoints: CheckpointStatistics,
+    task_managers: Sequence[TaskManagerSummary],
+) -> None:
     """Print what is known of a job; parts that are empty are left out."""
     own = job.emberkeep
     driver = ""
@@ -39,6 +46,7 @@ def print_job(job: JobDetailsInfo, exceptions: JobExceptions, checkpoints: Check
     _print_queries(job)
     _print_checkpoints(checkpoints)
     _print_executors(job)
+    _print_local_state(job, task_managers)
     _print_attempts(job)
     _print_exceptions(exceptions)
 
@@ -98,6 +106,18 @@ def _print_executors(job: JobDetailsInfo) -> None:
                 for executor in job.emberkeep.executors
             ],
         )
+
+
+def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerSummary]) -> None:
+    rows = [
+        (task_manager.id, str(state.files), byte_count(state.size))
+        for task_manager in task_managers
+        for state in task_manager.emberkeep.local_state
+        if state.jid == job.jid
+    ]
+    if rows:
+        print("\nLocal copies of its state")
+        print_table(("TASK MANAGER", "FILES", "SIZE"), rows)
 
 
 def _print_attempts(job: JobDetailsInfo) -> None:

@@ -463,8 +463,29 @@ class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
     size: int  # bytes
 
 
+class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
+    """What a state gateway holds now and has done since its process started; see ``emberkeep_state_gateway_…`` at
+    /metrics."""
+
+    copies: int
+    used_bytes: int
+    hits: int
+    misses: int
+    local_read_bytes: int
+    remote_read_bytes: int
+    written_bytes: int
+    kept_bytes: int
+    verify_failures: int
+    stale: int
+    disk_failures: int
+    evictions: int
+    purged: int
+    fenced: int
+
+
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
-    """``adopted``: drivers and executors that this process has taken over from the one before it."""
+    """``adopted``: drivers and executors that this process has taken over from the one before it. ``state_gateway``:
+    null where ``state.backend.local-recovery`` is off."""
 
     state: TaskManagerState
     instance: str
@@ -483,6 +504,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     cpu_percent: float
     adopted: int
     local_state: list[LocalStateOfJob]
+    state_gateway: StateGatewayCounters | None = None
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):

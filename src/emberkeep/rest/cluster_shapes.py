@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+import msgspec
+
 import emberkeep
 from emberkeep.jobmanager.views import JobManagerGateway, JobView, TaskManagerView
 from emberkeep.jobs.model import JobStatus
@@ -17,6 +19,7 @@ from emberkeep.protocol.rest import (
     LocalStateOfJob,
     Resources,
     SlotInfo,
+    StateGatewayCounters,
     TaskManagerDetails,
     TaskManagerExtension,
     TaskManagerState,
@@ -111,6 +114,9 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         local_state=[
             LocalStateOfJob(jid=state.job_id, files=state.files, size=state.size) for state in report.local_state
         ],
+        state_gateway=None
+        if report.state_gateway is None
+        else StateGatewayCounters(**msgspec.structs.asdict(report.state_gateway)),
     )
 
 

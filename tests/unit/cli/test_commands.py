@@ -8,12 +8,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from emberkeep.base.ids import JobId
 from emberkeep.cli.main import main
 from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest import LocalStateOfJob
 from emberkeep.testing.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 
@@ -211,6 +214,21 @@ def test_info(fake: FakeJobManager, capfd: Output) -> None:
     assert "2 of 4 slots are missing" in out
     assert main(["info", "a1", "-o", "json"]) == 0
     assert json.loads(capfd.readouterr().out)["job"]["jid"] == A
+
+
+@pytest.mark.req("LOC-11")
+def test_info_shows_where_copies_of_the_jobs_state_lie(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A, "etl")}
+    assert main(["info", "etl"]) == 0
+    assert "Local copies" not in capfd.readouterr().out
+    known = task_manager_info("tm-1")
+    held = [LocalStateOfJob(jid=JobId(B), files=9, size=9), LocalStateOfJob(jid=JobId(A), files=41, size=3 * 1024**2)]
+    extension = msgspec.structs.replace(known.emberkeep, local_state=held)
+    fake.task_managers[:] = [msgspec.structs.replace(known, emberkeep=extension)]
+    assert main(["info", "etl"]) == 0
+    lines = [line.split() for line in capfd.readouterr().out.splitlines()]
+    assert [known.id, "41", "3.0", "MiB"] in lines
+    assert not [line for line in lines if line[1:2] == ["9"]]
 
 
 @pytest.mark.req("HA-8")
