@@ -5,15 +5,21 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from emberkeep.adapters.state_directory import DirectoryState
 from emberkeep.adapters.state_names import INCOMING
+from emberkeep.base.errors import Absent, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.file_ops import SystemFiles
+from emberkeep.local_state.errors import Exists, NotADirectory
 from emberkeep.local_state.ports import DurableState
-from emberkeep.testing.contracts.durable_state import DurableStateContract
+from emberkeep.testing.contracts.durable_state import DurableStateContract, names, read
+from tests.unit.adapters.small_disks import make_read_only, small_disk
 
 
 class Directory:
@@ -62,3 +68,204 @@ class TestWithoutExclusiveRename(DurableStateContract):
     def place(self, place: Directory, monkeypatch: pytest.MonkeyPatch) -> Directory:
         monkeypatch.setattr(place, "store", lambda: DirectoryState(place.root, NoExclusiveRename()))
         return place
+
+
+class FailingFiles(SystemFiles):
+    """``failing``: names of steps that fail, and with which error. It is done nevertheless where ``done`` says so."""
+
+    def __init__(self) -> None:
+        self.failing: dict[str, int] = {}
+        self.done = False
+
+    def _fail(self, step: str) -> None:
+        if step in self.failing:
+            raise OSError(self.failing[step], os.strerror(self.failing[step]))
+
+    def rename_new(
+        self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
+    ) -> None:
+        if self.done or "rename_new" not in self.failing:
+            super().rename_new(source, target, source_directory=source_directory, target_directory=target_directory)
+        self._fail("rename_new")
+
+    def link(
+        self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
+    ) -> None:
+        if self.done or "link" not in self.failing:
+            super().link(source, target, source_directory=source_directory, target_directory=target_directory)
+        self._fail("link")
+
+    def write(self, file: int, data: bytes) -> None:
+        self._fail("write")
+        super().write(file, data)
+
+    def sync(self, descriptor: int) -> None:
+        self._fail("sync" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "sync of the file")
+        super().sync(descriptor)
+
+
+@pytest.fixture
+def files() -> FailingFiles:
+    return FailingFiles()
+
+
+@pytest.fixture
+def store(place: Directory, files: FailingFiles) -> Iterator[DirectoryState]:
+    store = DirectoryState(place.root, files)
+    yield store
+    files.failing.clear()
+    store.close()
+
+
+@pytest.mark.req("LOC-9")
+def test_checksums_of_plain_file_access_do_not_condemn_other_bytes(place: Directory, store: DirectoryState) -> None:
+    def plain(name: str) -> Path:
+        """As Hadoop's local file system writes a file."""
+        (place.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.root / name).write_bytes(b"plain")
+        side = (place.root / name).with_name(f".{Path(name).name}.crc")
+        side.write_bytes(b"crc\0\0\0\2\0")
+        return side
+
+    sides = [plain(name) for name in ("d/replaced", "d/taken", "d/moved", "d/deleted")]
+    stale = plain("d/gone before")
+    (place.root / "d/gone before").unlink()
+    untouched = plain("d/untouched")
+    assert names(store, "d") == [f"d/{name}" for name in ("deleted", "moved", "replaced", "taken", "untouched")]
+    assert read(store, "d/untouched") == b"plain"
+    store.create("d/replaced", place.new_file(b"x"), overwrite=True)
+    store.create("d/.tmp", place.new_file(b"x"), overwrite=True)
+    store.rename("d/.tmp", "d/taken", overwrite=True)
+    store.rename("d/moved", "d/elsewhere", overwrite=False)
+    store.delete("d/deleted", recursive=False)
+    store.create("d/gone before", place.new_file(b"x"), overwrite=False)
+    with pytest.raises(Exists):
+        store.create("d/untouched", place.new_file(b"x"), overwrite=False)
+    assert [side for side in (*sides, stale) if side.exists()] == []
+    assert untouched.exists()
+    for name in names(store, "d"):
+        store.delete(name, recursive=False)
+    plain("d/only a side file is left")
+    (place.root / "d/only a side file is left").unlink()
+    assert store.delete("d", recursive=False)
+
+
+def test_links_lead_nowhere(place: Directory, store: DirectoryState, tmp_path: Path) -> None:
+    (outside := tmp_path / "outside").mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    store.make_directory("d")
+    (place.root / "link").symlink_to(outside)
+    (place.root / "d" / "file").symlink_to(outside / "secret")
+    os.mkfifo(place.root / "d" / "pipe")
+    assert names(store) == ["d"]
+    assert names(store, "d") == []
+    for name in ("link", "link/secret", "d/file", "d/pipe"):
+        with pytest.raises(Absent):
+            store.status(name)
+        with pytest.raises(Absent):
+            store.read(name, 0, None)
+        with pytest.raises(Absent):
+            store.rename(name, "taken", overwrite=True)
+        assert not store.delete(name, recursive=True)
+    for name in ("link/new", "link/new/new", "d/file/new"):
+        with pytest.raises(NotADirectory):
+            store.create(name, place.new_file(b"x"), overwrite=True)
+        with pytest.raises(NotADirectory):
+            store.make_directory(name)
+    store.create("d/file", place.new_file(b"x"), overwrite=True)  # takes the link's place
+    assert (outside / "secret").read_bytes() == b"secret"
+    store.delete("", recursive=True)
+    assert [path.name for path in outside.iterdir()] == ["secret"]
+
+
+def test_an_answer_that_gets_lost_is_told_as_such(place: Directory, store: DirectoryState, files: FailingFiles) -> None:
+    source = place.new_file(b"x")
+    store.create("d/f", source, overwrite=False)
+    for failing in ({"rename_new": errno.ETIMEDOUT}, {"rename_new": errno.EIO}, {"sync": errno.EIO}):
+        files.failing = failing
+        files.done = True
+        with pytest.raises(UnknownOutcome):
+            store.create("d/g", source, overwrite=False)
+        files.failing = {}
+        assert read(store, "d/g") == b"x"
+        files.failing = failing
+        with pytest.raises(UnknownOutcome):
+            store.rename("d/g", "d/h", overwrite=False)
+        files.failing = {}
+        assert names(store, "d") == ["d/f", "d/h"]
+        store.delete("d/h", recursive=False)
+    for failing, expected in (
+        ({"write": errno.ENOSPC}, Fatal),
+        ({"sync of the file": errno.EIO}, Fatal),
+        ({"write": errno.ESTALE}, RetryLater),
+    ):
+        files.failing = failing
+        with pytest.raises(expected):
+            store.create("d/g", source, overwrite=False)
+        files.failing = {}
+        assert names(store, "d") == ["d/f"]
+
+
+def test_a_link_whose_answer_got_lost_finds_itself(
+    place: Directory, store: DirectoryState, files: FailingFiles
+) -> None:
+    files.failing = {"rename_new": errno.EINVAL}
+    store.create("d/.f.tmp", place.new_file(b"temporary"), overwrite=False)  # from now on by links
+    files.failing, files.done = {"link": errno.EEXIST}, True
+    store.create("d/f", place.new_file(b"x"), overwrite=False)
+    assert read(store, "d/f") == b"x"
+    store.rename("d/.f.tmp", "d/g", overwrite=False)
+    assert names(store, "d") == ["d/f", "d/g"]
+
+
+def test_a_file_system_that_gives_no_name_once_is_refused(
+    place: Directory, store: DirectoryState, files: FailingFiles
+) -> None:
+    files.failing = {"rename_new": errno.EINVAL, "link": errno.EPERM}
+    with pytest.raises(Fatal, match="neither an exclusive rename nor hard links"):
+        store.create("d/f", place.new_file(b"x"), overwrite=False)
+    store.create("d/f", place.new_file(b"x"), overwrite=True)
+    assert names(store, "d") == ["d/f"]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_move_by_link_that_was_cut_off_is_finished(place: Directory, store: DirectoryState, overwrite: bool) -> None:
+    store.create("d/.f.tmp", place.new_file(b"x"), overwrite=False)
+    (place.root / "d" / "f").hardlink_to(place.root / "d" / ".f.tmp")
+    store.rename("d/.f.tmp", "d/f", overwrite=overwrite)
+    assert names(store, "d") == ["d/f"]
+
+
+def test_only_old_leftovers_of_others_are_removed(place: Directory, store: DirectoryState) -> None:
+    (incoming := place.root / INCOMING).mkdir(parents=True)
+    for name, age in (("old", 4000), ("young", 3000)):
+        (incoming / name).write_bytes(b"x")
+        os.utime(incoming / name, (0, time.time() - age))
+    (incoming / "being deleted" / "in it").mkdir(parents=True)
+    assert names(store) == []
+    store.create("f", place.new_file(b"x"), overwrite=False)
+    assert [path.name for path in incoming.iterdir()] == ["young"]
+    (incoming / "young").unlink()
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "1M") as root:
+        store = DirectoryState(root)
+        source = tmp_path / "source"
+        source.write_bytes(b"x" * 700_000)
+        store.create("f", source, overwrite=False)
+        with pytest.raises(Fatal, match="No space"):
+            store.create("g", source, overwrite=False)
+        assert names(store) == ["f"]
+        store.delete("f", recursive=False)
+        store.create("g", source, overwrite=False)
+        make_read_only(root)
+        for refused in (
+            lambda: store.create("h", source, overwrite=False),
+            lambda: store.rename("g", "h", overwrite=False),
+            lambda: store.make_directory("d"),
+            lambda: store.delete("g", recursive=False),
+        ):
+            with pytest.raises(Fatal, match="Read-only"):
+                refused()
+        assert read(store, "g") == source.read_bytes()
