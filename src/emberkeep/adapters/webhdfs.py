@@ -28,7 +28,7 @@ from emberkeep.adapters.webhdfs_request import PREFIX, WebHdfsRequest, read_requ
 from emberkeep.adapters.work_threads import WorkThreads, ended
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.local_state.errors import Exists
-from emberkeep.local_state.gateway_ports import IncomingFile, StateFiles
+from emberkeep.local_state.gateway_ports import IncomingFile, OpenedFile, StateFiles
 from emberkeep.local_state.model import Caller, FileKind, StatePath
 
 log = structlog.get_logger(__name__)
@@ -91,8 +91,6 @@ class WebHdfs:
                     raise InvalidInput(f"{request.operation} is not served by a state gateway", field="op")
                 return await operation(request)
         except EmberkeepError as error:
-            if http.get(_BEGUN):
-                return _broken_off(http, error)
             return error_response(error)
 
     @contextlib.contextmanager
@@ -214,26 +212,34 @@ class WebHdfs:
         offset, length = request.number("offset") or 0, request.number("length")
         async with self._transfers:
             opened = await self._in_thread(lambda: self._files.open_file(request.caller, path, offset, length))
-            response = web.StreamResponse()
-            response.content_length = opened.length
-            sent = 0
             try:
-                # The first piece before the head: what goes wrong by then can be told properly.
-                data = await self._in_thread(lambda: _gathered(opened.pieces))
-                request.http[_BEGUN] = True
-                await response.prepare(request.http)
-                while data:
-                    sent += len(data)
-                    async with asyncio.timeout(_IDLE_SECONDS):
-                        await response.write(data)
-                    data = await self._in_thread(lambda: _gathered(opened.pieces))
-                if sent != opened.length:
-                    raise RetryLater(f"{path.name} ended after {sent} of {opened.length} bytes")
-                await response.write_eof()
-            except (ConnectionError, TimeoutError) as error:
-                return _broken_off(request.http, error)
+                return await self._sent(request.http, opened)
             finally:
                 await self._close(opened.pieces)
+
+    async def _sent(self, http: web.Request, opened: OpenedFile) -> web.StreamResponse:
+        response = web.StreamResponse()
+        response.content_length = opened.length
+        sent = 0
+        try:
+            # The first piece before the head: what goes wrong by then can be told properly.
+            while data := await self._in_thread(lambda: _gathered(opened.pieces)):
+                if not response.prepared:
+                    await response.prepare(http)
+                sent += len(data)
+                async with asyncio.timeout(_IDLE_SECONDS):
+                    await response.write(data)
+            if sent != opened.length:
+                raise RetryLater(f"the file ended after {sent} of {opened.length} bytes")
+            if not response.prepared:
+                await response.prepare(http)
+            await response.write_eof()
+        except (EmberkeepError, ConnectionError, TimeoutError) as error:
+            if not response.prepared:
+                raise
+            log.info("a state file was not sent in full", path=http.path[:200], reason=str(error))
+            if http.transport is not None:
+                http.transport.abort()  # the client sees that bytes are missing, and asks for the rest
         return response
 
     async def _close(self, pieces: Iterator[bytes]) -> None:
@@ -243,9 +249,6 @@ class WebHdfs:
 
     def _path(self, request: WebHdfsRequest) -> StatePath:
         return self._files.resolve(request.caller, request.path)
-
-
-_BEGUN = "emberkeep.answer-begun"
 
 
 async def _body(http: web.Request) -> AsyncIterator[bytes]:
@@ -273,14 +276,6 @@ def _gathered(pieces: Iterator[bytes]) -> bytes:
         if len(data) >= _PIECE_BYTES:
             break
     return bytes(data)
-
-
-def _broken_off(http: web.Request, reason: Exception) -> web.StreamResponse:
-    """End the connection: the client sees that bytes are missing, and asks for the rest."""
-    log.info("a state file was not sent in full", path=http.path[:200], reason=str(reason))
-    if http.transport is not None:
-        http.transport.abort()
-    raise ConnectionResetError(str(reason))
 
 
 async def _without_content_type(_: web.Request, response: web.StreamResponse) -> None:
