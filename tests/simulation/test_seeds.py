@@ -21,6 +21,7 @@ SOMETIMES = {
     "attempt abandoned": 5,
     "driver superseded, then gone": 5,
     "running job kept through a new JobManager": 10,
+    "checkpoint reported by the next attempt": 5,
     "driver lost and restarted": 20,
     "executor replaced": 10,
     "executor adopted": 100,

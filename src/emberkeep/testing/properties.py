@@ -10,6 +10,7 @@ The letters are those of the messages:
 (e) a final state is written once, is true, and never changes;
 (f) when all jobs have ended, every task manager is free;
 (g) attempt numbers only grow, and each is used once;
+(k) what is recorded of a stream's checkpoint was committed, and never goes back;
 (p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
     JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
 (h) every BLOB of a job that has not ended is in the HA store; what is uploaded is there for an interval; when all jobs
@@ -21,10 +22,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import msgspec
+
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_LEASE, HEARTBEAT_TIMEOUT, RPC_TIMEOUT, SLOT_TIMEOUT
 from emberkeep.blobs.model import permanent
 from emberkeep.jobmanager.views import JobView, TaskManagerView
+from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.testing.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
@@ -64,6 +68,7 @@ class Properties:
     scripts_run: set[tuple[JobId, int]] = field(default_factory=set)
     executors_started: Counter[tuple[JobId, int]] = field(default_factory=Counter)
     orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without attempt
+    pointers: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # newest attempt and batch recorded
     agent_lives: dict[str, int] = field(default_factory=dict)  # by task manager
     _checked_scripts: int = 0
     _jm_up_since: float = 0.0
@@ -250,6 +255,7 @@ class Properties:
         self._check_useless_drivers()
         self._check_orphans()
         self._check_blobs()
+        self._check_pointers()
 
     def _check_invariants(self) -> None:
         """What the machines inside the actors promise about themselves."""
@@ -415,6 +421,20 @@ class Properties:
             for artefact in store.graphs[job_id].artefacts:
                 if not self.cluster.blobs.is_kept(job_id, permanent(artefact.sha256)):
                     self._violate("h", f"{artefact.name} of job {job_id[:8]}, which has not ended, is lost")
+
+    def _check_pointers(self) -> None:
+        for job_id, handle in self.cluster.store.disk.jobs.items():
+            if not handle.pointers:
+                continue
+            pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
+            batch, (attempt, before) = pointers.queries[-1].batch_id, self.pointers.get(job_id, (0, -1))
+            if batch >= self.cluster.truth.commits[job_id]:
+                self._violate("k", f"batch {batch} of {job_id[:8]} is recorded, and was not committed")
+            if batch < before or not attempt <= pointers.attempt <= self.attempts[job_id]:
+                self._violate("k", f"batch {batch} of attempt {pointers.attempt} of {job_id[:8]} after batch {before}")
+            if pointers.attempt > attempt > 0:
+                self.cluster.history.count("checkpoint reported by the next attempt")
+            self.pointers[job_id] = (pointers.attempt, batch)
 
     def not_free(self, nodes: list[TaskManagerNode], views: list[TaskManagerView]) -> list[str]:
         """What is still held though nothing should be, in words."""

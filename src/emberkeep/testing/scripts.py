@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import StartDriver
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
@@ -64,6 +66,20 @@ class Truth:
     outcomes: dict[tuple[JobId, int], AttemptOutcome] = field(default_factory=dict)
     setup_failures: dict[tuple[JobId, int], str] = field(default_factory=dict)
     abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
+    commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
+
+    def commit(self, job_id: JobId) -> QueryCheckpoint:
+        """A stream commits its next batch."""
+        self.commits[job_id] += 1
+        number = self.commits[job_id] - 1
+        return QueryCheckpoint(
+            query="stream",
+            query_id="1",
+            location="/checkpoints/1",
+            batch_id=number,
+            triggered_ms=number,
+            committed_ms=number,
+        )
 
 
 class SimSpark:
@@ -74,6 +90,7 @@ class SimSpark:
         self.executors: dict[ExecutorId, Process] = {}
         self.application: Application | None = None
         self.failure: AttemptOutcome | None = None
+        self.streams = False  # a micro-batch is committed between any two looks, while there is an executor
         self._machines = machines
         self._configuration = configuration
         self._truth = truth
@@ -83,6 +100,7 @@ class SimSpark:
         await asyncio.sleep(0.005)  # crosses into the JVM
         if self.application is None:
             return None
+        own = self.process.key
         return SparkView(
             executors=frozenset(self.executors),
             silent=frozenset(key for key in doubted & self.executors.keys() if not self._hears(self.executors[key])),
@@ -91,6 +109,7 @@ class SimSpark:
             active_tasks=len(self.executors),
             completed_tasks=0,
             failed_tasks=0,
+            commits=(self._truth.commit(own.job_id),) if own is not None and self.streams and self.executors else (),
         )
 
     def _hears(self, executor: Process) -> bool:
@@ -159,6 +178,7 @@ class DriverWork:
     def __post_init__(self) -> None:
         self.script = script_of(self.request.graph.arguments)
         self.spark = SimSpark(self.process, self.machines, self.configuration, self.truth)
+        self.spark.streams = self.script.seconds is None
         self.key = (self.request.graph.job_id, self.request.attempt)
         self.service = JobMasterService(
             self.system,
