@@ -45,12 +45,19 @@ _DATA = "step"  # marks the second request of a CREATE
 class WebHdfs:
     """``routes`` serve it. Belongs to one event loop."""
 
-    def __init__(self, files: StateFiles, identify: Callable[[str], Caller], address: str) -> None:
+    def __init__(
+        self,
+        files: StateFiles,
+        identify: Callable[[str], Caller],
+        address: str,
+        *,
+        thread_name: str = "state-gateway",
+    ) -> None:
         """``identify``: whose credential a text is; raises InvalidInput. ``address``: host:port of this port."""
         self._files = files
         self._identify = identify
         self._address = address
-        self._threads = WorkThreads(_THREADS, "state-gateway")
+        self._threads = WorkThreads(_THREADS, thread_name)
         self._answering = 0
         self._transfers = asyncio.Semaphore(_TRANSFERS)
         self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {

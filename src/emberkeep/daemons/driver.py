@@ -20,13 +20,14 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import LOCAL_RECOVERY, SPARK_AUTHENTICATE
+from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
-from emberkeep.spark.checkpoint_guard import guard_checkpoints
+from emberkeep.spark.checkpoint_guard import guard_checkpoints, was_overtaken
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
@@ -131,12 +132,13 @@ class _Driver:
         )
 
     def _gateway_job(self) -> JobId | None:
-        """The job, where its checkpoints go through the node's state gateway."""
+        """The job, where its checkpoints go through state gateways; the driver's own one serves then."""
         if not self._configuration[LOCAL_RECOVERY]:
             return None
         if GATEWAY_VARIABLE not in os.environ:
             log.warning("local recovery is on for the job but not for this task manager", option=LOCAL_RECOVERY.key)
             return None
+        serve_own_gateway(self._spec)
         return self._spec.graph.job_id
 
     def _with_requirement(self, application: spark_model.Application) -> Application:
@@ -179,12 +181,20 @@ class _Driver:
             return AttemptOutcome(exit_code=0)
         return AttemptOutcome(
             exit_code=script.exit_code,
-            # Whoever sent SIGTERM (a cancellation, a task manager that ends, a person), the script did not fail by
-            # itself; where it was a cancellation, the JobManager knows.
-            kind=FailureKind.LOST if script.kind is OutcomeKind.CANCELLED else FailureKind.SCRIPT,
+            kind=self._failure_kind(script),
             message=_cause(script),
             traceback=script.traceback_text or "",
         )
+
+    def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
+        # Whoever sent SIGTERM (a cancellation, a task manager that ends, a person), the script did not fail by itself;
+        # where it was a cancellation, the JobManager knows.
+        if script.kind is OutcomeKind.CANCELLED:
+            return FailureKind.LOST
+        # An attempt before this one wrote a last entry while this one ran: the next attempt continues after it.
+        if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
+            return FailureKind.LOST
+        return FailureKind.SCRIPT
 
 
 def _cause(script: ScriptOutcome) -> str:

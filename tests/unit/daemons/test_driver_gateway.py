@@ -1,0 +1,53 @@
+"""The driver's own state gateway, in a process of its own as it is in a driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.req("LOC-11")]
+
+PROGRAM = """
+import os, sys
+from types import SimpleNamespace
+from urllib.error import HTTPError
+from urllib.request import Request, build_opener, HTTPRedirectHandler
+
+from emberkeep.daemons.driver_gateway import serve_own_gateway
+
+class Stay(HTTPRedirectHandler):
+    def redirect_request(self, *_):
+        return None
+
+def ask(method, url, data=None):
+    try:
+        with build_opener(Stay).open(Request(url, method=method, data=data), timeout=120) as answer:
+            return answer.status, answer.read(), answer.headers
+    except HTTPError as error:
+        return error.code, error.read(), error.headers
+
+directory, job = sys.argv[1], "a" * 32
+os.environ["EMBERKEEP_STATE_CREDENTIAL"] = "secret"
+serve_own_gateway(SimpleNamespace(
+    checkpoint_root=f"{directory}/checkpoints/{job}", directory=directory, graph=SimpleNamespace(job_id=job), attempt=3
+))
+base = f"http://{os.environ['EMBERKEEP_STATE_GATEWAY']}/webhdfs/v1/{job}/own/offsets/0"
+status, _, headers = ask("PUT", f"{base}?op=CREATE&overwrite=false&user.name=secret")
+assert status == 307, status
+assert ask("PUT", headers["Location"], b"a batch")[0] == 201
+assert ask("GET", f"{base}?op=OPEN&user.name=secret")[:2] == (200, b"a batch")
+assert ask("GET", f"{base}?op=OPEN&user.name=another")[0] == 403
+"""
+
+
+def test_it_serves_the_drivers_jvm_and_nobody_else(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    job = tmp_path / "checkpoints" / ("a" * 32)
+    assert (job / "offsets" / "0").read_bytes() == b"a batch"
+    assert (job / ".attempts" / "3").exists(), "older attempts are kept out"
