@@ -127,7 +127,7 @@ def test_an_adopted_driver_can_be_cancelled_and_its_directory_goes(cluster: Clus
     assert identify(place.pid) is None
 
 
-@pytest.mark.req("LOC-1", "LOC-3", "LOC-5")
+@pytest.mark.req("LOC-1", "LOC-3", "LOC-5", "LOC-6")
 def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another_executor(cluster: Cluster) -> None:
     stream = Stream(cluster.shell.directory / "node")
     cluster.shell.write("stream.py", SCRIPT)
@@ -156,6 +156,17 @@ def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another
     driver, executors = processes(cluster.job(job_id))
     assert driver == processes(job)[0]
     assert executors[kept.id] == kept.pid
+
+    daemon = cluster.daemon(other)
+    cluster.shell.done("taskmanager", "stop", other)  # for good: its work goes, and what it kept
+    until(lambda: not daemon.is_running, "the task manager ends")
+    place = WorkingDirectory(Path(daemon.directory))
+    assert recorded_slots(cluster, other) == ()
+    assert processes_below([place.root]) == []
+    assert list(place.processes.iterdir()) == []
+    assert not place.blobs.exists() or not list(place.blobs.rglob("*.blob"))
+    wait_for_batches(cluster, job_id, stream)
+    cluster.up()
     stream.finish()
     assert cluster.wait_for_end(job_id).emberkeep.attempt == 1
     stream.check()

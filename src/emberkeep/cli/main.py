@@ -58,7 +58,7 @@ def build_app() -> App:
     app.command(blob_commands.blob_app)
     app.command(config_commands.config_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
-    app.command(daemon_commands.taskmanager, sort_key=41)
+    app.command(daemon_commands.task_manager_app)
     app.command(daemon_commands.prepare, sort_key=42)
     app.command(version, sort_key=50)
     return app

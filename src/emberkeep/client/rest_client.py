@@ -115,6 +115,11 @@ class RestClient:
         parameters = {"mode": "cancel"} if grace is None else {"mode": "cancel", "grace": f"{grace:g}"}
         await self._http.call(Request("PATCH", f"/jobs/{job_id}", parameters))
 
+    async def stop_task_manager(self, task_manager: str, *, drain: float = 0.0) -> None:
+        """Have a task manager end for good; its work may end by itself for ``drain`` seconds. Raises Absent."""
+        path = f"/taskmanagers/{quote(task_manager, safe='')}/stop"
+        await self._http.call(Request("POST", path, {"drain": f"{drain:g}"}))
+
     # --- BLOBs -----------------------------------------------------------------------------------------------------
 
     async def open_blob_group(self, job_id: JobId, contents: Sequence[BlobContent]) -> list[str]:

@@ -18,7 +18,7 @@ from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.process_main import Services, run_daemon
-from emberkeep.daemons.task_manager_process import task_manager_id, task_manager_process
+from emberkeep.daemons.task_manager_process import TaskManagerProcess, task_manager_id, task_manager_process
 
 log = structlog.get_logger(__name__)
 
@@ -38,10 +38,23 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
                 stop.set()
 
             asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, retire)
-            await services.run_until(stop)
+            await services.run_until_done(_told_to_end(stop, process))
             log.info("task manager ends on request", with_its_work=process.retiring)
     finally:
         await services.cancel()
+
+
+async def _told_to_end(stop: asyncio.Event, process: TaskManagerProcess) -> None:
+    """By a signal, or by the JobManager."""
+    retired = asyncio.create_task(process.service.retired(), name="retired")
+    stopped = asyncio.create_task(stop.wait(), name="stopped")
+    try:
+        await asyncio.wait({retired, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if retired.done() and not stopped.done():
+            process.retiring = True
+    finally:
+        retired.cancel()
+        stopped.cancel()
 
 
 def main(arguments: list[str]) -> int:

@@ -27,6 +27,7 @@ from emberkeep.protocol.messages import (
     JobMasterStatus,
     ProcessState,
     RegisterTaskManager,
+    StopTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
@@ -226,6 +227,14 @@ class ResourceManager(Actor[Call]):
         """Raises Absent."""
         reply: TaskManagerView = await self.ask(partial(self._view, task_manager))
         return reply
+
+    async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
+        """Tell a task manager to end for good; its next report says that it is leaving.
+
+        Raises Absent, RetryLater, UnknownOutcome.
+        """
+        address = (await self.view(task_manager)).info.address
+        await self._rpc.call(address, StopTaskManager(epoch=self._epoch, drain=drain), Ack, timeout=self._rpc_timeout)
 
     def _view(self, task_manager: TaskManagerId) -> TaskManagerView:
         registered = self._registered.get(task_manager)

@@ -273,3 +273,7 @@ class JobManagerService:
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         return await self._resources.view(task_manager_id)
+
+    async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
+        self._check_confirmed()
+        await self._resources.stop(task_manager_id, drain)

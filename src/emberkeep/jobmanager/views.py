@@ -91,3 +91,9 @@ class JobManagerGateway(Protocol):
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         """One task manager. Raises Absent."""
+
+    async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
+        """Have it end for good, its work first; that may end by itself for ``drain`` seconds. Repeats do no harm.
+
+        Raises Absent, RetryLater (it does not answer).
+        """

@@ -183,6 +183,14 @@ class StopDriver(Message, frozen=True, kw_only=True):
     grace: float
 
 
+class StopTaskManager(Message, frozen=True, kw_only=True):
+    """End for good: take nothing new, let what is there end by itself for ``drain`` seconds, then end drivers and
+    executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts."""
+
+    epoch: int
+    drain: float
+
+
 class AllocateSlot(Message, frozen=True, kw_only=True):
     """Reserve a slot for a job and offer it to its JobMaster. Conflict when the resources are not free."""
 
@@ -432,6 +440,7 @@ REQUESTS: dict[str, type[Message]] = {
         TaskManagerHeartbeat,
         StartDriver,
         StopDriver,
+        StopTaskManager,
         AllocateSlot,
         ListLogs,
         UploadLog,

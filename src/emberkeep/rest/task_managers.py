@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-import msgspec
+from typing import Annotated
 
-from emberkeep.protocol.rest import TaskManagerDetails, TaskManagers
+import msgspec
+from msgspec import Meta
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.protocol.rest import Empty, TaskManagerDetails, TaskManagers
 from emberkeep.rest.cluster_shapes import task_manager_details, task_manager_summary
 from emberkeep.rest.routing import Call, Route
+
+MAX_DRAIN = 7 * 24 * 3600  # seconds
+
+
+class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a task manager's end."""
+
+    drain: Annotated[
+        float, Meta(description="Seconds for which its work may end by itself, from 0 to 604800; nothing new comes.")
+    ] = 0.0
+
+
+async def stop(call: Call) -> msgspec.Struct:
+    query: StopTaskManager = call.query
+    if not 0 <= query.drain <= MAX_DRAIN:
+        raise InvalidInput(f"query parameter drain: {query.drain:g} is not from 0 to {MAX_DRAIN}", field="drain")
+    await call.api.gateway.stop_task_manager(call.path["taskmanagerid"], drain=query.drain)
+    return Empty()
 
 
 async def task_managers(call: Call) -> msgspec.Struct:
@@ -27,5 +49,18 @@ ROUTES = (
         "Task managers",
         reply=TaskManagerDetails,
         problems=(404,),
+    ),
+    Route(
+        "POST",
+        "/taskmanagers/{taskmanagerid}/stop",
+        stop,
+        "End a task manager for good",
+        "Task managers",
+        status=202,
+        reply=Empty,
+        query=StopTaskManager,
+        problems=(404,),
+        doc="It takes nothing new; after the drain its executors end and are replaced elsewhere, drivers get SIGTERM "
+        "and their jobs are restarted elsewhere. Then it gives its slots back, deletes its local state and ends.",
     ),
 )

@@ -19,6 +19,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table_events import (
     AttemptsOver,
     Close,
+    Drain,
     DriverAcknowledged,
     DriverEnded,
     DriverPlace,
@@ -108,6 +109,7 @@ class SlotTable:
             DriverAcknowledged: self._driver_acknowledged,
             AttemptsOver: self._attempts_over,
             StopLapsed: self._stop_lapsed,
+            Drain: self._drain,
             Close: self._close,
             Tick: self._tick,
         }
@@ -407,6 +409,10 @@ class SlotTable:
         if not self.drivers.is_alive(event.job_id, event.attempt):
             return []
         return self.drivers.end_again(self.drivers.by_attempt[(event.job_id, event.attempt)], 0.0)
+
+    def _drain(self, _: Drain, __: float) -> list[TableEffect]:
+        self.closing = True
+        return [ReportChanged()]
 
     def _close(self, event: Close, _: float) -> list[TableEffect]:
         self.closing = True

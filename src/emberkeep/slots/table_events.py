@@ -184,6 +184,11 @@ class StopLapsed:
 
 
 @dataclass(frozen=True)
+class Drain:
+    """The task manager is to end: nothing new is taken, what is here goes on."""
+
+
+@dataclass(frozen=True)
 class Close:
     """The task manager ends: nothing new is taken, drivers get ``grace`` seconds, other slots end at once."""
 
@@ -211,6 +216,7 @@ TableEvent = (
     | DriverAcknowledged
     | AttemptsOver
     | StopLapsed
+    | Drain
     | Close
     | Tick
 )

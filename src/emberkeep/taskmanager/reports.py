@@ -18,7 +18,7 @@ _REPORTED = {
 
 
 def task_manager_report(
-    table: SlotTable, outcomes: Mapping[DriverKey, AttemptOutcome], usage: NodeUsage, sequence: int
+    table: SlotTable, outcomes: Mapping[DriverKey, AttemptOutcome], usage: NodeUsage, sequence: int, adopted: int
 ) -> TaskManagerReport:
     """Everything, for the JobManager; slots that are being released are still taken."""
     return TaskManagerReport(
@@ -30,6 +30,7 @@ def task_manager_report(
         memory_used_mb=usage.memory_used_mb,
         cpu_percent=usage.cpu_percent,
         blobs=usage.blobs,
+        adopted=adopted,
         local_state=usage.local_state,
         state_gateway=usage.state_gateway,
     )

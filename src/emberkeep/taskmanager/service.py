@@ -22,6 +22,7 @@ from emberkeep.protocol.messages import (
     StartDriver,
     StartExecutor,
     StopDriver,
+    StopTaskManager,
     UploadLog,
 )
 from emberkeep.protocol.transport import RpcClient, RpcService
@@ -32,7 +33,8 @@ from emberkeep.taskmanager.task_executor import TaskExecutor
 
 log = structlog.get_logger(__name__)
 
-SERVED = (StartDriver, StopDriver, AllocateSlot, StartExecutor, ReleaseSlot, JobMasterBeat)
+SERVED = (StartDriver, StopDriver, StopTaskManager, AllocateSlot, StartExecutor, ReleaseSlot, JobMasterBeat)
+RETIRE_POLL = 0.2  # seconds between two looks whether a task manager that is to end has become empty
 CLOSE_MARGIN = 5.0  # seconds beyond the grace for killing what did not end by itself
 
 
@@ -56,6 +58,7 @@ class TaskManagerService:
         local_state: RpcService | None = None,
     ) -> None:
         self.executor = TaskExecutor(system, configuration, info, rpc, launcher, store, job_manager, usage, listeners)
+        self._system = system
         self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._logs = logs
         self._local_state = local_state
@@ -106,6 +109,13 @@ class TaskManagerService:
         except TimeoutError:
             problem = self.executor.journal.problem or "the disk does not answer"
             raise RetryLater(f"the task manager cannot write its record: {problem}") from None
+
+    async def retired(self) -> None:
+        """Return when this process is to ``shutdown``: the JobManager has asked for it, and its work had its time."""
+        executor = self.executor
+        await executor.stop_asked.wait()
+        while not executor.emptied.is_set() and self._system.clock.monotonic() < executor.stop_by:  # noqa: ASYNC110
+            await asyncio.sleep(RETIRE_POLL)
 
     async def shutdown(self, grace: float) -> None:
         """End drivers (with ``grace`` seconds) and executors, take nothing new, tell the JobManager. ``run`` must go on

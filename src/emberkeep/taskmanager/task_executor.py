@@ -40,6 +40,7 @@ from emberkeep.protocol.messages import (
     StartDriver,
     StartExecutor,
     StopDriver,
+    StopTaskManager,
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
     TaskManagerReport,
@@ -96,6 +97,7 @@ class OfferReturned(msgspec.Struct, frozen=True):
 Event = (
     StartDriver
     | StopDriver
+    | StopTaskManager
     | AllocateSlot
     | StartExecutor
     | ReleaseSlot
@@ -128,6 +130,8 @@ class TaskExecutor(Actor[Event]):
         self.info = info
         self.journal = Journal(store)
         self.emptied = asyncio.Event()  # set while it is closing and nothing is left
+        self.stop_asked = asyncio.Event()  # set once the JobManager wants this task manager to end
+        self.stop_by = 0.0  # on the monotonic clock: until then its work may end by itself
         self._system = system
         self._rpc = rpc
         self._usage = usage
@@ -135,6 +139,7 @@ class TaskExecutor(Actor[Event]):
         self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._launcher = launcher
         self._listeners = listeners
+        self._adopted = 0  # processes of the earlier life that went on
         self._known = info.instance  # the newest life that anybody outside has heard of
         self.table = SlotTable(
             TableLimits(
@@ -167,6 +172,7 @@ class TaskExecutor(Actor[Event]):
         self._handlers: dict[type[Any], Callable[[Any], Any]] = {
             StartDriver: self._start_driver,
             StopDriver: self._stop_driver,
+            StopTaskManager: self._stop_task_manager,
             AllocateSlot: self._allocate_slot,
             StartExecutor: self._start_executor,
             ReleaseSlot: self._release_slot,
@@ -218,6 +224,7 @@ class TaskExecutor(Actor[Event]):
                 self._outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
         processes = self._recorded_processes()
         adopted = await self._launcher.adopt(frozenset(processes), self._jobs())
+        self._adopted = len(adopted.alive)
         if processes or self.table.slots:
             log.info("recovered", slots=len(self.table.slots), processes=len(processes), alive=len(adopted.alive))
         for slot in self.table.slots.values():
@@ -285,6 +292,13 @@ class TaskExecutor(Actor[Event]):
     def _stop_driver(self, message: StopDriver) -> Message:
         self._decide(table.EpochSeen(message.epoch))
         self._decide(table.StopWanted(message.job_id, message.attempt, message.grace))
+        return Ack()
+
+    def _stop_task_manager(self, message: StopTaskManager) -> Message:
+        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.Drain())
+        self.stop_by = self._system.clock.monotonic() + message.drain
+        self.stop_asked.set()
         return Ack()
 
     def _allocate_slot(self, message: AllocateSlot) -> Message:
@@ -478,7 +492,7 @@ class TaskExecutor(Actor[Event]):
 
     def _report(self, _: TakeReport) -> TaskManagerReport:
         self._sequence += 1
-        return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence)
+        return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence, self._adopted)
 
 
 def _lost(message: str, exit_code: int | None = None) -> AttemptOutcome:

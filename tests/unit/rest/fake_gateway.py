@@ -46,6 +46,7 @@ class FakeGateway(JobManagerGateway):
         self.refusal: EmberkeepError | None = None
         self.leading_epoch = 3
         self.cancelled: list[tuple[JobId, float | None]] = []
+        self.stopped: list[tuple[TaskManagerId, float]] = []
         self._keys: dict[str, JobId] = {}
         self._now_ms = now_ms
         self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
@@ -112,6 +113,10 @@ class FakeGateway(JobManagerGateway):
     async def task_managers(self) -> list[TaskManagerView]:
         self._maybe_refuse()
         return sorted(self.managers.values(), key=lambda view: view.info.id)
+
+    async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
+        await self.task_manager(task_manager_id)
+        self.stopped.append((task_manager_id, drain))
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         self._maybe_refuse()

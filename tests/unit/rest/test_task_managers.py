@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from emberkeep.protocol.rest import TaskManagerDetails
-from tests.unit.rest.fake_gateway import NOW_MS, job_id
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.server import Site
 
 
@@ -36,6 +37,16 @@ async def test_the_detail_shows_slots_and_drivers(site: Site) -> None:
     ]
     assert [(driver.jid, driver.pid) for driver in detail.emberkeep.drivers] == [(job_id(1), 4711)]
     assert (detail.emberkeep.driver_places_total, detail.emberkeep.driver_places_available) == (4, 3)
+
+
+@pytest.mark.req("LOC-6")
+async def test_one_can_be_told_to_end_and_its_work_be_given_time(site: Site, gateway: FakeGateway) -> None:
+    assert (await site.request("POST", "/v1/taskmanagers/tm-127.0.0.2-1/stop")).status == 202
+    assert (await site.request("POST", "/v1/taskmanagers/tm-127.0.0.2-1/stop?drain=60")).status == 202
+    assert gateway.stopped == [("tm-127.0.0.2-1", 0.0), ("tm-127.0.0.2-1", 60.0)]
+    assert (await site.request("POST", "/v1/taskmanagers/tm-127.0.0.2-1/stop?drain=-1")).problem().status == 400
+    assert (await site.request("POST", "/v1/taskmanagers/tm-127.0.0.2-1/stop?drain=soon")).problem().status == 400
+    assert (await site.request("POST", "/v1/taskmanagers/tm-9/stop")).problem().status == 404
 
 
 async def test_an_unknown_task_manager_is_absent(site: Site) -> None:

@@ -16,6 +16,7 @@ from emberkeep.protocol.messages import (
     ProcessState,
     RegisterTaskManager,
     ReleaseSlot,
+    StopTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
 )
@@ -217,6 +218,48 @@ def test_an_older_epoch_and_an_attempt_that_is_over_stay_refused(run: Run) -> No
         await bench.send(allocate(attempt=3))
         with pytest.raises(Conflict):
             await bench.send(stop_driver(attempt=3, epoch=0))
+
+    run(story)
+
+
+@pytest.mark.req("LOC-6")
+def test_one_that_is_told_to_end_takes_nothing_new_and_gives_its_work_time(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        key = await bench.running_executor()
+        retired = asyncio.create_task(bench.service.retired())
+        await bench.send(StopTaskManager(epoch=1, drain=300.0))
+        await bench.until(lambda: bench.report().leaving)
+        with pytest.raises(Conflict):
+            await bench.send(allocate(SECOND))
+        await asyncio.sleep(100.0)
+        assert (bench.launcher.executors(), bench.launcher.drivers()) == ([key], [DRIVER])
+        assert not retired.done()
+        bench.launcher.end(DRIVER, 0, AttemptOutcome(exit_code=0))
+        await bench.until(retired.done, 5.0)
+        assert bench.service.executor.table.is_empty
+
+        with pytest.raises(Conflict):  # by a JobManager that was deposed
+            await bench.send(StopTaskManager(epoch=0, drain=0.0))
+
+    run(story)
+
+
+@pytest.mark.req("LOC-6")
+def test_one_whose_work_does_not_end_in_time_ends_it(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.running_executor()
+        retired = asyncio.create_task(bench.service.retired())
+        await bench.send(StopTaskManager(epoch=1, drain=30.0))
+        await asyncio.sleep(29.0)
+        assert not retired.done()
+        await bench.until(retired.done, 2.0)
+        await bench.service.shutdown(3.0)
+        assert bench.launcher.alive == {}
+        assert bench.listener.told[-1] == ("freed", SLOT, True)
+        assert bench.store.data is not None
+        assert (await bench.store.read()).table.slots == ()
 
     run(story)
 

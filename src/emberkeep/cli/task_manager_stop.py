@@ -1,0 +1,41 @@
+"""``emberkeep taskmanager stop``."""
+
+from __future__ import annotations
+
+import asyncio
+
+from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.cli.messages import say
+from emberkeep.client.rest_client import RestClient
+
+_POLL = 0.3  # seconds
+
+
+async def end_task_manager(client: RestClient, task_manager: str | None, *, drain: float, wait: bool) -> None:
+    """Ask for it and, with ``wait``, stay until it is gone. Raises Absent, InvalidInput (which one is meant?)."""
+    name = task_manager or await _only_one(client)
+    pid = (await client.task_manager(name)).emberkeep.pid
+    await client.stop_task_manager(name, drain=drain)
+    if not wait:
+        say(f"task manager {name} will end")
+        return
+    say(f"task manager {name} ends")
+    while await _is_there(client, name, pid):  # noqa: ASYNC110 - the end of another process
+        await asyncio.sleep(_POLL)
+    say(f"task manager {name} is gone")
+
+
+async def _is_there(client: RestClient, name: str, pid: int) -> bool:
+    """That very process: it may be started again at once."""
+    try:
+        return (await client.task_manager(name)).emberkeep.pid == pid
+    except Absent:
+        return False
+
+
+async def _only_one(client: RestClient) -> str:
+    found = [task_manager.id for task_manager in await client.task_managers()]
+    if len(found) != 1:
+        what = f"one of {', '.join(found)}" if found else "none is registered"
+        raise InvalidInput(f"which task manager? {what}", field="task_manager")
+    return found[0]
