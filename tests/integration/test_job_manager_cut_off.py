@@ -1,0 +1,200 @@
+"""A leader that is cut off from ZooKeeper alone while a job runs: all others still reach it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from emberkeep.adapters.token_file import load_token
+from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.client.blob_upload import NoProgress
+from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.leftovers import kill_below
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.spark_options import SparkOptions
+from emberkeep.client.submission import Program, prepare, upload
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest import JobDetailsInfo
+from tests.integration.conditions import DEADLINE
+from tests.integration.proxies import Proxy
+from tests.integration.zookeepers import Ensemble
+
+pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("HA-6"), pytest.mark.req("HA-9")]
+
+SETTINGS = {
+    "high-availability.type": "zookeeper",
+    "high-availability.zookeeper.client.session-timeout": "4s",
+    "heartbeat.interval": "500ms",
+    "heartbeat.timeout": "4s",
+    # Nothing that is cut off here for a while counts as gone.
+    "job.driver.lease-timeout": "600s",
+    "rest.port": "0",
+}
+# Without Spark. Argument: a file; ends once it is there.
+PLAIN = """
+import sys, time
+from pathlib import Path
+
+print("runs", flush=True)
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
+
+
+@dataclass
+class Member:
+    """A JobManager and its way to ZooKeeper."""
+
+    address: str
+    to_zookeeper: Proxy
+
+
+class Site:
+    """Two JobManagers and a task manager, as processes."""
+
+    def __init__(self, directory: Path, ensemble: Ensemble) -> None:
+        self.directory = directory
+        self.members: list[Member] = []
+        self._ensemble = ensemble
+        self._daemons: list[Daemon] = []
+        self._proxies: list[Proxy] = []
+        self._state = directory / "state"
+
+    async def add_job_manager(self) -> Member:
+        name = f"jm-{len(self.members) + 1}"
+        to_zookeeper = Proxy(self._ensemble.hosts)
+        self._proxies.append(to_zookeeper)
+        await to_zookeeper.open()
+        url = await self._start("jobmanager", {"jobmanager.resource-id": name}, to_zookeeper.address, name)
+        self.members.append(Member(urlsplit(url).netloc, to_zookeeper))
+        return self.members[-1]
+
+    async def add_task_manager(self) -> None:
+        own = {"taskmanager.host": "127.0.0.2", "taskmanager.resource-id": "tm-1"}
+        await self._start("taskmanager", own, self._ensemble.hosts, "tm-1")
+
+    async def _start(self, module: str, own: dict[str, str], zookeeper: str, name: str) -> str:
+        """Its URL."""
+        places = {"emberkeep.state-dir": str(self._state), "high-availability.zookeeper.quorum": zookeeper}
+        settings = {**SETTINGS, **places, **own}
+        arguments = tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
+        daemon = start_daemon(DaemonCommand(module, arguments, self.directory / name))
+        self._daemons.append(daemon)
+        return (await daemon.ready()).url
+
+    async def close(self) -> None:
+        for proxy in self._proxies:
+            await proxy.close()
+        for daemon in reversed(self._daemons):
+            await asyncio.to_thread(daemon.kill)
+        await asyncio.to_thread(kill_below, [self._state / "taskmanagers" / "tm-1"])
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def client(self, member: Member) -> RestClient:
+        """Asks it once, and whom it sends us on to."""
+        return RestClient(Endpoint(f"http://{member.address}", load_token(self._state / "token")), patience=0.0)
+
+    async def leads(self, member: Member) -> bool:
+        """Whether it answers for itself."""
+        try:
+            async with self.client(member) as client:
+                leader = (await client.overview()).emberkeep.job_manager
+        except (RetryLater, UnknownOutcome):
+            return False
+        return leader == member.address
+
+    async def submit(self, member: Member, gate: Path) -> JobId:
+        """Raises RetryLater."""
+        script = self.directory / "plain.py"
+        script.write_text(PLAIN)
+        prepared = prepare(Program(str(script), None, (str(gate),)), SparkOptions(), {}, {})
+        async with self.client(member) as client:
+            return (await client.submit(await upload(client, prepared, NoProgress()))).jobid
+
+    async def job(self, member: Member, job_id: JobId) -> JobDetailsInfo | None:
+        """None: nobody answers there at present."""
+        try:
+            async with self.client(member) as client:
+                return await client.job(job_id)
+        except (RetryLater, UnknownOutcome):
+            return None
+
+    async def runs(self, member: Member, job_id: JobId, pid: int = 0) -> int:
+        """The pid of its driver; 0 while it does not run, or as another process than ``pid``."""
+        job = await self.job(member, job_id)
+        if job is None or job.state is not JobStatus.RUNNING or job.emberkeep.driver is None:
+            return 0
+        return job.emberkeep.driver.pid if pid in (0, job.emberkeep.driver.pid) else 0
+
+    async def has_finished(self, member: Member, job_id: JobId) -> bool:
+        job = await self.job(member, job_id)
+        return job is not None and job.state is JobStatus.FINISHED and job.emberkeep.attempt == 1
+
+
+async def holds(condition: Callable[[], Awaitable[object]], what: str) -> object:
+    """Wait until it does; returns what it gave."""
+    deadline = asyncio.get_running_loop().time() + DEADLINE
+    while not (found := await condition()):
+        if asyncio.get_running_loop().time() > deadline:
+            raise AssertionError(f"not within {DEADLINE:g} s: {what}")
+        await asyncio.sleep(0.1)
+    return found
+
+
+@pytest.fixture
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
+    ensemble = Ensemble(tmp_path / "zookeeper")
+    await ensemble.start()
+    site = Site(tmp_path, ensemble)
+    try:
+        first = await site.add_job_manager()
+        await holds(lambda: site.leads(first), "the first leads")
+        await site.add_job_manager()
+        await site.add_task_manager()
+        yield site
+    finally:
+        await site.close()
+        ensemble.stop()
+
+
+async def test_a_leader_that_is_cut_off_from_zookeeper_alone(site: Site, tmp_path: Path) -> None:
+    first, second = site.members
+    gates = [tmp_path / f"gate-{number}" for number in range(2)]
+    job_id = JobId(str(await holds(lambda: submitted(site, first, gates[0]), "a job is accepted")))
+    pid = await holds(lambda: site.runs(first, job_id), "the job runs")
+    assert isinstance(pid, int)
+
+    first.to_zookeeper.cut()
+    await holds(lambda: site.leads(second), "the second leads")
+    # The first believes that it leads as long as nobody tells it, but it can confirm nothing.
+    with pytest.raises(EmberkeepError):
+        await site.submit(first, gates[1])
+    await holds(lambda: site.runs(second, job_id, pid), "the same driver runs for the second")
+    other_id = JobId(str(await holds(lambda: submitted(site, second, gates[1]), "the second accepts jobs")))
+    first.to_zookeeper.heal()
+    await holds(lambda: stands_by(site, first, other_id), "the first stands by, and sends on to the second")
+    assert await site.leads(second)
+
+    for each, gate in zip((job_id, other_id), gates, strict=True):
+        gate.touch()
+        await holds(lambda each=each: site.has_finished(second, each), "it ends in its first attempt")  # type: ignore[misc]
+
+
+async def submitted(site: Site, member: Member, gate: Path) -> JobId | None:
+    try:
+        return await site.submit(member, gate)
+    except (RetryLater, UnknownOutcome):
+        return None
+
+
+async def stands_by(site: Site, member: Member, job_id: JobId) -> bool:
+    """It knows a job that only the other has accepted, because it sends us on."""
+    return not await site.leads(member) and await site.job(member, job_id) is not None
