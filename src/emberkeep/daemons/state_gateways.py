@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import structlog
@@ -27,6 +27,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Message
 from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
 from emberkeep.taskmanager.state_gateway import StateGateway
@@ -67,9 +68,16 @@ class StateGatewayLink:
 
 @contextlib.asynccontextmanager
 async def state_gateway_link(
-    system: System, configuration: Configuration, directory: WorkingDirectory, layout: StateLayout, services: Services
+    system: System,
+    configuration: Configuration,
+    directory: WorkingDirectory,
+    layout: StateLayout,
+    services: Services,
+    open_state: Callable[[str], DurableState] = open_state_store,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
+
+    ``open_state``: the durable store of a location.
 
     Raises Fatal: the directory or the port cannot be used.
     """
@@ -89,7 +97,7 @@ async def state_gateway_link(
         stack.callback(journal.close)
         gateway = StateGateway(
             copies,
-            open_state_store,
+            open_state,
             lambda job_id: f"{layout.checkpoints}/{job_id}",
             journal,
             FileSpool,
