@@ -40,7 +40,7 @@ class GatewayLocations:
         if location.startswith(self._prefix):
             return location
         try:
-            return gateway_uri(self._job_id, _qualified(spark, location), _plain(spark, self._own_root))
+            return gateway_uri(self._job_id, _qualified(spark, location), self._own_root)
         except InvalidInput as error:
             self._notices.say(f"no local copies are kept of the checkpoint at {location}: {error.message}")
             return location
