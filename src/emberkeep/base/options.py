@@ -296,7 +296,8 @@ SLOT_TIMEOUT = define(
         10.0,
         duration,
         "duration",
-        "A slot that was reserved for a job and is not accepted by it in this time is freed.",
+        "A slot that was reserved for a job and is not accepted by it in this time is freed. One that a restarted task "
+        "manager has recovered has `heartbeat.timeout` more.",
     )
 )
 CANCELLATION_TIMEOUT = define(
