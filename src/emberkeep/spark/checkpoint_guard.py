@@ -1,9 +1,10 @@
 """Holds back what a streaming query commits while its driver is in doubt whether it was superseded.
 
 Spark writes its logs (planned batches, committed ones, the file sink's) through a CheckpointFileManager, which is an
-interface: in its place stands one that asks first, in Python, and passes everything on. Whether a file is really made
-is decided by Spark's own "only if it is not there", as ever. A query's very first entry may be written before its logs
-are guarded: nobody is superseded at the moment of its start, which asks too.
+interface: in its place stands one that asks first, in Python, and passes everything on. It asks when a file is begun
+and, where files are written aside and renamed, right before the renaming. Whether a file is really made is decided by
+Spark's own "only if it is not there", as ever. A query's very first entry may be written before its logs are guarded:
+nobody is superseded at the moment of its start, which asks too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from emberkeep.spark.errors import SparkInternalsMissing
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
 _INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+_RENAMING = f"{_INTERFACE}$RenameHelperMethods"
+_RENAMED_STREAM = "CheckpointFileManager$RenameBasedFSDataOutputStream"
+# What Spark says itself; what it says of an error that has passed through Python.
+_OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using", "FileAlreadyExists")
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
 
@@ -60,11 +65,24 @@ def _guard(query: Any, may_commit: Callable[[], None]) -> None:
             logs.append(_field(sink.getClass(), "fileLog").get(sink))
         for log in logs:
             field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
-            field.set(log, _AskingFiles(field.get(log), may_commit))
+            field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit))
     except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
             f"this Spark's checkpoint logs cannot be guarded: {error}", hint="Emberkeep works with PySpark 4.3"
         ) from error
+
+
+def was_overtaken(text: str) -> bool:
+    """Whether a script's error says that somebody else has written to the checkpoint of its query."""
+    return any(sign in text for sign in _OVERTAKEN)
+
+
+def _asking(gateway: Any, files: Any, may_commit: Callable[[], None]) -> _AskingFiles:
+    from py4j.java_gateway import is_instance_of
+
+    if is_instance_of(gateway, files, _RENAMING):
+        return _AskingRenamingFiles(files, may_commit)
+    return _AskingFiles(files, may_commit)
 
 
 class _AskingFiles:
@@ -105,6 +123,29 @@ class _AskingFiles:
 
     class Java:
         implements = (_INTERFACE,)
+
+
+class _AskingRenamingFiles(_AskingFiles):
+    """One whose files are written aside."""
+
+    def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
+        from pyspark import SparkContext
+
+        self._may_commit()
+        jvm: Any = SparkContext._jvm
+        return getattr(jvm.org.apache.spark.sql.execution.streaming.checkpointing, _RENAMED_STREAM)(
+            self, path, overwrite
+        )
+
+    def createTempFile(self, path: Any) -> Any:  # noqa: N802
+        return self._files.createTempFile(path)
+
+    def renameTempFile(self, source: Any, destination: Any, overwrite: bool) -> None:  # noqa: N802
+        self._may_commit()
+        self._files.renameTempFile(source, destination, overwrite)
+
+    class Java:
+        implements = (_INTERFACE, _RENAMING)
 
 
 def _class_named(kind: Any, name: str) -> Any:
