@@ -55,8 +55,8 @@ def no_lease(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def claims_only(original: Callable[..., Any]) -> Callable[..., Any]:
-    def submit(self: ServerMachine, owner: Any, keys: Any) -> None:
-        original(self, owner, ())
+    def submit(self: ServerMachine, owner: Any, keys: Any, *more: Any) -> Any:
+        return original(self, owner, (), *more)
 
     return submit
 
@@ -164,9 +164,11 @@ PLANTS = {
     "an older attempt's outcome is taken for the newest one's": Plant(
         Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
     ),
-    "a superseded attempt does not end itself": Plant(JobMaster, "_superseded", returning(None), ("d", "c"), "split"),
+    "a superseded attempt does not end itself": Plant(
+        JobMaster, "_superseded", returning(None), ("d", "c"), "abandoned"
+    ),
     "task managers refuse no attempt that is over": Plant(
-        Fences, "check", returning(None), ("g", "b", "c", "d", "bug"), "split"
+        Fences, "check", returning(None), ("g", "b", "c", "d", "bug"), "repeats"
     ),
     "every script counts as successful": Plant(
         JobMachine, "_attempt_ended", count_everything_as_success, ("e",), "calm"

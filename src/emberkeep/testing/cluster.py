@@ -80,7 +80,6 @@ class TaskManagerNode:
 
     id: TaskManagerId
     machine: Machine
-    record: MemoryAgentStore = field(default_factory=MemoryAgentStore)
     record: MemoryAgentStore = field(default_factory=MemoryAgentStore)  # on its disk
     agent: Process | None = None
     info: TaskManagerInfo | None = None

@@ -70,6 +70,27 @@ THEMES: dict[str, Theme] = {
         chaos=(35.0, 60.0),
         files=False,
     ),
+    # Drivers that wake up when their successor runs, with nobody there to end them but themselves.
+    "abandoned": Theme(
+        5,
+        (Menace(5.0, 5.0, 20.0, ("abandon driver",)),),
+        task_managers=(2, 3),
+        slots=(2, 3),
+        jobs=(1, 2),
+        streams=1.0,
+        chaos=(80.0, 110.0),
+        files=False,
+    ),
+    # Orders that are repeated by the network when what they ordered has ended.
+    "repeats": Theme(
+        5,
+        (Menace(1.0, 8.0, 20.0, ("bad network", "kill driver")),),
+        task_managers=(1, 2),
+        jobs=(3, 4),
+        streams=1.0,
+        chaos=(40.0, 60.0),
+        files=False,
+    ),
     # Scripts that end while nobody hears them, and tell it when their successor already runs.
     "late": Theme(
         5,
