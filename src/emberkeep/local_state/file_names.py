@@ -15,3 +15,8 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 def is_unique(name: str) -> bool:
     """Whether the last part of the name was made for these bytes alone: it is never written twice."""
     return _UUID.search(name.rpartition("/")[2]) is not None
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is about to be renamed: nobody else knows it."""
+    return name.endswith(".tmp") and is_unique(name)

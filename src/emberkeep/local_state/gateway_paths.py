@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import re
 from urllib.parse import unquote
 
@@ -77,6 +78,7 @@ def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
     return StatePath(root=root, name="/".join(name))
 
 
+@functools.lru_cache(maxsize=4096)
 def durable_location(location: str) -> str:
     """The one form of a location: an absolute path or scheme://bucket/path, no trailing or double "/".
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists
-from emberkeep.local_state.file_names import is_unique
+from emberkeep.local_state.file_names import is_temporary, is_unique
 from emberkeep.local_state.gateway_ports import Spool
 from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, StagedCopy
@@ -73,7 +73,8 @@ class GatewayWrite:
             self._spool.finish()
         self._check(self._caller)
         status = self._stored()
-        self._check(self._caller)
+        if not is_temporary(self._path.name):  # what nobody reads before its rename is acknowledged by that
+            self._check(self._caller)
         self._counters.add("written_bytes", status.length)
         self._keep(status)
         return status

@@ -1,0 +1,42 @@
+"""``python -m bench.state_gateway_server DIRECTORY``: a state gateway alone. Prints "host:port" and a credential of a
+driver, and serves until SIGTERM. All that it keeps is in DIRECTORY, ``storage`` the durable part."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.ids import JobId
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import real_system
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.local_state.model import DRIVER
+from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE
+
+JOB = JobId("b" * 32)
+
+
+async def _serve(directory: Path) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory)}
+    configuration = Configuration().with_texts(texts, "the measurement")
+    services = Services()
+    layout, working = StateLayout(directory, configuration), WorkingDirectory(directory / "tm")
+    async with state_gateway_link(real_system(), configuration, working, layout, services) as link:
+        assert link is not None
+        print(link.address, link.environ(JOB, 1, DRIVER)[CREDENTIAL_VARIABLE], flush=True)
+        await services.run_until(stop)
+    await services.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve(Path(sys.argv[1])))
