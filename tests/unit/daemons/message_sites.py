@@ -35,6 +35,7 @@ from emberkeep.protocol.offload import MessageBlobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.blob_cache import BlobCache
 from emberkeep.taskmanager.service import TaskManagerService
+from emberkeep.testing.agent_store import MemoryAgentStore
 from emberkeep.testing.fake_launcher import FakeLauncher
 from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
 from emberkeep.testing.scripted_service import ScriptedService
@@ -138,7 +139,9 @@ async def task_manager_site(
         launcher = FakeLauncher()
         port = bind_port("127.0.0.1", 0)
         info = _info(number, port.address)
-        service = TaskManagerService(system, Configuration(), info, rpc, launcher, job_manager.address)
+        service = TaskManagerService(
+            system, Configuration(), info, rpc, launcher, MemoryAgentStore(), job_manager.address
+        )
         app = web.Application()
         secure(app, AccessPolicy(TOKEN))
         app.add_routes(rpc_routes(service, offload))
