@@ -306,6 +306,14 @@ class World(RuleBasedStateMachine):
             for executor_id in filter(None, mine):
                 self.ends(executor_id)
 
+    @rule(name=st.sampled_from(["tm0", "tm1"]), looks=st.integers(3, 20))
+    def agent_stays_away(self, name: str, looks: int) -> None:
+        """For longer than silence is tolerated, perhaps for longer than executors without it are."""
+        self.agents[TaskManagerId(name)].table = None
+        for _ in range(looks):
+            self.time_passes(4.0)
+            self.spark_looks()
+
     @rule(name=st.sampled_from(["tm0", "tm1"]))
     def agent_comes_back(self, name: str) -> None:
         self.restart(self.agents[TaskManagerId(name)])
@@ -334,6 +342,9 @@ class World(RuleBasedStateMachine):
         self.ends(data.draw(st.sampled_from(sorted(self.processes))))
 
     @rule()
+    def looks(self) -> None:
+        self.spark_looks()
+
     def spark_looks(self) -> None:
         self.decide(pool.SparkSaw(frozenset(self.processes)))
 
@@ -346,6 +357,9 @@ class World(RuleBasedStateMachine):
         self.beat()
 
     @rule(seconds=st.sampled_from([0.5, 2.0, 8.0]))
+    def time_goes_on(self, seconds: float) -> None:
+        self.time_passes(seconds)
+
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         self.decide(pool.Tick())

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.base.config import Configuration, Option
@@ -135,6 +136,22 @@ class Bench:
         answer = await self.network.call(JOB_MASTER, request, OfferSlotsReply, timeout=5.0)
         task_manager.slots += [slot for slot in answer.accepted if slot not in task_manager.slots]
         return answer.accepted
+
+    async def offer_again(
+        self, slot: str, *executors: ExecutorReport, life: str = "life-0b"
+    ) -> tuple[AllocationId, ...]:
+        """The first task manager was started again, at another address, and has recovered this slot."""
+        old = self.task_managers[0]
+        self.network.detach(old.info.address)
+        old.info = msgspec.structs.replace(
+            old.info, instance=InstanceId(life), predecessor=old.info.instance, address=f"{life}:1"
+        )
+        self.network.attach(old.info.address, old)
+        old.executors = {report.allocation_id: report for report in executors}
+        request = OfferSlots(
+            job_id=JOB, attempt=1, task_manager=old.info, slots=(allocation(slot, PROFILE),), executors=executors
+        )
+        return (await self.network.call(JOB_MASTER, request, OfferSlotsReply, timeout=5.0)).accepted
 
     async def executor_ends(self, slot: str, executor_id: str, exit_code: int | None = 1, number: int = 0) -> None:
         report = ExecutorReport(
@@ -527,6 +544,111 @@ def test_another_life_of_a_task_manager_holds_nothing(run: Run) -> None:
         )
         await bench.until(lambda: not bench.held(), 2 * INTERVAL)
         assert "started anew" in bench.spark.removed[0][1]
+
+    run(story)
+
+
+def executor_report(slot: str, executor_id: str, state: ProcessState, pid: int = 0) -> ExecutorReport:
+    return ExecutorReport(allocation_id=AllocationId(slot), executor_id=ExecutorId(executor_id), state=state, pid=pid)
+
+
+@pytest.mark.req("LOC-11")
+def test_slots_of_a_silent_task_manager_are_kept_while_spark_hears_their_executors(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=3))
+        await bench.offer("a", "b", "c")
+        bench.spark.executors |= {ExecutorId("0"), ExecutorId("1"), ExecutorId("2")}
+        await asyncio.sleep(INTERVAL)
+        bench.network.detach(bench.task_managers[0].info.address)
+        await asyncio.sleep(3 * TIMEOUT)
+        assert bench.held() == ["a", "b", "c"]
+        assert all(view.away for view in bench.status().executors)
+        bench.spark.silent.add(ExecutorId("1"))
+        await bench.until(lambda: bench.held() == ["a", "c"], 2 * INTERVAL)
+        bench.spark.executors.discard(ExecutorId("2"))
+        await bench.until(lambda: bench.held() == ["a"], 2 * INTERVAL)
+        assert bench.wanted() == 3, "at once, without a pause"
+        bench.network.attach(bench.task_managers[0].info.address, bench.task_managers[0])
+        await bench.until(lambda: not any(view.away for view in bench.status().executors), 2 * INTERVAL)
+
+    run(story)
+
+
+@pytest.mark.req("LOC-11")
+def test_an_executor_whose_task_manager_stays_away_is_given_up_in_time(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.spark.executors.add(ExecutorId("0"))
+        await asyncio.sleep(INTERVAL)
+        bench.network.detach(bench.task_managers[0].info.address)
+        began = bench.loop.time()
+        await bench.until(lambda: not bench.held(), 400.0)
+        assert 290.0 < bench.loop.time() - began < 310.0
+        assert "has been silent for 300 s" in bench.spark.removed[0][1]
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_a_recovered_slot_keeps_the_executor_that_runs_in_it(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.spark.executors.add(ExecutorId("0"))
+        await asyncio.sleep(INTERVAL)
+        running = executor_report("a", "0", ProcessState.RUNNING, 77)
+        assert await bench.offer_again("a", running) == ("a",)
+        await asyncio.sleep(3 * TIMEOUT)
+        assert [(view.executor_id, view.pid, view.away) for view in bench.status().executors] == [("0", 77, False)]
+        assert len(bench.task_managers[0].asked(StartExecutor)) == 1
+        assert bench.spark.removed == []
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+@pytest.mark.parametrize("known", [True, False], ids=["ended", "never started"])
+def test_a_recovered_slot_without_an_executor_gets_a_new_one_at_once(run: Run, known: bool) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        await asyncio.sleep(INTERVAL)
+        ended = (executor_report("a", "0", ProcessState.EXITED),) if known else ()
+        assert await bench.offer_again("a", *ended) == ("a",)
+        bench.task_managers[0].executors = {}
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2, 1.0)
+        assert [start.executor_id for start in bench.task_managers[0].asked(StartExecutor)] == ["0", "1"]
+        assert (bench.held(), bench.wanted(), bench.spark.failures) == (["a"], 1, [])
+        assert bench.task_managers[0].asked(ReleaseSlot) == []
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_a_recovered_slot_that_was_given_up_meanwhile_is_refused(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
+        await bench.until(lambda: not bench.held(), 2 * INTERVAL)
+        assert await bench.offer_again("a", executor_report("a", "0", ProcessState.RUNNING, 7)) == ()
+        assert await bench.offer("b", number=1) == ("b",)
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_a_late_offer_of_a_life_that_is_over_changes_nothing(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        old = bench.task_managers[0].info
+        await bench.offer_again("a", executor_report("a", "0", ProcessState.RUNNING, 7))
+        late = OfferSlots(job_id=JOB, attempt=1, task_manager=old, slots=(allocation("a", PROFILE),))
+        with pytest.raises(RetryLater, match="a later life"):
+            await bench.network.call(JOB_MASTER, late, OfferSlotsReply, timeout=5.0)
+        assert bench.service.master.pool.held[AllocationId("a")].task_manager.instance == "life-0b"
 
     run(story)
 
