@@ -26,9 +26,10 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome, write_spec
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
+from emberkeep.daemons.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.interpreter import WORKER_PYTHON
-from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind
+from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.local_state.model import DRIVER
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.class_archive import default_directory, find_class_archive
@@ -66,6 +67,7 @@ class ProcessLauncher:
     ) -> None:
         """``environment``: adds variables to each process; None: nothing."""
         self._node = node
+        self._places = ProcessPlaces(node.directory)
         self._supervisor = supervisor
         self._libraries = libraries
         self._environment = environment
@@ -97,16 +99,16 @@ class ProcessLauncher:
         endings = []
         for leftover in await self._supervisor.leftovers():
             key = keys.get(leftover.name)
-            if key is not None and leftover.leader is not None and leftover.is_led:
+            if key is not None and key not in alive and leftover.leader is not None and leftover.is_led:
                 self._take_over(key, leftover)
                 alive[key] = leftover.leader.pid
             else:
                 log.warning("ending a process that no slot or driver here stands for", process=leftover.name)
                 endings.append(self._supervisor.end_leftover(leftover, 0.0))
         await asyncio.gather(*endings)
-        await asyncio.to_thread(self._clean_up, jobs, {self._directory(key) for key in alive})
+        await asyncio.to_thread(self._places.clean_up, jobs, {self._places.directory(key) for key in alive})
         drivers = [key for key in wanted if isinstance(key, DriverKey) and key not in alive]
-        return Adopted(alive=alive, outcomes={key: self._driver_outcome(key, None) for key in drivers})
+        return Adopted(alive=alive, outcomes={key: self._places.outcome(key, None) for key in drivers})
 
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name
@@ -121,20 +123,12 @@ class ProcessLauncher:
         """Not waited for: the process has its files already, only their clean-up must not come."""
         name = process_name(key)
         try:
-            artefacts = await asyncio.to_thread(read_artefacts, self._directory(key) / ARTEFACTS_FILE)
+            artefacts = await asyncio.to_thread(read_artefacts, self._places.directory(key) / ARTEFACTS_FILE)
             await self._libraries.take_back(key.job_id, name, artefacts)
         except EmberkeepError as error:
             log.warning("files of an adopted process are not all held", process=name, reason=str(error))
         if name not in self._running:  # it has ended meanwhile
             self._libraries.release(key.job_id, name)
-
-    def _clean_up(self, jobs: AbstractSet[JobId], used: AbstractSet[Path]) -> None:
-        """Delete the directories of other jobs, and of executors that live no more. Blocks."""
-        root = self._node.directory.jobs
-        for job in sorted(root.iterdir()) if root.is_dir() else ():
-            unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used
-            for directory in unused:
-                shutil.rmtree(directory, ignore_errors=True)
 
     async def leave(self) -> None:
         """This process ends, those that it has started go on."""
@@ -144,7 +138,7 @@ class ProcessLauncher:
 
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
-        directory = self._directory(key)
+        directory = self._places.directory(key)
         async with self._holding(key):
             python = request.graph.spark_conf.get(WORKER_PYTHON, "")
             files = await self._bind(key, request.graph.artefacts, directory / "files", python)
@@ -166,7 +160,7 @@ class ProcessLauncher:
             allocation_id=request.allocation_id,
             executor_id=request.executor_id,
         )
-        directory = self._directory(key)
+        directory = self._places.directory(key)
         async with self._holding(key):
             files = await self._bind(key, request.artefacts, directory / "work", request.python)
             try:
@@ -225,11 +219,7 @@ class ProcessLauncher:
     ) -> tuple[BoundFile, ...]:
         """Bring the files of a process; ``stop`` ends this. Raises Fatal, RetryLater."""
         name = process_name(key)
-        try:
-            await asyncio.to_thread(write_artefacts, self._directory(key) / ARTEFACTS_FILE, artefacts)
-        except OSError as error:
-            raise Fatal(f"cannot make the process's directory: {error.strerror} ({error.filename})") from error
-        binding = asyncio.create_task(self._libraries.bind(key.job_id, name, artefacts, directory, python=python))
+        binding = asyncio.create_task(self._bring(key, artefacts, directory, python), name=f"bind {name}")
         self._binding[name] = binding
         try:
             await asyncio.wait({binding})
@@ -243,6 +233,15 @@ class ProcessLauncher:
         if binding.cancelled():
             raise Fatal("it was asked to end before it was started")
         return binding.result()
+
+    async def _bring(
+        self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
+    ) -> tuple[BoundFile, ...]:
+        try:
+            await asyncio.to_thread(write_artefacts, self._places.directory(key) / ARTEFACTS_FILE, artefacts)
+        except OSError as error:
+            raise Fatal(f"cannot make the process's directory: {error.strerror} ({error.filename})") from error
+        return await self._libraries.bind(key.job_id, process_name(key), artefacts, directory, python=python)
 
     @contextlib.asynccontextmanager
     async def _holding(self, key: ProcessKey) -> AsyncIterator[None]:
@@ -293,19 +292,8 @@ class ProcessLauncher:
         wanted = Path(request.graph.working_directory)
         return wanted if request.graph.working_directory and wanted.is_dir() else directory
 
-    def _directory(self, key: ProcessKey) -> Path:
-        """Of one process, for as long as it lives; a driver's stays until its job is forgotten."""
-        attempt = self._node.directory.attempt(key.job_id, key.attempt)
-        if isinstance(key, ExecutorKey):
-            return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
-        return attempt / "driver"
-
-    def _log_stem(self, key: ProcessKey) -> Path:
-        logs = self._node.directory.attempt_logs(key.job_id, key.attempt)
-        return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
-
     async def _start(self, key: ProcessKey, argv: list[str], environ: dict[str, str], directory: Path) -> int:
-        name, log_stem = process_name(key), self._log_stem(key)
+        name, log_stem = process_name(key), self._places.log_stem(key)
         log_stem.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         request = StartRequest(
             name=name,
@@ -313,7 +301,7 @@ class ProcessLauncher:
             environ=environ,
             directory=directory,
             stdout=log_stem.with_name(f"{log_stem.name}.stdout"),
-            stderr=self._stderr(key),
+            stderr=self._places.stderr(key),
         )
         self._running[name] = key
         try:
@@ -326,11 +314,11 @@ class ProcessLauncher:
         self._running.pop(end.name, None)
         self._libraries.release(key.job_id, end.name)
         if isinstance(key, ExecutorKey):
-            self._remove_later(self._directory(key))
-        outcome = self._driver_outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
+            self._remove_later(self._places.directory(key))
+        outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
         assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
         # What a killed process wrote last has nothing to do with its end.
-        detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._stderr(key))
+        detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._places.stderr(key))
         self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
 
     def _remove_later(self, directory: Path) -> None:
@@ -338,40 +326,6 @@ class ProcessLauncher:
         task = asyncio.get_running_loop().run_in_executor(None, partial(shutil.rmtree, directory, ignore_errors=True))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)
-
-    def _driver_outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
-        """What it wrote before it ended, else what can be said from outside."""
-        try:
-            written = read_outcome(self._directory(key) / OUTCOME_FILE)
-        except Fatal as error:
-            log.error("a driver's outcome cannot be read", job=key.job_id, attempt=key.attempt, reason=str(error))
-            written = None
-        if written is not None:
-            return written
-        if exit_code is None:
-            message = "the driver process ended without a result; its exit code is not known, as its task manager was "
-            message += "started anew meanwhile"
-        elif exit_code < 0:
-            message = f"the driver process was killed by signal {-exit_code}"
-        else:
-            message = f"the driver process ended with exit code {exit_code} without a result"
-        return AttemptOutcome(
-            exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
-            kind=FailureKind.LOST,
-            message=message,
-            traceback=last_lines(self._stderr(key)),
-        )
-
-    def _stderr(self, key: ProcessKey) -> Path:
-        stem = self._log_stem(key)
-        return stem.with_name(f"{stem.name}.stderr")
-
-
-def process_name(key: ProcessKey) -> str:
-    """A name that is unique among a task manager's processes and safe as a file name."""
-    if isinstance(key, ExecutorKey):
-        return f"executor-{key.job_id}-{key.attempt}-{key.executor_id}-{key.allocation_id[:8]}"
-    return f"driver-{key.job_id}-{key.attempt}"
 
 
 def _inherited() -> dict[str, str]:

@@ -65,6 +65,7 @@ from emberkeep.taskmanager.ports import (
     ProcessKey,
 )
 from emberkeep.taskmanager.processes import DriverNotStarted, Processes
+from emberkeep.taskmanager.recovery import GONE, jobs_held, lost_outcome, recorded_processes
 from emberkeep.taskmanager.reports import executor_report, task_manager_report
 
 log = structlog.get_logger(__name__)
@@ -72,7 +73,6 @@ log = structlog.get_logger(__name__)
 FORGET_AFTER = 60.0  # seconds for which a job's files stay after it held anything here: its next attempt may come back
 OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
 TICKS_PER_HEARTBEAT = 4
-GONE = "ended, or was not started yet, while its task manager was away"
 
 
 # --- events of its own ------------------------------------------------------------------------------------------------
@@ -222,42 +222,21 @@ class TaskExecutor(Actor[Event]):
             self.link.info = self.info
             for record in earlier.outcomes:
                 self._outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
-        processes = self._recorded_processes()
-        adopted = await self._launcher.adopt(frozenset(processes), self._jobs())
+        processes = recorded_processes(self.table)
+        adopted = await self._launcher.adopt(frozenset(processes), jobs_held(self.table))
         self._adopted = len(adopted.alive)
         if processes or self.table.slots:
             log.info("recovered", slots=len(self.table.slots), processes=len(processes), alive=len(adopted.alive))
         for slot in self.table.slots.values():
             for listener in self._listeners:
                 listener.allocation_recovered(slot.allocation)
-        # Executors first: the end of a driver gives back all slots of its attempt.
-        for key in sorted(processes, key=lambda key: isinstance(key, DriverKey)):
+        for key in processes:
             self._found(key, adopted.alive.get(key), adopted.outcomes)
         for driver in self.table.drivers.by_attempt.values():
             if driver.state is DriverState.EXITED:
                 key = DriverKey(job_id=driver.job_id, attempt=driver.attempt)
-                self._outcomes.setdefault(key, _lost("this task manager has less room than in its earlier life"))
+                self._outcomes.setdefault(key, lost_outcome("this task manager has less room than in its earlier life"))
         self._keep()
-
-    def _recorded_processes(self) -> list[ProcessKey]:
-        """Those that have been started, or were about to be."""
-        executors = [
-            ExecutorKey(
-                job_id=slot.allocation.job_id,
-                attempt=slot.allocation.attempt,
-                allocation_id=slot.allocation.id,
-                executor_id=slot.executor_id,
-            )
-            for slot in self.table.slots.values()
-            if slot.executor_id is not None and slot.state is not SlotState.EXITED
-        ]
-        living = self.table.drivers.living()
-        return [*executors, *(DriverKey(job_id=driver.job_id, attempt=driver.attempt) for driver in living)]
-
-    def _jobs(self) -> frozenset[JobId]:
-        """Jobs that hold something here."""
-        held = {slot.allocation.job_id for slot in self.table.slots.values()}
-        return frozenset(held | {job_id for job_id, _ in self.table.drivers.by_attempt})
 
     def _found(self, key: ProcessKey, pid: int | None, outcomes: dict[DriverKey, AttemptOutcome]) -> None:
         """``pid`` None: it lives no more."""
@@ -270,7 +249,7 @@ class TaskExecutor(Actor[Event]):
         elif pid is not None:
             self._decide(table.DriverStarted(key.job_id, key.attempt, pid))
         else:
-            self._outcomes.setdefault(key, outcomes.get(key) or _lost(f"the driver {GONE}"))
+            self._outcomes.setdefault(key, outcomes.get(key) or lost_outcome(f"the driver {GONE}"))
             self._decide(table.DriverEnded(key.job_id, key.attempt))
 
     # --- messages of the JobManager -----------------------------------------------------------------------------------
@@ -369,7 +348,7 @@ class TaskExecutor(Actor[Event]):
             self._decide(table.ExecutorEnded(key.allocation_id, key.executor_id, event.exit_code, event.detail))
             return
         log.info("driver ended", job=key.job_id, attempt=key.attempt, exit_code=event.exit_code)
-        lost = _lost(f"the driver left no outcome; {event.detail}", event.exit_code)
+        lost = lost_outcome(f"the driver left no outcome; {event.detail}", event.exit_code)
         self._outcomes.setdefault(key, event.outcome or lost)
         self._decide(table.DriverEnded(key.job_id, key.attempt))
 
@@ -493,7 +472,3 @@ class TaskExecutor(Actor[Event]):
     def _report(self, _: TakeReport) -> TaskManagerReport:
         self._sequence += 1
         return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence, self._adopted)
-
-
-def _lost(message: str, exit_code: int | None = None) -> AttemptOutcome:
-    return AttemptOutcome(exit_code=1 if exit_code is None else exit_code, kind=FailureKind.LOST, message=message)

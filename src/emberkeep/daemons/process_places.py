@@ -1,0 +1,79 @@
+"""Where a task manager's processes have their files, by key, and what they have left there when they have ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.base.log_tail import last_lines
+from emberkeep.base.state_layout import WorkingDirectory
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, read_outcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
+
+log = structlog.get_logger(__name__)
+
+
+def process_name(key: ProcessKey) -> str:
+    """A name that is unique among a task manager's processes and safe as a file name."""
+    if isinstance(key, ExecutorKey):
+        return f"executor-{key.job_id}-{key.attempt}-{key.executor_id}-{key.allocation_id[:8]}"
+    return f"driver-{key.job_id}-{key.attempt}"
+
+
+class ProcessPlaces:
+    """Below one working directory."""
+
+    def __init__(self, root: WorkingDirectory) -> None:
+        self._root = root
+
+    def directory(self, key: ProcessKey) -> Path:
+        """Of one process, for as long as it lives; a driver's stays until its job is forgotten."""
+        attempt = self._root.attempt(key.job_id, key.attempt)
+        if isinstance(key, ExecutorKey):
+            return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
+        return attempt / "driver"
+
+    def log_stem(self, key: ProcessKey) -> Path:
+        logs = self._root.attempt_logs(key.job_id, key.attempt)
+        return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
+
+    def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+        """What it wrote before it ended, else what can be said from outside."""
+        try:
+            written = read_outcome(self.directory(key) / OUTCOME_FILE)
+        except Fatal as error:
+            log.error("a driver's outcome cannot be read", job=key.job_id, attempt=key.attempt, reason=str(error))
+            written = None
+        if written is not None:
+            return written
+        if exit_code is None:
+            message = "the driver process ended without a result; its exit code is not known, as its task manager was "
+            message += "started anew meanwhile"
+        elif exit_code < 0:
+            message = f"the driver process was killed by signal {-exit_code}"
+        else:
+            message = f"the driver process ended with exit code {exit_code} without a result"
+        return AttemptOutcome(
+            exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
+            kind=FailureKind.LOST,
+            message=message,
+            traceback=last_lines(self.stderr(key)),
+        )
+
+    def stderr(self, key: ProcessKey) -> Path:
+        stem = self.log_stem(key)
+        return stem.with_name(f"{stem.name}.stderr")
+
+    def clean_up(self, jobs: AbstractSet[JobId], used: AbstractSet[Path]) -> None:
+        """Delete the directories of other jobs, and of executors that live no more. Blocks."""
+        root = self._root.jobs
+        for job in sorted(root.iterdir()) if root.is_dir() else ():
+            unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used
+            for directory in unused:
+                shutil.rmtree(directory, ignore_errors=True)
