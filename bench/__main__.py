@@ -14,7 +14,7 @@ from types import FrameType
 
 import structlog
 
-from bench import blobs, heartbeats, scale, startup, submission, takeover, throughput, zookeeper
+from bench import blobs, heartbeats, scale, startup, state_gateway, submission, takeover, throughput, zookeeper
 from bench.machine import load_average, machine
 from bench.measure import Figure
 from bench.plan import Plan, say
@@ -29,6 +29,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "takeover": takeover.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
+    "state-gateway": state_gateway.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 _EXIT_INTERRUPTED = 130
