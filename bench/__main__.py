@@ -14,7 +14,18 @@ from types import FrameType
 
 import structlog
 
-from bench import blobs, heartbeats, scale, startup, state_gateway, submission, takeover, throughput, zookeeper
+from bench import (
+    blobs,
+    heartbeats,
+    scale,
+    startup,
+    state_gateway,
+    state_stores,
+    submission,
+    takeover,
+    throughput,
+    zookeeper,
+)
 from bench.machine import load_average, machine
 from bench.measure import Figure
 from bench.plan import Plan, say
@@ -30,6 +41,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
     "state-gateway": state_gateway.measure,
+    "state-stores": state_stores.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 _EXIT_INTERRUPTED = 130
