@@ -112,13 +112,13 @@ class SlotManager:
         """Take in a task manager with its first report.
 
         Returns the life of it that is replaced, if any, with the jobs that held slots there and have none left in this
-        report. Raises Conflict for a second process under the same id: on another host while the first is alive, or
+        report. Raises Conflict for a second process under the same id while the first is heard: on another host, or
         started earlier, unless it has taken over from the first.
         """
         replaced = None
         member = self._members.get(info.id)
         if member is not None and member.info.instance != info.instance:
-            if info.predecessor != member.info.instance:
+            if info.predecessor != member.info.instance and not member.away:
                 self._check_successor(member.info, info)
             kept = {allocation.job_id for allocation in allocations}
             lost = tuple(job_id for job_id in self._remove(member) if job_id not in kept)

@@ -301,6 +301,12 @@ class TestTaskManagersThatAreAway:
         new = info("tm-1", instance=InstanceId("tm-1/2"), started_ms=2)
         assert rig.slots.register(new, 1, (), (), 20.0) == (registered, (job_id,))
 
+    def test_its_id_may_be_taken_on_another_host(self, rig: Rig) -> None:
+        registered, job_id, _ = self.away(rig)
+        new = info("tm-1", instance=InstanceId("tm-1/2"), host="elsewhere", node_id="elsewhere")
+        assert rig.slots.register(new, 1, (), (), 20.0) == (registered, (job_id,))
+        rig.slots.check_invariants()
+
     def test_slots_on_task_managers_that_a_new_leader_has_not_met_are_not_replaced(self, rig: Rig) -> None:
         rig.add("tm-2")
         job_id = rig.job()
