@@ -1,7 +1,9 @@
 """Old attempts change nothing, on whatever node they are (P3).
 
-Each attempt leaves an empty file ``.attempts/<number>`` in the job's own durable root before the first of its
-requests is answered. Whoever changes something lists these files before, and again before the change is acknowledged.
+Each attempt leaves an empty file ``.attempts/<number>`` in the job's own durable root before the first request of its
+driver is answered, which is before its executors have anything to do. Whoever changes something lists these files
+before, and again before the change is acknowledged. An executor on a node that sees another storage than the driver's
+finds no mark there, and is refused.
 
 What this guarantees: once any request of attempt N has been answered, no change that an older attempt begins anywhere
 reaches the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may
@@ -20,9 +22,10 @@ import structlog
 
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.ids import JobId
+from emberkeep.base.options import STORAGE_DIRECTORY
 from emberkeep.local_state.errors import Exists, Fenced
 from emberkeep.local_state.gateway_ports import Spool
-from emberkeep.local_state.model import Caller
+from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.local_state.ports import DurableState
 
 log = structlog.get_logger(__name__)
@@ -65,16 +68,19 @@ class AttemptFences:
             raise _fenced(caller, newest)
 
     def admit(self, caller: Caller) -> None:
-        """Before anything else that a request does: the attempt has left its mark. Raises Fenced, RetryLater, Fatal."""
+        """Before anything else that a request does: the attempt's driver has left its mark. Raises Fenced, RetryLater,
+        Fatal."""
         self.check_memory(caller)
         job = self._job(caller.job_id)
         if caller.attempt in job.admitted:
             return
-        self._mark(caller)
+        if caller.allocation_id == DRIVER:
+            self._mark(caller)
         self.check(caller)
         with self._lock:
             job.admitted.add(caller.attempt)
-        self._clear_older(caller)
+        if caller.allocation_id == DRIVER:
+            self._clear_older(caller)
 
     def check(self, caller: Caller) -> None:
         """Ask the durable store for a newer attempt, by a listing that begins after this call. Raises Fenced (also:
@@ -84,7 +90,11 @@ class AttemptFences:
             self.see(caller.job_id, newest)
             raise _fenced(caller, newest)
         if newest < caller.attempt:
-            raise Fenced(f"the state of job {caller.job_id} was removed", hint="the job has ended")
+            raise Fenced(
+                f"attempt {caller.attempt} of job {caller.job_id} has no mark in the job's durable directory",
+                hint="its state was removed as the job has ended, or this node sees another "
+                f"{STORAGE_DIRECTORY.key} than the driver's node",
+            )
 
     def forget(self, job_id: JobId) -> None:
         """Nothing of the job is here any more. Should one of its processes come back, it is admitted again."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from emberkeep.adapters.state_directory import DirectoryState
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller, FileStatus, StatePath
 from emberkeep.taskmanager.state_gateway import StateGateway
 from emberkeep.testing.state_faults import FaultyCopies, FaultyState, MemoryJournal, TemporarySpool
@@ -33,6 +35,8 @@ class Node:
         self.copies.open_copies()
         self.states: dict[str, FaultyState] = {}
         self.gateway = self.restarted_gateway()
+        with contextlib.suppress(Fenced):  # where a newer attempt has begun
+            self.gateway.admit(DRIVER_OF[1])
 
     def restarted_gateway(self) -> StateGateway:
         """It knows what lies on the disk, no more."""

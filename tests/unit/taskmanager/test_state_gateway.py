@@ -125,11 +125,11 @@ def test_an_upload_is_stored_once_the_store_answers(node: Node, monkeypatch: pyt
     monkeypatch.setattr(state_gateway_writes, "_PAUSE", 0.001)
     node.durable.fail("create", RetryLater("away"))
     with pytest.raises(RetryLater):  # the attempt's mark: the client asks again
-        node.gateway.admit(EXECUTOR)
-    node.gateway.admit(EXECUTOR)
+        node.gateway.admit(DRIVER_OF[2])
+    node.gateway.admit(DRIVER_OF[2])
     node.durable.fail("create", RetryLater("away"), times=3)
-    node.write("offsets/0", b"x", overwrite=False)
-    assert node.read("offsets/0") == b"x"
+    node.write("offsets/0", b"x", DRIVER_OF[2], overwrite=False)
+    assert node.read("offsets/0", DRIVER_OF[2]) == b"x"
 
 
 def test_an_upload_of_a_lost_answer_is_found_by_its_unique_name(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,6 +270,6 @@ def test_a_store_that_cannot_be_opened_is_an_error_of_the_request(node: Node) ->
     def refuse(_: str) -> None:
         raise Fatal("no such store")
 
-    node.gateway.roots._open_state = refuse  # type: ignore[assignment]
+    node.restarted_gateway().roots._open_state = refuse  # type: ignore[assignment]
     with pytest.raises(Fatal):
         node.write("offsets/0", b"x")

@@ -11,7 +11,7 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.local_state.errors import Fenced
-from tests.unit.taskmanager.state_gateways import DRIVER_OF, JOB, UUID, Node
+from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, UUID, Node
 
 OLD, NEW = DRIVER_OF[1], DRIVER_OF[2]
 
@@ -111,14 +111,28 @@ def test_a_job_whose_state_was_removed_does_not_make_it_again(nodes: tuple[Node,
     here, _ = nodes
     here.write("offsets/0", b"x", OLD)
     here.durable.delete("", recursive=True)
-    with pytest.raises(Fenced, match="was removed"):
+    with pytest.raises(Fenced, match="no mark"):
         here.write("offsets/1", b"x", OLD)
     assert not (here.place / JOB).exists()
 
 
+def test_an_executor_that_sees_another_storage_than_its_driver_is_refused(tmp_path: Path) -> None:
+    here = Node(tmp_path)
+    assert here.write("state/0/1/1.delta", b"x", EXECUTOR).length == 1
+    elsewhere = Node(tmp_path, "elsewhere")
+    elsewhere.place = tmp_path / "not-shared"
+    for attempt in (
+        lambda: elsewhere.restarted_gateway().admit(EXECUTOR),
+        lambda: elsewhere.write("state/0/1/2.delta", b"x", EXECUTOR),
+    ):
+        with pytest.raises(Fenced, match="storageDir"):
+            attempt()
+    assert not elsewhere.place.exists()
+
+
 def test_old_marks_are_cleared(nodes: tuple[Node, Node]) -> None:
     here, _ = nodes
-    for attempt in range(5):
+    for attempt in range(1, 5):
         here.write(f"offsets/{attempt}", b"x", DRIVER_OF[attempt])
     assert [entry.name for entry in here.durable.listing(".attempts")] == [".attempts/4"]
 

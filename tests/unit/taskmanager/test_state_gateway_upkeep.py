@@ -97,6 +97,7 @@ async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: 
         await until(lambda: node.copies.records()[0].allocation_id == NEXT_SLOT)
         with pytest.raises(Fenced):
             node.read("state/0/1/1.delta")
+        node.gateway.admit(DRIVER_OF[2])
         next_one = Caller(job_id=JOB, attempt=2, allocation_id=NEXT_SLOT)
         assert node.read("state/0/1/1.delta", next_one) == CONTENT
         assert node.counts("hits", "misses") == (1, 0)
