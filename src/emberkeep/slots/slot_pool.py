@@ -202,7 +202,7 @@ class SlotPool:
                 elif held.task_manager.id == info.id:
                     effects += self._bind_again(held, info, found.get(allocation.id), now)
                     accepted += [allocation.id] if allocation.id in self.held else []
-            elif allocation.id not in found and self._wants(allocation):
+            elif self._wants(allocation, found.get(allocation.id)):
                 accepted.append(allocation.id)
                 self._accept(allocation, info, now)
                 effects.append(StartExecutorIn(allocation.id))
@@ -210,11 +210,15 @@ class SlotPool:
             effects.append(StatusChanged())
         return [AcceptOffer(tuple(accepted)), *effects]
 
-    def _wants(self, allocation: Allocation) -> bool:
+    def _wants(self, allocation: Allocation, found: FoundExecutor | None) -> bool:
+        """One that was given up is taken again only where its executor has provably ended: its node is back before
+        another slot was found, with what the job keeps there."""
+        fresh = found is None and allocation.id not in self._given_up
+        back = found is not None and found.state is None and allocation.id not in self.releasing
         return (
             self.requirement is not None
             and allocation.profile == self.requirement.profile
-            and allocation.id not in self._given_up
+            and (fresh or back)
             and len(self.held) < self.target
         )
 

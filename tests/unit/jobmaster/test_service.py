@@ -639,6 +639,25 @@ def test_a_recovered_slot_that_was_given_up_meanwhile_is_refused(run: Run) -> No
 
 
 @pytest.mark.req("LOC-5")
+def test_a_slot_that_was_given_up_is_taken_again_when_its_node_is_back_before_another_was_found(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=1))
+        await bench.offer("a")
+        bench.job_manager.answers[JobMasterHeartbeat] = reply(lost=(bench.task_managers[0].info.instance,))
+        await bench.until(lambda: not bench.held(), 2 * INTERVAL)
+        ended = executor_report("a", "0", ProcessState.EXITED)
+        assert await bench.offer_again("a", ended) == ("a",)
+        bench.task_managers[0].executors = {}
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2, 1.0)
+        assert [start.executor_id for start in bench.task_managers[0].asked(StartExecutor)] == ["0", "1"]
+        assert await bench.offer("b", number=1) == ()
+        await asyncio.sleep(3 * TIMEOUT)
+        assert bench.held() == ["a"]
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
 def test_a_late_offer_of_a_life_that_is_over_changes_nothing(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.service.application_started(application(count=1))
