@@ -38,9 +38,11 @@ class Member:
 
 
 class JobManagers:
-    """Use as ``async with``: the ZooKeeper runs then, and nobody leads before ``add``. All have default settings."""
+    """Use as ``async with``: the ZooKeeper runs then, and nobody leads before ``add``. ``definitions``: settings that
+    are not the default ones."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, definitions: tuple[str, ...] = ()) -> None:
+        self._own_definitions = definitions
         self.members: list[Member] = []
         self._directory = directory
         (self._zookeeper,) = plan_ensemble(directory / "zookeeper", 1)
@@ -110,4 +112,5 @@ class JobManagers:
             f"emberkeep.state-dir={self._directory / 'state'}",
             "high-availability.type=zookeeper",
             f"high-availability.zookeeper.quorum={quorum_of((self._zookeeper,))}",
+            *self._own_definitions,
         ]

@@ -1,12 +1,13 @@
-"""kill -9 of the leading JobManager: how long until another one answers and knows all jobs to be RUNNING.
+"""The leading JobManager killed, or silent: how long until another one answers and knows all jobs to be RUNNING.
 
 The jobs' drivers are stubs (``bench.stub_node``), so that 100 fit on any machine; JobManagers, ZooKeeper, what is
-stored and what is said over the network are real, and all settings are the default ones.
+stored and what is said over the network are real, and settings are the default ones where nothing else is said.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -27,6 +28,9 @@ from emberkeep.jobs.model import JobStatus
 _JOBS = (1, 10, 100)
 _JOB_MANAGERS = 3
 _POLL = 0.02
+_SILENT_JOBS = 10
+_SESSION_TIMEOUT, _TUNED_TIMEOUT = 10.0, 4.0  # seconds: by default, and the shortest with a tick of 2 s
+_AFTER_SILENCE = 2.0  # seconds beyond the session timeout
 _P50_GOAL, _P99_GOAL = Goal(at_most=2.0), Goal(at_most=10.0)
 
 
@@ -62,13 +66,33 @@ def measure(plan: Plan) -> list[Figure]:
                 _P99_GOAL,
             ),
         ]
+    for timeout in (_SESSION_TIMEOUT, _TUNED_TIMEOUT):
+        figures.append(_silent(plan, timeout))
     return figures
 
 
-async def _round(jobs: int, kills: int) -> list[Takeover]:
+def _silent(plan: Plan, timeout: float) -> Figure:
+    """The leader's machine falls silent: its process is stopped, and its port refuses nothing."""
+    say(f"takeover: {_SILENT_JOBS} jobs, silent leader, session timeout {timeout:g} s")
+    definition = f"high-availability.zookeeper.client.session-timeout={timeout:g}s"
+    repetitions = [
+        [each.known for each in asyncio.run(_round(_SILENT_JOBS, plan.size(3, 1), signal.SIGSTOP, (definition,)))]
+        for _ in range(plan.repetitions)
+    ]
+    return Figure(
+        f"{_SILENT_JOBS} jobs, leader silent, session timeout {timeout:g} s: all are RUNNING, slowest",
+        "s",
+        tuple(max(one) for one in repetitions),
+        Goal(at_most=timeout + _AFTER_SILENCE),
+    )
+
+
+async def _round(
+    jobs: int, kills: int, number: signal.Signals = signal.SIGKILL, definitions: tuple[str, ...] = ()
+) -> list[Takeover]:
     async with AsyncExitStack() as stack:
         directory = stack.enter_context(temporary_directory())
-        managers = await stack.enter_async_context(JobManagers(directory))
+        managers = await stack.enter_async_context(JobManagers(directory, definitions))
         for _ in range(_JOB_MANAGERS):
             await managers.add()
         leader = (await managers.leader()).server
@@ -81,7 +105,7 @@ async def _round(jobs: int, kills: int) -> list[Takeover]:
             await until_known([client], JobStatus.RUNNING, jobs, time.perf_counter())
         takeovers = []
         for _ in range(kills):
-            takeovers.append(await _kill(managers, jobs))
+            takeovers.append(await _kill(managers, jobs, number))
             if node.starts != jobs:
                 raise SystemExit("a driver was started again: no measurement, but a bug")
             await managers.add()
@@ -96,14 +120,17 @@ async def _registered(client: RestClient) -> None:
         await asyncio.sleep(_POLL)
 
 
-async def _kill(managers: JobManagers, jobs: int) -> Takeover:
+async def _kill(managers: JobManagers, jobs: int, number: signal.Signals) -> Takeover:
     leader = await managers.leader()
     async with AsyncExitStack() as stack:
         others = [member for member in managers.members if member is not leader]
         clients = [await stack.enter_async_context(member.client()) for member in others]
         begin = time.perf_counter()
-        managers.kill(leader)
-        return await until_known(clients, JobStatus.RUNNING, jobs, begin)
+        leader.server.process.send_signal(number)
+        try:
+            return await until_known(clients, JobStatus.RUNNING, jobs, begin)
+        finally:
+            managers.kill(leader)
 
 
 async def until_known(clients: list[RestClient], status: JobStatus, jobs: int, begin: float) -> Takeover:

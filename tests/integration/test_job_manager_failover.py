@@ -15,6 +15,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.client.cluster_file import DaemonRecord
 from emberkeep.jobs.model import JobStatus
+from tests.integration.assassins import Assassin
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until
@@ -23,6 +24,8 @@ from tests.integration.streams import SCRIPT, Stream
 pytestmark = [pytest.mark.integration, pytest.mark.req("HA-1"), pytest.mark.req("HA-5"), pytest.mark.req("HA-12")]
 
 SESSION_SECONDS = 4.0
+# Nobody is to be taken for lost here because a machine under load is slow.
+UNHURRIED = ("-D", "heartbeat.timeout=15s", "-D", "job.driver.lease-timeout=30s")
 
 # Argument: a file; counts before and after it is there.
 GATED = """
@@ -38,13 +41,25 @@ print("after", spark.range(20).count(), flush=True)
 """
 
 
+# Without Spark. Argument: a file; ends once it is there.
+PLAIN = """
+import sys, time
+from pathlib import Path
+
+print("runs", flush=True)
+while len(sys.argv) > 1 and not Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path_factory.mktemp("failover"), class_archive.parent))
     session = f"high-availability.zookeeper.client.session-timeout={SESSION_SECONDS:g}s"
     try:
-        cluster.up("--ha", "--slots", "4", "--memory", "6g", "-D", session, *QUICK)
+        cluster.up("--ha", "--slots", "4", "--memory", "6g", "-D", session, *QUICK, *UNHURRIED)
         cluster.shell.write("gated.py", GATED)
+        cluster.shell.write("plain.py", PLAIN)
         cluster.shell.write("stream.py", SCRIPT)
         yield cluster
     finally:
@@ -135,6 +150,41 @@ def test_a_killed_leader_is_followed_and_no_job_notices(cluster: Cluster) -> Non
     assert {job.state for job in cluster.ask(lambda client: client.jobs())} == {JobStatus.FINISHED}
 
 
+@pytest.mark.req("HA-8")
+def test_a_leader_and_a_driver_that_are_killed_together(cluster: Cluster) -> None:
+    stream = Stream(cluster.shell.directory / "together")
+    job_id = cluster.submit("stream.py", arguments=(str(stream.place),))
+    driver = cluster.wait_for_driver(job_id)
+    until(lambda: stream.batches() >= 3, lambda: cluster.story(job_id))
+    first = leader(cluster)
+    for pid in (first.identity.pid, driver):
+        os.kill(pid, signal.SIGKILL)
+    other_leader(cluster, first)
+    written = stream.batches()
+    until(lambda: stream.batches() >= written + 3, lambda: cluster.story(job_id))
+    stream.finish()
+    assert cluster.wait_for_end(job_id).emberkeep.attempt == 2
+    assert len(stream.drivers()) == 2
+    stream.check()
+
+
+@pytest.mark.parametrize("step", ["submit", "start"])
+def test_a_leader_killed_right_after_it_has_written_a_step(cluster: Cluster, step: str) -> None:
+    gate = cluster.shell.directory / f"{step}-gate"
+    first = leader(cluster)
+    (zookeeper,) = cluster.record.zookeepers
+    with Assassin(zookeeper.server.connect, first.identity.pid, step) as assassin:
+        job_id = cluster.submit("plain.py", arguments=(str(gate),))
+        gate.touch()
+        assassin.wait()
+        # An attempt whose number was written, but whose start was never asked for, is no attempt that ran.
+        assert cluster.wait_for_end(job_id).emberkeep.attempt in {1, 2}
+        assert cluster.output(job_id) == "runs\n"
+        assert [info.jid for info in cluster.ask(lambda client: client.jobs())].count(job_id) == 1
+        assert job_id not in assassin.handles()
+    assert other_leader(cluster, first).name != first.name
+
+
 @pytest.mark.req("HA-6")
 @pytest.mark.req("HA-9")
 def test_a_leader_frozen_for_three_sessions_changes_nothing_when_it_goes_on(cluster: Cluster) -> None:
@@ -146,14 +196,15 @@ def test_a_leader_frozen_for_three_sessions_changes_nothing_when_it_goes_on(clus
     os.kill(first.identity.pid, signal.SIGSTOP)
     try:
         frozen = time.monotonic()
-        second = other_leader(cluster, first)
+        other_leader(cluster, first)
         gate.touch()
         cluster.wait_for_end(ending)
         until(lambda: time.monotonic() > frozen + 3 * SESSION_SECONDS, "three session timeouts")
     finally:
         os.kill(first.identity.pid, signal.SIGCONT)
     until(lambda: stands_by(cluster, first), "it has found out that it leads no more")
-    assert leader(cluster).name == second.name
+    # It has gone to the end of the queue. That the second leads still, a machine under load does not say.
+    assert leader(cluster).name != first.name
     assert cluster.job(ending).emberkeep.attempt == 1
     assert cluster.job(ending).state is JobStatus.FINISHED
     jobs.finish_undisturbed()

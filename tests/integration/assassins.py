@@ -1,0 +1,75 @@
+"""Kills a leader at a step: the moment that ZooKeeper holds what it has written, whatever it was about to do next."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from kazoo.client import KazooClient
+
+from emberkeep.adapters.job_records import StoredAttempt
+from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, decode_node
+from emberkeep.base.errors import Fatal
+from tests.integration.clusters import kill_process
+from tests.integration.conditions import DEADLINE
+
+LAYOUT = ZooKeeperLayout("emberkeep", "default")
+# What each step writes: a new node below this one, or a change of a node there.
+STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts}
+
+
+class Assassin:
+    """Use as ``with``; it strikes once. Only jobs that come meanwhile count."""
+
+    def __init__(self, hosts: str, victim: int, step: str) -> None:
+        """``victim``: the leader's pid."""
+        self._kazoo = KazooClient(hosts=hosts)
+        self._victim = victim
+        self._step = step
+        self._place = STEPS[step]
+        self._known: set[str] = set()
+        self._done = threading.Event()
+
+    def __enter__(self) -> Assassin:
+        self._kazoo.start(timeout=DEADLINE)
+        self._known = set(self._kazoo.get_children(self._place))
+        self._kazoo.ChildrenWatch(self._place, self._look)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._kazoo.stop()
+        self._kazoo.close()
+
+    def wait(self) -> None:
+        """Until it has struck."""
+        assert self._done.wait(DEADLINE), f"the leader has not written what {self._step} needs"
+
+    def handles(self) -> list[str]:
+        """Jobs that a new leader would recover."""
+        return list(self._kazoo.get_children(LAYOUT.jobs))
+
+    def _look(self, children: list[str]) -> None:
+        for name in set(children) - self._known:
+            self._known.add(name)
+            if self._step == "submit":
+                self._strike()
+            else:
+                self._kazoo.DataWatch(f"{self._place}/{name}", self._look_at)
+
+    def _look_at(self, data: bytes | None, stat: object) -> None:
+        del stat
+        if not data:
+            return
+        try:
+            attempt = decode_node(data, StoredAttempt, where=self._place)
+        except Fatal as error:
+            raise AssertionError(f"what lies below {self._place} is no attempt") from error
+        if attempt.attempt == 1:
+            self._strike()
+
+    def _strike(self) -> None:
+        if not self._done.is_set():
+            kill_process(self._victim)
+            self._done.set()
