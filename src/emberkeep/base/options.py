@@ -99,8 +99,8 @@ BLOB_HA_STORAGE = define(
         "path",
         "Where permanent BLOBs are kept for recovery: a directory that all machines share, or s3://bucket/prefix, "
         "gs://bucket/prefix, az://container/prefix (these need `pip install 'emberkeep[object-store]'` and take their "
-        "credentials from the environment). Of this cluster alone: what its jobs do not need is deleted. Empty: `blobs` "
-        "below high-availability.storageDir.",
+        "credentials from the environment). Of this cluster alone: what its jobs do not need is deleted. Empty: "
+        "`blobs` below high-availability.storageDir.",
     )
 )
 BLOB_RETENTION = define(
