@@ -6,7 +6,7 @@ the failure window. Slots lost with their task manager are wanted again at once.
 
 A silent task manager is no lost executor: while Spark hears the executor, its slot is kept, for the orphan timeout at
 most. When the task manager is started again it offers the slot again, and the slot is bound to the new life: with its
-executor where that runs, else with a new one. What was given up is never taken again.
+executor where that runs, else with a new one. What was given up is refused, unless its executor is known to have ended.
 """
 
 from __future__ import annotations
