@@ -17,6 +17,7 @@ import structlog
 from bench import (
     blobs,
     heartbeats,
+    local_state,
     scale,
     startup,
     state_gateway,
@@ -42,6 +43,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "blobs": blobs.measure,
     "state-gateway": state_gateway.measure,
     "state-stores": state_stores.measure,
+    "local-state": local_state.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 _EXIT_INTERRUPTED = 130

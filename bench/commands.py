@@ -44,14 +44,16 @@ class Run:
         return found
 
 
-def run(argv: Sequence[str], directory: Path, environ: Mapping[str, str]) -> Run:
+def run(argv: Sequence[str], directory: Path, environ: Mapping[str, str], timeout: float = _TIMEOUT_SECONDS) -> Run:
     """Run a command to its end, and kill what it leaves. Raises SystemExit as ``execute`` does."""
     with marked(environ) as environment:
-        return execute(argv, directory, environment)
+        return execute(argv, directory, environment, timeout)
 
 
-def execute(argv: Sequence[str], directory: Path, environment: Mapping[str, str]) -> Run:
-    """Run a command to its end. Raises SystemExit with its last lines when it fails or takes too long.
+def execute(
+    argv: Sequence[str], directory: Path, environment: Mapping[str, str], timeout: float = _TIMEOUT_SECONDS
+) -> Run:
+    """Run a command to its end. Raises SystemExit with its last lines when it fails or takes longer than ``timeout``.
 
     It runs in a session of its own; when this process is interrupted it is told so, too, and waited for.
     """
@@ -67,9 +69,9 @@ def execute(argv: Sequence[str], directory: Path, environment: Mapping[str, str]
         start_new_session=True,
     )
     try:
-        output, errors = process.communicate(timeout=_TIMEOUT_SECONDS)
+        output, errors = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise SystemExit(f"{' '.join(argv)} did not end in {_TIMEOUT_SECONDS} s") from None
+        raise SystemExit(f"{' '.join(argv)} did not end in {timeout:g} s") from None
     finally:
         if process.returncode is None:
             end(process, signal.SIGINT)

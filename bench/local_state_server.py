@@ -1,0 +1,50 @@
+"""``python -m bench.local_state_server DIRECTORY near|far``: a node's state gateway over a durable directory, which is
+``far`` away or not. Prints "host:port" and a credential, and serves until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+
+import structlog
+
+from bench.throttled_state import Link, ThrottledState
+from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.base.config import Configuration
+from emberkeep.base.ids import JobId
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import real_system
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.local_state.model import DRIVER
+from emberkeep.local_state.ports import DurableState
+from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE
+
+JOB = JobId("b" * 32)
+
+
+async def _serve(directory: Path, far: bool) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory)}
+    configuration = Configuration().with_texts(texts, "the measurement")
+    layout, working, services = StateLayout(directory, configuration), WorkingDirectory(directory / "tm"), Services()
+    link = Link()
+
+    def open_state(location: str) -> DurableState:
+        store = open_state_store(location)
+        return ThrottledState(store, link) if far else store
+
+    async with state_gateway_link(real_system(), configuration, working, layout, services, open_state) as gateway:
+        assert gateway is not None
+        print(gateway.address, gateway.environ(JOB, 1, DRIVER)[CREDENTIAL_VARIABLE], flush=True)
+        await services.run_until(stop)
+    await services.cancel()
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # stdout is for the address
+    asyncio.run(_serve(Path(sys.argv[1]), sys.argv[2] == "far"))
