@@ -42,7 +42,7 @@ SOMETIMES = {
     "result FAILED": 50,
     "result CANCELED": 50,
     **{
-        f"fault: {kind}": 10
+        f"fault: {kind}": 5
         for kind in (
             "kill executor",
             "kill driver",

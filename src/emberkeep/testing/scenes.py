@@ -27,7 +27,8 @@ class Scene:
 
 @dataclass(frozen=True)
 class Theme:
-    """Ranges to draw from. ``work``: longest finite script; ``weight``: share among the plain numbers."""
+    """Ranges to draw from. ``work``: longest finite script; ``weight``: share among the plain numbers,
+    0: only where it is asked for."""
 
     weight: int
     menace: tuple[Menace, ...]
@@ -72,7 +73,7 @@ THEMES: dict[str, Theme] = {
     ),
     # Drivers that wake up when their successor runs, with nobody there to end them but themselves.
     "abandoned": Theme(
-        5,
+        0,
         (Menace(5.0, 5.0, 20.0, ("abandon driver",)),),
         task_managers=(2, 3),
         slots=(2, 3),
@@ -83,7 +84,7 @@ THEMES: dict[str, Theme] = {
     ),
     # Orders that are repeated by the network when what they ordered has ended.
     "repeats": Theme(
-        5,
+        0,
         (Menace(1.0, 8.0, 20.0, ("bad network", "kill driver")),),
         task_managers=(1, 2),
         jobs=(3, 4),
