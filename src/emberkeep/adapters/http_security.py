@@ -7,9 +7,9 @@ it carries the token, as a bearer or as the cookie of ``/login``. Errors are RFC
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
-import functools
 import ipaddress
 from dataclasses import dataclass
 from http import HTTPStatus
