@@ -6,28 +6,41 @@ import argparse
 import asyncio
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from demo.commands import Cluster, CommandFailed
 from demo.feeder import ROOT, feeding
-from demo.sabotage import EXECUTORS, Blow, Harmed, LeaderKilled, kill_executor, kill_leader, kill_node, registered
+from demo.sabotage import (
+    EXECUTORS,
+    AgentKilled,
+    Blow,
+    Harmed,
+    LeaderKilled,
+    NodeKilled,
+    kill_agent,
+    kill_executor,
+    kill_leader,
+    kill_node,
+    registered,
+)
 from demo.screen import Screen
 from demo.takeover import new_leader
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo, JobExtension
+from emberkeep.protocol.rest import JobDetailsInfo, JobExtension, TaskManagerSummary
 from examples.flights import verify
 
 NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 JOB_MANAGERS = 2
 FILES = 200
-FEED_SECONDS = 45.0
+FEED_SECONDS = 75.0
 LIMIT_SECONDS = 600.0
 FIRST_BLOW_BATCH = 2
 BATCHES_BETWEEN = 3
-BLOWS = 3  # an executor, the leading JobManager, a node
+BLOWS = 4  # an executor, the leading JobManager, a task manager's agent, a node
 _POLL = 0.5
 
 DEFINITIONS = (
@@ -35,6 +48,7 @@ DEFINITIONS = (
     # A laptop's network is quick and its owner impatient: notice a dead node within seconds.
     "heartbeat.interval=1s",
     "heartbeat.timeout=5s",
+    "state.backend.local-recovery=true",
 )
 
 
@@ -90,6 +104,9 @@ class Story:
             seconds = self._screen.seconds - self._struck_at
             name, url = self._cluster.job_manager(leader).name, self._cluster.record().url_of(leader)
             self._screen.event(f"{name} leads after {seconds:.1f} s, its web page: {url}", "green")
+        if isinstance(blow, AgentKilled | NodeKilled):
+            await asyncio.to_thread(up, self._cluster)
+            self._screen.event(f"`emberkeep cluster up` has started {blow.task_manager} again")
 
     async def _next_blow(self, job: JobExtension) -> Blow | None:
         match len(self.blows):
@@ -98,6 +115,8 @@ class Story:
             case 1:
                 leader = (await self._client.overview()).emberkeep.job_manager
                 return kill_leader(job, self._cluster, leader)
+            case 2:
+                return kill_agent(job, self._cluster)
             case _:
                 return kill_node(job, self._cluster)
 
@@ -131,7 +150,7 @@ async def play(directory: Path, screen: Screen) -> None:
             screen.event(
                 f"starting a cluster: ZooKeeper, {JOB_MANAGERS} JobManagers, task managers on {', '.join(NODES)}"
             )
-            await asyncio.to_thread(cluster.up, NODES, 2, JOB_MANAGERS, DEFINITIONS)
+            await asyncio.to_thread(up, cluster)
             screen.event(
                 f"cluster is up, its web page: {cluster.record().url} (`emberkeep cluster status` has the login)"
             )
@@ -140,6 +159,7 @@ async def play(directory: Path, screen: Screen) -> None:
             async with cluster.client() as client:
                 story = Story(cluster, client, job_id, screen)
                 job = await story.run()
+                screen.event(state_read(await client.task_managers()))
             screen.event(f"the job has FINISHED; its driver was started {job.emberkeep.attempt} time(s)")
         finally:
             await asyncio.to_thread(cluster.down)
@@ -150,6 +170,23 @@ async def play(directory: Path, screen: Screen) -> None:
     screen.event(verify.report(answer, comparison))
     if comparison.mismatches or not len(answer.windows):
         raise DemoFailed("the output differs from the batch answer")
+
+
+def state_read(task_managers: Sequence[TaskManagerSummary]) -> str:
+    """Where the executors that were started anew have read their state."""
+    gateways = [each.emberkeep.state_gateway for each in task_managers if each.emberkeep.state_gateway is not None]
+    local, remote = (sum(getattr(gateway, name) for gateway in gateways) for name in ("hits", "misses"))
+    local_bytes = sum(gateway.local_read_bytes for gateway in gateways)
+    remote_bytes = sum(gateway.remote_read_bytes for gateway in gateways)
+    return (
+        f"state read by executors: {local} files ({local_bytes / 1e6:.1f} MB) from the node's own disk, "
+        f"{remote} ({remote_bytes / 1e6:.1f} MB) from the shared storage"
+    )
+
+
+def up(cluster: Cluster) -> None:
+    """Start what is not running. Raises CommandFailed."""
+    cluster.up(NODES, 2, JOB_MANAGERS, DEFINITIONS)
 
 
 def submit(cluster: Cluster, flights: Path, output: Path) -> JobId:

@@ -44,12 +44,10 @@ class ExecutorsKilled:
 
 
 @dataclass(frozen=True)
-class LeaderKilled:
-    """Implements Blow. ``leader``: address of the JobManager that was killed; ``attempt`` of the job and ``pids`` of
-    its processes, the driver's first: they must not change."""
+class Undisturbed:
+    """Implements Blow: ``attempt`` of the job and ``pids`` of its processes, the driver's first, must not change."""
 
     text: str
-    leader: str
     attempt: int
     pids: tuple[int, ...]
 
@@ -63,6 +61,27 @@ class LeaderKilled:
             raise Harmed(f"not all processes were kept: pids {self.pids} are now {now}")
         executors = " and ".join(map(str, self.pids[1:]))
         return f"driver (pid {self.pids[0]}) and executors (pids {executors}) are the same as before"
+
+
+@dataclass(frozen=True)
+class LeaderKilled(Undisturbed):
+    """``leader``: address of the JobManager that was killed."""
+
+    leader: str
+
+
+@dataclass(frozen=True)
+class AgentKilled(Undisturbed):
+    """The task manager process was killed, what it had started was not. ``task_manager``: its id."""
+
+    task_manager: str
+
+
+@dataclass(frozen=True)
+class NodeKilled(ExecutorsKilled):
+    """``task_manager``: the one that was killed with its executors."""
+
+    task_manager: str
 
 
 def registered(job: JobExtension) -> list[ExecutorInfo]:
@@ -90,10 +109,21 @@ def kill_leader(job: JobExtension, cluster: Cluster, leader: str) -> LeaderKille
     victim = cluster.job_manager(leader)
     os.kill(victim.identity.pid, signal.SIGKILL)
     text = f"killed the leading JobManager, {victim.name} (pid {victim.identity.pid})"
-    return LeaderKilled(text, leader, job.attempt, processes(job))
+    return LeaderKilled(text, job.attempt, processes(job), leader)
 
 
-def kill_node(job: JobExtension, cluster: Cluster) -> ExecutorsKilled | None:
+def kill_agent(job: JobExtension, cluster: Cluster) -> AgentKilled | None:
+    """SIGKILL for the task manager process that the driver was started by. None while it is not known."""
+    driver = job.driver
+    victim = next((d for d in cluster.record().task_managers if driver and d.name == driver.taskmanager_id), None)
+    if victim is None:
+        return None
+    os.kill(victim.identity.pid, signal.SIGKILL)
+    text = f"killed the agent of task manager {victim.name} (pid {victim.identity.pid}), not the driver that it started"
+    return AgentKilled(text, job.attempt, processes(job), victim.name)
+
+
+def kill_node(job: JobExtension, cluster: Cluster) -> NodeKilled | None:
     """SIGKILL for a task manager and all its executors; not the one with the driver. None while none qualifies."""
     driver = job.driver.taskmanager_id if job.driver is not None else ""
     for daemon in cluster.record().task_managers:
@@ -102,7 +132,6 @@ def kill_node(job: JobExtension, cluster: Cluster) -> ExecutorsKilled | None:
             for pid in (daemon.identity.pid, *(executor.pid for executor in victims)):
                 os.kill(pid, signal.SIGKILL)
             ids = ", ".join(executor.id for executor in victims)
-            return ExecutorsKilled(
-                f"killed task manager {daemon.name} with its executors ({ids})", frozenset(e.id for e in victims)
-            )
+            text = f"killed task manager {daemon.name} with its executors ({ids})"
+            return NodeKilled(text, frozenset(e.id for e in victims), daemon.name)
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from demo.sabotage import ExecutorsKilled, Harmed, LeaderKilled, processes
+from demo.sabotage import AgentKilled, ExecutorsKilled, Harmed, LeaderKilled, Undisturbed, processes
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
@@ -39,7 +39,8 @@ def job(
 
 
 KILLED = ExecutorsKilled("killed", frozenset({"0"}))
-TAKEN_OVER = LeaderKilled("killed", "127.0.0.1:1", 1, (100, 11, 12))
+TAKEN_OVER = LeaderKilled("killed", 1, (100, 11, 12), "127.0.0.1:1")
+ADOPTED = AgentKilled("killed", 1, (100, 11, 12), "tm-1")
 
 
 def test_killed_executors_have_to_be_replaced() -> None:
@@ -54,12 +55,13 @@ def test_the_processes_have_an_order_of_their_own() -> None:
     assert processes(job(("1", 11), driver=0).emberkeep) == ()
 
 
-def test_after_a_takeover_all_processes_have_to_be_known_again() -> None:
-    assert TAKEN_OVER.outcome(job(("1", 11), ("2", 12), state=JobStatus.INITIALIZING)) is None
-    assert TAKEN_OVER.outcome(job(("1", 11))) is None
-    assert TAKEN_OVER.outcome(job(("1", 11), ("2", 12), driver=0)) is None
+@pytest.mark.parametrize("blow", [TAKEN_OVER, ADOPTED])
+def test_all_processes_have_to_be_known_again(blow: Undisturbed) -> None:
+    assert blow.outcome(job(("1", 11), ("2", 12), state=JobStatus.INITIALIZING)) is None
+    assert blow.outcome(job(("1", 11))) is None
+    assert blow.outcome(job(("1", 11), ("2", 12), driver=0)) is None
     words = "driver (pid 100) and executors (pids 11 and 12) are the same as before"
-    assert TAKEN_OVER.outcome(job(("2", 12), ("1", 11))) == words
+    assert blow.outcome(job(("2", 12), ("1", 11))) == words
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def test_after_a_takeover_all_processes_have_to_be_known_again() -> None:
         job(("1", 11), ("3", 13)),
     ],
 )
-def test_a_takeover_must_not_cost_a_process(harmed: JobDetailsInfo) -> None:
-    with pytest.raises(Harmed, match="kept"):
-        TAKEN_OVER.outcome(harmed)
+def test_neither_a_takeover_nor_an_agents_loss_costs_a_process(harmed: JobDetailsInfo) -> None:
+    for blow in (TAKEN_OVER, ADOPTED):
+        with pytest.raises(Harmed, match="kept"):
+            blow.outcome(harmed)
