@@ -96,6 +96,10 @@ class Cluster:
         data, _ = self.direct.get(path)
         self.direct.set(path, data[:-5])
 
+    async def damage_blocklist(self) -> None:
+        data, _ = self.direct.get(self.layout.blocklist)
+        self.direct.set(self.layout.blocklist, data[:-5])
+
     def nodes(self, path: str) -> list[str]:
         return sorted(self.direct.get_children(path))
 

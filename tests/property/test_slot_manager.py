@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 from hypothesis import settings
@@ -64,6 +65,18 @@ class Tenant:
     requirements: tuple[SlotRequirement, ...] = ()
 
 
+class Places(NamedTuple):
+    """The nodes that are blocked."""
+
+    nodes: frozenset[str]
+
+    def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        return node_id in self.nodes
+
+    def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        return False
+
+
 class Cluster(RuleBasedStateMachine):
     """Decisions are carried out by obedient task managers, sooner or later; reports may come late or not at all."""
 
@@ -81,6 +94,7 @@ class Cluster(RuleBasedStateMachine):
         self.jobs_made = 0
         self.given_up: set[AllocationId] = set()  # by their JobMasters, while their task managers were away
         self.disturbed = False  # orders, reports or lives were lost, so what is decided may cross what is the case
+        self.blocked: frozenset[str] = frozenset()
         self.late: list[tuple[Node, TaskManagerInfo, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
 
     @initialize(slots=st.integers(1, 4), counts=st.lists(st.integers(1, 6), min_size=2, max_size=3))
@@ -327,12 +341,20 @@ class Cluster(RuleBasedStateMachine):
                 tenant.place = None
                 self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
 
+    @rule(blocked=st.frozensets(st.sampled_from([f"tm-{number}" for number in range(4)]), max_size=2))
+    def nodes_are_blocked(self, blocked: frozenset[str]) -> None:
+        self.blocked = blocked
+        self.slots.block(Places(blocked))
+        # What was decided is given up, and may arrive all the same.
+        self.disturbed = self.disturbed or any(order.info.id in blocked for order in self.orders)
+
     # --- decisions ----------------------------------------------------------------------------------------------------
 
     @rule()
     def match(self) -> None:
         room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.members()}
         avoided = {member.info.id for member in self.slots.members() if member.avoided or member.away}
+        avoided |= {TaskManagerId(name) for name in self.blocked}
         spread = {
             (job_id, member.info.id): count
             for job_id in self.tenants
@@ -344,6 +366,7 @@ class Cluster(RuleBasedStateMachine):
         for granted in matches.places:
             tenant = self.tenants[granted.job_id]
             assert tenant.place is None, "a job has one driver place at a time"
+            assert granted.info.node_id not in self.blocked, "no driver goes to a blocked node"
             tenant.place = granted
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.members():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -21,6 +22,7 @@ from emberkeep.slots.pool_events import (
     FailAttempt,
     FoundExecutor,
     HeldSlot,
+    PlacesBlocked,
     PoolEffect,
     PoolEvent,
     ReleaseDone,
@@ -66,6 +68,19 @@ def task_manager(instance: str) -> TaskManagerInfo:
         java_major=17,
         started_ms=0,
     )
+
+
+class Places(NamedTuple):
+    """The task managers that are blocked, and of these the evacuated ones."""
+
+    blocked: frozenset[str] = frozenset()
+    evacuated: frozenset[str] = frozenset()
+
+    def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        return task_manager in self.blocked
+
+    def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        return task_manager in self.evacuated
 
 
 class PoolMachine(RuleBasedStateMachine):
@@ -114,6 +129,25 @@ class PoolMachine(RuleBasedStateMachine):
     @rule(count=st.sampled_from([4, 3, 1, 0]), profile=st.sampled_from([SMALL, LARGE]))
     def application_starts(self, count: int, profile: ResourceProfile) -> None:
         self.give(ApplicationStarted(SlotRequirement(count=count, profile=profile, runtime=RUNTIME)))
+
+    @rule(blocked=st.frozensets(st.sampled_from(["tm0", "tm1", "tm2"]), max_size=2), evacuates=st.booleans())
+    def places_are_blocked(self, blocked: frozenset[str], evacuates: bool) -> None:
+        before, target = copy.deepcopy(self.pool.held), self.pool.target
+        self.give(PlacesBlocked(Places(blocked, blocked if evacuates else frozenset())))
+        assert self.pool.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
+        for allocation_id, slot in before.items():
+            if slot.task_manager.id not in blocked:
+                assert allocation_id in self.pool.held, "only slots on blocked task managers are given back"
+            elif slot.state is ExecutorState.RUNNING and not evacuates:
+                assert allocation_id in self.pool.held, "a running executor stays where tasks are not evacuated"
+
+    @invariant()
+    def nothing_is_free_on_a_blocked_task_manager(self) -> None:
+        for slot in self.pool.held.values():
+            where = (slot.task_manager.id, slot.task_manager.node_id)
+            assert not self.pool.blocked.is_evacuated(*where)
+            if self.pool.blocked.is_blocked(*where):
+                assert slot.state is ExecutorState.RUNNING or slot.registered
 
     @precondition(lambda self: self.pool.releasing)  # not too often, so that lives of applications grow long
     @rule()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from emberkeep.blobs.server_machine import ServerMachine
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
@@ -23,6 +24,7 @@ from emberkeep.slots.fences import Fences
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.slot_pool import SlotPool
 from emberkeep.slots.slot_table import SlotTable
+from emberkeep.testing.fakes import MemoryJobStore
 from emberkeep.testing.properties import Properties
 from emberkeep.testing.simulation import simulate_many
 
@@ -155,6 +157,13 @@ def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
     return report_outcome
 
 
+def without_blocklist(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def blocklist(_: MemoryJobStore) -> Blocklist:
+        return Blocklist()
+
+    return blocklist
+
+
 PLANTS = {
     "a new attempt does not wait for the lease": Plant(Driver, "gone_at", no_lease, ("d",), "split"),
     "a recovered job is restarted at once": Plant(
@@ -197,6 +206,10 @@ PLANTS = {
     ),
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
+    "blocked nodes are not told to the slot manager": Plant(SlotManager, "block", returning(None), ("i",), "block"),
+    "a new JobManager does not read the blocklist": Plant(
+        MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
+    ),
     "a task manager does not notice silence": Plant(SlotTable, "_tick", returning([]), ("c",), "cut"),
 }
 

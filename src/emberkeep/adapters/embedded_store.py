@@ -17,6 +17,7 @@ from typing import TypeVar, TypeVarTuple
 from emberkeep.adapters.job_database import JobDatabase
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
@@ -84,6 +85,12 @@ class EmbeddedJobStore:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._operate(JobDatabase.expire_results, keep)
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        await self._operate(JobDatabase.record_blocklist, blocklist)
+
+    async def blocklist(self) -> Blocklist:
+        return await self._operate(JobDatabase.blocklist)
 
     async def close(self) -> None:
         if self._thread is None:

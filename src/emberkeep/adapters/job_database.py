@@ -1,4 +1,4 @@
-"""The embedded store's SQLite file: handles, attempts, pointers, results, and the epoch that fences each write.
+"""The embedded store's SQLite file: handles, attempts, pointers, results, blocklist, and the epoch that fences a write.
 
 One transaction per change, each beginning with a check of the epoch. WAL with synchronous=FULL: what was answered is on
 disk. Every value is a record with version and checksum, since SQLite itself notices no flipped bit.
@@ -21,9 +21,11 @@ from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handl
 from emberkeep.adapters.job_records import (
     StoredAttempt,
     decode_attempt,
+    decode_blocklist,
     decode_pointers,
     decode_result,
     encode_attempt,
+    encode_blocklist,
     encode_pointers,
     encode_result,
     is_same_end,
@@ -31,11 +33,12 @@ from emberkeep.adapters.job_records import (
 from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _BUSY_SECONDS = 5.0
 
 # AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
@@ -60,6 +63,8 @@ _TABLES = (
     "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
     # A row stays behind its job only when it could not be read; then it goes with the result.
     "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)",
+    # One row at most.
+    "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)",
     f"PRAGMA user_version = {SCHEMA_VERSION}",
 )
 
@@ -238,6 +243,15 @@ class JobDatabase:
             connection.executemany("DELETE FROM results WHERE job_id = ?", rows)
             connection.executemany("DELETE FROM checkpoints WHERE job_id = ?", rows)
         return [JobId(job_id) for (job_id,) in reversed(rows)]
+
+    def record_blocklist(self, blocklist: Blocklist) -> None:
+        with self._leading() as connection:
+            connection.execute("INSERT OR REPLACE INTO blocklist VALUES (1, ?)", (encode_blocklist(blocklist),))
+
+    def blocklist(self) -> Blocklist:
+        for (data,) in self._read("SELECT list FROM blocklist"):
+            return decode_blocklist(data, where=f"{self._path}, blocklist")
+        return Blocklist()
 
     # --- records ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What the job stores keep of each job beside its graph, as small typed JSON with version and checksum.
+"""What the job stores keep of each job beside its graph, and the blocklist: small typed JSON with version and checksum.
 
 All decoders raise Fatal naming ``where`` (torn, damaged, of an unknown version).
 """
@@ -11,12 +11,14 @@ import msgspec
 
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Fatal
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
 
 T = TypeVar("T")
 
 _ATTEMPT_KIND, _POINTERS_KIND, _RESULT_KIND = "job-attempt", "job-checkpoints", "job-result"
+_BLOCKLIST_KIND = "blocklist"
 
 
 class StoredAttempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -50,6 +52,14 @@ def encode_result(result: JobResult) -> bytes:
 
 def decode_result(data: bytes, *, where: str) -> JobResult:
     return decode_json(decode_record(data, _RESULT_KIND, 1, where=where), JobResult, where=where)
+
+
+def encode_blocklist(blocklist: Blocklist) -> bytes:
+    return encode_record(_BLOCKLIST_KIND, 1, msgspec.json.encode(blocklist))
+
+
+def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
+    return decode_json(decode_record(data, _BLOCKLIST_KIND, 1, where=where), Blocklist, where=where)
 
 
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:

@@ -10,7 +10,7 @@
                     /results/<job>         how it ended
                     /keys/<hash>           the job that was created under an idempotency key
                     /damaged/<job>         handle of a job that has failed because it could not be read
-                    /blocklist             reserved
+                    /blocklist             where no new work is to go; empty until the first change
 ```
 """
 
@@ -29,6 +29,7 @@ from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
 
@@ -80,6 +81,7 @@ KINDS: dict[type, str] = {
     LatchRecord: "latch",
     StoredAttempt: "job-attempt",
     JobPointers: "job-checkpoints",
+    Blocklist: "blocklist",
     KeyNode: "job-key",
     ResultNode: "job-result",
 }
@@ -108,12 +110,13 @@ class ZooKeeperLayout:
         self.results = f"{self.base}/results"
         self.keys = f"{self.base}/keys"
         self.damaged = f"{self.base}/damaged"
+        self.blocklist = f"{self.base}/blocklist"
 
     @property
     def persistent(self) -> tuple[str, ...]:
         """What has to be there before anything else."""
         records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
-        return (self.epoch, self.election, *records)
+        return (self.epoch, self.election, *records, self.blocklist)
 
     def job(self, job_id: str) -> str:
         return f"{self.jobs}/{job_id}"

@@ -33,6 +33,7 @@ from emberkeep.adapters.zookeeper_layout import (
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import IdSource, JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
@@ -460,6 +461,18 @@ class ZooKeeperJobStore:
             raise RetryLater(f"results are being expired: {refused}", hint="try again") from None
         if node.file is not None:
             await asyncio.to_thread(self._result_files.discard, node.file.location)
+
+    # --- blocklist --------------------------------------------------------------------------------------------------
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        data = encode_node(blocklist)
+        await self._commit("record the blocklist", lambda each: each.set_data(self._layout.blocklist, data))
+
+    async def blocklist(self) -> Blocklist:
+        self._check_open()
+        path = self._layout.blocklist
+        node = await self._session.get(path)
+        return decode_node(node.data, Blocklist, where=f"ZooKeeper, {path}") if node.data else Blocklist()
 
 
 def _leader(node: Node, where: str) -> LeaderRecord:

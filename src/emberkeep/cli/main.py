@@ -14,7 +14,15 @@ from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.cli import blob_commands, cluster_commands, config_commands, daemon_commands, job_commands, log_commands
+from emberkeep.cli import (
+    blob_commands,
+    cluster_commands,
+    config_commands,
+    daemon_commands,
+    job_commands,
+    log_commands,
+    node_commands,
+)
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
 from emberkeep.cli.script_arguments import normalise
@@ -55,6 +63,7 @@ def build_app() -> App:
     app.command(job_commands.cancel, sort_key=13)
     app.command(cluster_commands.cluster_app)
     app.command(cluster_commands.task_managers_app)
+    app.command(node_commands.node_app)
     app.command(blob_commands.blob_app)
     app.command(config_commands.config_app)
     app.command(daemon_commands.jobmanager, sort_key=40)

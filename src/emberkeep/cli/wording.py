@@ -17,6 +17,12 @@ def timestamp(milliseconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def until(milliseconds: int) -> str:
+    """ "until 2026-01-31 12:00:00", or "until it is unblocked"."""
+    latest = 253_402_214_400_000  # the last day that a calendar here knows
+    return "until it is unblocked" if milliseconds >= latest else f"until {timestamp(milliseconds)}"
+
+
 def duration(milliseconds: int) -> str:
     """ "0.4s", "12s", "3m 05s", "2h 07m", "4d 03h"."""
     if milliseconds < 0:

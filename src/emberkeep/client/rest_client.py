@@ -58,6 +58,10 @@ def job_manager_log_path(name: str) -> str:
     return f"/jobmanager/logs/{quote(name, safe='')}"
 
 
+def _blocklist_path(name: str, task_manager: bool) -> str:
+    return f"/blocklist/{'taskmanagers' if task_manager else 'nodes'}/{quote(name, safe='')}"
+
+
 class RestClient:
     """Calls one JobManager. Use as ``async with RestClient(endpoint) as client``.
 
@@ -88,6 +92,25 @@ class RestClient:
 
     async def task_manager(self, task_manager: str) -> rest.TaskManagerDetails:
         return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}", rest.TaskManagerDetails)
+
+    # --- blocklist -------------------------------------------------------------------------------------------------
+
+    async def blocklist(self) -> rest.BlocklistInfo:
+        return await self._get("/blocklist", rest.BlocklistInfo)
+
+    async def block(
+        self, name: str, request: rest.BlockRequest, *, task_manager: bool = False
+    ) -> rest.BlockedTaskManagerInfo:
+        """Block a node, or a task manager; returns the entry as it is now. Raises Conflict where there was one and
+        ``request`` does not allow to merge; also when a first try that was not answered has made it."""
+        headers, body = {"Content-Type": "application/json"}, msgspec.json.encode(request)
+        path = _blocklist_path(name, task_manager)
+        answer = await self._http.call(Request("PUT", path, headers=headers, body=lambda: body))
+        return decode(answer, rest.BlockedTaskManagerInfo)
+
+    async def unblock(self, name: str, *, task_manager: bool = False) -> None:
+        """Raises Absent (it is not blocked; also when a first try that was not answered has unblocked it)."""
+        await self._http.call(Request("DELETE", _blocklist_path(name, task_manager)))
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.views import TaskManagerView
@@ -113,7 +114,14 @@ class ResourceManager(Actor[Call]):
     """Every public method puts a call in the inbox; nothing else touches the state."""
 
     def __init__(
-        self, system: System, configuration: Configuration, rpc: RpcClient, *, epoch: int, clock: SteadyClock
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        *,
+        epoch: int,
+        clock: SteadyClock,
+        blocked: BlockedPlaces | None = None,
     ) -> None:
         super().__init__(
             "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
@@ -130,6 +138,7 @@ class ResourceManager(Actor[Call]):
             orphan_timeout=configuration[options.ORPHAN_TIMEOUT],
             pending_timeout=self._rpc_timeout + lost_after,
         )
+        self._slots.block(blocked or BlockedPlaces())
         self._registered: dict[TaskManagerId, _Registered] = {}
         self._lost: dict[JobId, _Lost] = {}
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
@@ -249,7 +258,14 @@ class ResourceManager(Actor[Call]):
             free_driver_places=0 if member.away else max(0, member.free_places),
             free_resources=NOTHING if member.away else member.free(),
             away=member.away,
+            blocked=member.blocked,
         )
+
+    # --- what the blocklist's owner tells -----------------------------------------------------------------------------
+
+    async def block(self, places: BlockedPlaces) -> None:
+        """Return once nothing new is decided for these places; for others that were blocked before it is again."""
+        await self.ask(partial(self._slots.block, places))
 
     # --- task managers ------------------------------------------------------------------------------------------------
 

@@ -12,11 +12,15 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
+from emberkeep.blocklist.model import Blocked, Blocklist, Place
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
+from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.job_views import with_missing
-from emberkeep.jobmanager.resource_manager import ResourceManager, Standing
+from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
@@ -64,7 +68,7 @@ class JobManagerService:
         self._epoch = 0
         self._started_ms = 0
         self._paused = False
-        self._actors: tuple[Dispatcher, ResourceManager] | None = None
+        self._actors: tuple[Dispatcher, ResourceManager, BlocklistHandler] | None = None
         self._ready = asyncio.Event()
         self._requests: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
             RegisterTaskManager: self._register_task_manager,
@@ -87,7 +91,17 @@ class JobManagerService:
             await self._blobs.open([entry.job_id for entry in stored], [result.job_id for result in results])
             self._started_ms = self._system.clock.now_ms()
             clock = SteadyClock(self._system.clock)
-            resources = ResourceManager(self._system, self._configuration, self._rpc, epoch=self._epoch, clock=clock)
+            # Known before any task manager is heard: nothing is ever decided without it.
+            blocked = await reads.read("the blocklist cannot be read", self._store.blocklist)
+            resources = ResourceManager(
+                self._system,
+                self._configuration,
+                self._rpc,
+                epoch=self._epoch,
+                clock=clock,
+                blocked=BlockedPlaces(blocked.entries),
+            )
+            blocklist = BlocklistHandler(self._system, blocked, reads, resources)
             dispatcher = Dispatcher(
                 self._system,
                 self._configuration,
@@ -101,16 +115,21 @@ class JobManagerService:
                 checkpoint_root=self._checkpoint_root,
             )
             resources.listen(dispatcher)
-            await self._lead(dispatcher, resources, dispatcher.recover(stored, results))
+            await self._lead(dispatcher, resources, blocklist, dispatcher.recover(stored, results))
         finally:
             await self._store.close()
 
     async def _lead(
-        self, dispatcher: Dispatcher, resources: ResourceManager, recovery: Coroutine[Any, Any, None]
+        self,
+        dispatcher: Dispatcher,
+        resources: ResourceManager,
+        blocklist: BlocklistHandler,
+        recovery: Coroutine[Any, Any, None],
     ) -> None:
         running = [
             asyncio.create_task(dispatcher.run(), name="dispatcher"),
             asyncio.create_task(resources.run(), name="resource-manager"),
+            asyncio.create_task(blocklist.run(), name="blocklist"),
             asyncio.create_task(self._blobs.run(), name="blob-server"),
         ]
         recovering = asyncio.create_task(recovery, name="recovery")
@@ -119,7 +138,7 @@ class JobManagerService:
             await asyncio.wait({recovering, *running}, return_when=asyncio.FIRST_COMPLETED)
             if recovering.done():
                 recovering.result()
-                self._actors = (dispatcher, resources)
+                self._actors = (dispatcher, resources, blocklist)
                 self._ready.set()
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in running:
@@ -144,7 +163,11 @@ class JobManagerService:
     def _resources(self) -> ResourceManager:
         return self._live()[1]
 
-    def _live(self) -> tuple[Dispatcher, ResourceManager]:
+    @property
+    def _blocklist(self) -> BlocklistHandler:
+        return self._live()[2]
+
+    def _live(self) -> tuple[Dispatcher, ResourceManager, BlocklistHandler]:
         if self._actors is None:
             raise RetryLater("this JobManager does not lead", hint="it is starting or stopping: try again in a second")
         return self._actors
@@ -201,27 +224,25 @@ class JobManagerService:
         if request.in_doubt:
             await self._confirm_leadership()
         newest = await self._dispatcher.register_jobmaster(request)
-        standing = await self._resources.standing(
-            request.job_id, request.attempt, request.address, request.status if newest else None
-        )
-        return self._reply(standing, known=True)
+        return await self._answer(request, request.address, newest)
 
     async def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> Message:
         known, newest, address = await self._dispatcher.jobmaster_heartbeat(request)
         if not known:
-            return self._reply(Standing((), ""), known=False)
-        standing = await self._resources.standing(
-            request.job_id, request.attempt, address, request.status if newest else None
-        )
-        return self._reply(standing, known=True)
+            return JobMasterReply(epoch=self._epoch, known=False, heartbeat_interval=self._heartbeat_interval)
+        return await self._answer(request, address, newest)
 
-    def _reply(self, standing: Standing, *, known: bool) -> JobMasterReply:
+    async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, address: str, newest: bool) -> Message:
+        job_id, status = request.job_id, request.status
+        blocklist = await self._blocklist.exchange(status.blocklist_revision, status.block_reports)
+        standing = await self._resources.standing(job_id, request.attempt, address, status if newest else None)
         return JobMasterReply(
             epoch=self._epoch,
-            known=known,
+            known=True,
             heartbeat_interval=self._heartbeat_interval,
             lost=standing.lost,
             missing=standing.missing,
+            blocklist=blocklist,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
@@ -277,3 +298,16 @@ class JobManagerService:
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         self._check_confirmed()
         await self._resources.stop(task_manager_id, drain)
+
+    # --- BlocklistGateway ---------------------------------------------------------------------------------------------
+
+    async def blocklist(self) -> Blocklist:
+        return await self._blocklist.blocklist()
+
+    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
+        self._check_confirmed()
+        return await self._blocklist.block(entry, merge=merge)
+
+    async def unblock(self, place: Place) -> None:
+        self._check_confirmed()
+        await self._blocklist.unblock(place)

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import JobStore
 
@@ -109,6 +110,27 @@ class StoreWrites:
                 tries += 1
                 await self._pause(f"the result of job {result.job_id} is not stored", tries, error)
 
+    async def record_blocklist(self, blocklist: Blocklist, give_up: Callable[[EmberkeepError], None]) -> bool:
+        """True: written. False, after ``give_up`` was told why: certainly not.
+
+        When that is not certain ``give_up`` is told as well, but the work goes on: what may be in the store must become
+        known to the JobManager.
+        """
+        tries, uncertain = 0, False
+        while True:
+            try:
+                await self._store.record_blocklist(blocklist)
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                uncertain = uncertain or isinstance(error, UnknownOutcome)
+                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
+                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_LOOK))
+                    if not uncertain:
+                        return False
+                await self._pause(f"revision {blocklist.revision} of the blocklist is not stored", tries, error)
+            else:
+                return True
+
     async def expire_results(self, keep: int) -> None:
         """Forget old results; if that fails now, the next ended job brings it up again."""
         try:
@@ -122,4 +144,5 @@ class StoreWrites:
         await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
 
 
+_LOOK = "it may become blocked or unblocked yet: look at the blocklist before you try again"
 _SAME_KEY = "the job may exist: submit again with the same idempotency key to find out"

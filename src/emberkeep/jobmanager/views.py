@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.blocklist_views import BlocklistGateway
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
@@ -46,6 +47,7 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     free_driver_places: int
     free_resources: ResourceProfile
     away: bool = False
+    blocked: bool = False  # by the blocklist: nothing new goes there
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +57,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     created: bool
 
 
-class JobManagerGateway(Protocol):
+class JobManagerGateway(BlocklistGateway, Protocol):
     """What the edges may ask of a JobManager. Implemented by the JobManager's actors, faked in tests."""
 
     def epoch(self) -> int:

@@ -32,6 +32,8 @@ from emberkeep.base.options import (
     SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.base.system import System
+from emberkeep.blocklist.follower import BlocklistFollower
+from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
@@ -89,6 +91,12 @@ class TakeReply(msgspec.Struct, frozen=True):
     reply: JobMasterReply
 
 
+class ReportBlocked(msgspec.Struct, frozen=True):
+    """This job puts nothing there any more, and the ResourceManager is to see that others do not either."""
+
+    entry: Blocked
+
+
 class BeatDue(msgspec.Struct, frozen=True):
     """Time to beat to the task managers."""
 
@@ -120,6 +128,7 @@ Event = (
     | TakeStatus
     | TakeSlots
     | TakeReply
+    | ReportBlocked
     | BeatDue
     | BeatReturned
     | Superseded
@@ -161,6 +170,7 @@ class JobMaster(Actor[Event]):
                 orphan_timeout=configuration[ORPHAN_TIMEOUT],
             )
         )
+        self._blocklist = BlocklistFollower()
         self._calls = TaskManagerCalls(system, rpc, rpc_timeout=self._rpc_timeout, silence_timeout=silence_timeout)
         self.link = JobManagerLink(
             system,
@@ -188,6 +198,7 @@ class JobMaster(Actor[Event]):
             TakeStatus: self._status,
             TakeSlots: self._slots,
             TakeReply: self._reply_taken,
+            ReportBlocked: self._report_blocked,
             BeatDue: self._beat_due,
             BeatReturned: self._beat_returned,
             Superseded: self._superseded,
@@ -282,6 +293,14 @@ class JobMaster(Actor[Event]):
         self._decide(pool.ClusterLacks(event.reply.missing))
         for instance in event.reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
+        listed = event.reply.blocklist
+        if listed is not None and self._blocklist.take(event.reply.epoch, listed):
+            self._decide(pool.PlacesBlocked(self._blocklist.places))
+
+    def _report_blocked(self, event: ReportBlocked) -> None:
+        if self._blocklist.report(event.entry):
+            self._decide(pool.PlacesBlocked(self._blocklist.places))
+            self.link.wake()
 
     def _superseded(self, event: Superseded) -> None:
         if self._ending or self._abandoned:
@@ -300,6 +319,7 @@ class JobMaster(Actor[Event]):
             self._view,
             self._exceptions,
             self._checkpoints.newest(),
+            self._blocklist,
             now,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
@@ -23,6 +24,7 @@ def job_master_status(
     view: SparkView | None,
     exceptions: Iterable[ExceptionEntry],
     checkpoints: tuple[QueryCheckpoint, ...],
+    blocklist: BlocklistFollower,
     now: float,
 ) -> JobMasterStatus:
     """``now`` in seconds of the pool's clock."""
@@ -40,6 +42,8 @@ def job_master_status(
         waiting=pool.waiting(now),
         exceptions=tuple(exceptions),
         checkpoints=checkpoints,
+        blocklist_revision=blocklist.revision,
+        block_reports=blocklist.reports,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.ports import BlocklistStore
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 
@@ -24,9 +25,9 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     pointers: JobPointers = JobPointers()  # empty also where they cannot be read: the job does not need them to run
 
 
-class JobStore(Protocol):
-    """The durable truth about jobs. One leader writes; each write is refused (Conflict) once a newer leader has opened
-    the store. A handle exists if and only if the job has to be recovered."""
+class JobStore(BlocklistStore, Protocol):
+    """The durable truth about jobs, and the blocklist. One leader writes; each write is refused (Conflict) once a newer
+    leader has opened the store. A handle exists if and only if the job has to be recovered."""
 
     async def open(self) -> int:
         """Become the writer: raise and return the epoch. Raises Conflict while another process leads."""

@@ -13,6 +13,7 @@ import enum
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
+from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
 from emberkeep.local_state.model import Holding
@@ -390,6 +391,8 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     app_id: str = ""
     waiting: str = ""
     exceptions: tuple[ExceptionEntry, ...] = ()  # the newest ones of this attempt, bounded
+    blocklist_revision: int = -1  # of the list that it acts by; -1: it was told none
+    block_reports: tuple[Report, ...] = ()  # what it wants in the list and has not found answered there, bounded
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
 
 
@@ -423,6 +426,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     heartbeat_interval: float
     lost: tuple[InstanceId, ...] = ()
     missing: str = ""
+    blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from msgspec import Meta, field
 
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent
+from emberkeep.blocklist.model import BlockAction
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.protocol.messages import ProcessState
 
@@ -83,6 +84,8 @@ class ClusterOverview(Kebab, frozen=True, kw_only=True):
     flink_version: str
     flink_commit: str
     emberkeep: ClusterExtension
+    taskmanagers_blocked: int = 0
+    slots_free_and_blocked: int = 0  # of those available: nothing new goes there
 
 
 class Features(Kebab, frozen=True, kw_only=True):
@@ -521,6 +524,7 @@ class TaskManagerSummary(Camel, frozen=True, kw_only=True):
     free_resource: Resources
     hardware: Hardware
     emberkeep: TaskManagerExtension
+    blocked: bool = False  # by the blocklist: nothing new goes there
 
 
 class TaskManagers(Camel, frozen=True, kw_only=True):
@@ -539,6 +543,38 @@ class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
+
+
+class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
+    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it."""
+
+    action: BlockAction
+    cause: str
+    end_timestamp: int | str | None = None
+    allow_merge: bool = False
+
+
+class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True):
+    """``endTimestamp`` 9223372036854775807: it does not time out."""
+
+    action: BlockAction
+    start_timestamp: Millis
+    end_timestamp: int  # Unix milliseconds
+    cause: str
+
+
+class BlockedNodeInfo(BlockedTaskManagerInfo, frozen=True, kw_only=True):
+    """Likewise; with the registered task managers that stand on the node."""
+
+    task_managers: list[TaskManagerId]
+
+
+class BlocklistInfo(Camel, frozen=True, kw_only=True):
+    """All entries, by resource id and by node id."""
+
+    blocked_task_managers: dict[TaskManagerId, BlockedTaskManagerInfo]
+    blocked_nodes: dict[str, BlockedNodeInfo]
 
 
 class LogInfo(Kebab, frozen=True, kw_only=True):

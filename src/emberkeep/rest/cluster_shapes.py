@@ -57,6 +57,8 @@ def cluster_overview(
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
         ),
+        taskmanagers_blocked=sum(view.blocked for view in task_managers),
+        slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),
     )
 
 
@@ -79,6 +81,7 @@ def task_manager_summary(view: TaskManagerView) -> TaskManagerSummary:
             free_memory=view.free_resources.memory_mb * MIB,
         ),
         emberkeep=_extension(view),
+        blocked=view.blocked,
     )
 
 

@@ -21,6 +21,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 import emberkeep
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import BlockedNode
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.views import JobManagerGateway, JobView, TaskManagerView
 from emberkeep.jobs.model import JobStatus
@@ -62,6 +63,8 @@ class Metrics:
         self._slots_free = Gauge("emberkeep_slots_free", "Slots that are not allocated.", registry=registry)
         self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
         self._places_free = Gauge("emberkeep_driver_places_free", "Driver places not taken.", registry=registry)
+        # FLIP-224 calls it numBlockedNodes.
+        self._blocked = Gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist.", registry=registry)
         self._executors = Gauge("emberkeep_executors", "Executors registered with Spark.", registry=registry)
         self._submissions = Counter(
             "emberkeep_submissions_total", "Submissions by outcome.", ["outcome"], registry=registry
@@ -101,6 +104,7 @@ class Metrics:
         task_managers = await gateway.task_managers()
         self._show_task_managers(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
+        self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
         self._state_gateways.show(task_managers)
         self._epoch.set(gateway.epoch())
         return prometheus.generate_latest(self.registry)

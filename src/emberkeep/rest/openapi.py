@@ -117,7 +117,7 @@ def _responses(route: Route, schema_of: dict[str, Json]) -> Json:
     success: Json = {"description": HTTPStatus(route.status).phrase}
     if route.reply is not None:
         success["content"] = {route.media: {"schema": schema_of[repr(route.reply)]}}
-    elif route.method != "HEAD" and route.status != HTTPStatus.NO_CONTENT:
+    elif route.media and route.method != "HEAD" and route.status != HTTPStatus.NO_CONTENT:
         success["content"] = {route.media: {"schema": {"type": "string"}}}
     if route.reply_headers:
         success["headers"] = {header.name: _header(header) for header in route.reply_headers}

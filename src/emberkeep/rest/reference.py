@@ -92,7 +92,7 @@ def _parameter(schema: Json) -> str:
 
 def _reply(route: Route) -> str:
     if route.reply is None:
-        empty = route.method == "HEAD" or route.status == HTTPStatus.NO_CONTENT
+        empty = not route.media or route.method == "HEAD" or route.status == HTTPStatus.NO_CONTENT
         return "no body" if empty else f"`{route.media}`"
     schemas, _ = msgspec.json.schema_components([route.reply], ref_template="{name}")
     return _type(schemas[0])

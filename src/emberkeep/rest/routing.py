@@ -16,6 +16,7 @@ from aiohttp import web
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.blobs.model import parse_blob_key
+from emberkeep.blocklist.model import parse_node_id
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.rest.api import Api
 from emberkeep.rest.blob_holders import HOLDER_PATTERN, parse_holder
@@ -63,7 +64,8 @@ class Route:
 
     ``also``: statuses of further answers that are no errors. ``problems``: statuses of errors that this route adds to
     those which every route may answer. ``reference``: what the body may be instead of ``body`` where that is large: it
-    names a BLOB that holds it, in its field ``blob``.
+    names a BLOB that holds it, in its field ``blob``. ``names_empty``: an empty id in the path is bad input that is
+    named (400), not another path (404).
     """
 
     method: str
@@ -74,7 +76,7 @@ class Route:
     status: int = 200
     also: tuple[int, ...] = ()
     reply: Any = None
-    media: str = "application/json"
+    media: str = "application/json"  # "": the body is empty
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     reference: type[msgspec.Struct] | None = None
@@ -82,6 +84,7 @@ class Route:
     headers: tuple[Header, ...] = ()
     reply_headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()
+    names_empty: bool = False
     doc: str = ""
 
     @property
@@ -98,6 +101,7 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
     "taskmanagerid": PathParameter(
         "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "Task manager's resource id.", parse_task_manager_id
     ),
+    "nodeid": PathParameter("^.{1,253}$", "Node's id.", parse_node_id),
     "key": PathParameter(
         "^[pt]-[0-9a-f]{64}$",
         "BLOB key: `p-` (permanent) or `t-` (transient) and the content's SHA-256.",
@@ -123,7 +127,8 @@ def bind(route: Route, api: Api) -> web.RouteDef:
 
     # aiohttp would answer HEAD wherever there is a GET; here only what the table lists is served.
     options = {"allow_head": False} if route.method == "GET" else {}
-    return web.route(route.method, route.full_path, serve, **options)
+    path = route.full_path.replace("}", ":[^{}/]*}") if route.names_empty else route.full_path
+    return web.route(route.method, path, serve, **options)
 
 
 def json_response(body: msgspec.Struct | list[Any], status: int = 200) -> web.Response:

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from emberkeep.rest import blobs, cluster, jobs, logs, submission, task_managers
+from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, submission, task_managers
 from emberkeep.rest.openapi import document
 from emberkeep.rest.routing import Call, Route
 
@@ -21,6 +21,7 @@ ROUTES: tuple[Route, ...] = (
     *submission.ROUTES,
     *blobs.ROUTES,
     *task_managers.ROUTES,
+    *blocklist.ROUTES,
     *logs.ROUTES,
     Route("GET", "/openapi.json", openapi, "This API as an OpenAPI 3.1 document", "Cluster", reply=dict[str, Any]),
 )

@@ -47,6 +47,8 @@ class Member:
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
     avoided: bool = False  # it refused or was out of reach a moment ago
     away: bool = False  # silent for too long: it gets nothing new, but what jobs hold there may go on
+    blocked: bool = False  # by the blocklist: nothing new goes there
+    evacuated: bool = False  # what runs there goes as well
     claimed_by: JobId | None = None  # kept free for a driver that has waited for long
     claimed_memory: int = 0  # what that driver needs: not for slots
     free_slots: int = 0
@@ -90,7 +92,7 @@ class Member:
         self.free_memory -= allocation.profile.memory_mb
 
     def usable_level(self) -> int:
-        if self.avoided or self.away or self.free_memory - self.claimed_memory <= 0:
+        if self.avoided or self.away or self.blocked or self.free_memory - self.claimed_memory <= 0:
             return 0
         return max(0, min(self.free_slots, self.free_cores))
 

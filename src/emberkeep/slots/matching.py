@@ -200,7 +200,8 @@ class PlaceRound:
 
 
 def _takes_drivers(member: Member) -> bool:
-    return member.free_places > 0 and not member.avoided and not member.away and member.claimed_by is None
+    closed = member.avoided or member.away or member.blocked
+    return member.free_places > 0 and not closed and member.claimed_by is None
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
+from emberkeep.slots.blocked import BlockedPlaces
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 
 
@@ -142,6 +143,13 @@ class ClusterLacks:
 
 
 @dataclass(frozen=True)
+class PlacesBlocked:
+    """The blocklist has changed."""
+
+    places: BlockedPlaces
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed."""
 
@@ -158,6 +166,7 @@ PoolEvent = (
     | SparkSaw
     | ReleaseDone
     | ClusterLacks
+    | PlacesBlocked
     | Tick
 )
 

@@ -15,15 +15,26 @@ class Shelf:
     levels: list[dict[Member, None]] = field(default_factory=list)
     members: dict[Member, None] = field(default_factory=dict)
     slots: int = 0
-    free_slots: int = 0
+    free_slots: int = 0  # on task managers that are not blocked
     places: int = 0  # for drivers
-    free_places: int = 0
+    free_places: int = 0  # likewise
+    blocked_slots: int = 0  # free or not
+    blocked_places: int = 0
 
     def put(self, member: Member, level: int) -> None:
         while len(self.levels) <= level:
             self.levels.append({})
         self.levels[level][member] = None
         member.level = level
+
+    def count(self, member: Member, sign: int) -> None:
+        """Add (1) what a member has free to the sums, or take it away (-1)."""
+        if member.blocked:
+            self.blocked_slots += sign * member.info.slots
+            self.blocked_places += sign * member.info.driver_places
+        else:
+            self.free_slots += sign * max(0, member.free_slots)
+            self.free_places += sign * max(0, member.free_places)
 
     def move(self, member: Member) -> None:
         level = member.usable_level()
@@ -45,10 +56,9 @@ class Shelves:
         self._shelf_of[member] = shelf
         shelf.members[member] = None
         shelf.slots += member.info.slots
-        member.recount()
-        shelf.free_slots += max(0, member.free_slots)
         shelf.places += member.info.driver_places
-        shelf.free_places += max(0, member.free_places)
+        member.recount()
+        shelf.count(member, 1)
         shelf.put(member, member.usable_level())
 
     def remove(self, member: Member) -> None:
@@ -56,21 +66,27 @@ class Shelves:
         del shelf.members[member]
         del shelf.levels[member.level][member]
         shelf.slots -= member.info.slots
-        shelf.free_slots -= max(0, member.free_slots)
         shelf.places -= member.info.driver_places
-        shelf.free_places -= max(0, member.free_places)
+        shelf.count(member, -1)
         if not shelf.members:
             del self.by_runtime[member.info.runtime]
 
     def update(self, member: Member) -> bool:
         """Count a changed member again; True when more is free than before."""
         shelf = self._shelf_of[member]
-        slots, places = max(0, member.free_slots), max(0, member.free_places)
+        shelf.count(member, -1)
         gained = member.recount()
-        shelf.free_slots += max(0, member.free_slots) - slots
-        shelf.free_places += max(0, member.free_places) - places
+        shelf.count(member, 1)
         shelf.move(member)
-        return gained
+        return gained and not member.blocked
+
+    def set_blocked(self, member: Member, blocked: bool) -> None:
+        """Count a member as one where nothing new goes, or as one of the others."""
+        shelf = self._shelf_of[member]
+        shelf.count(member, -1)
+        member.blocked = blocked
+        shelf.count(member, 1)
+        shelf.move(member)
 
     def promise(self, member: Member, allocation: Allocation) -> None:
         """Count a slot that was just decided, in constant time."""

@@ -43,11 +43,22 @@ def _slots_reason(requirement: SlotRequirement, shelves: Shelves) -> str:
         return "no task manager has any slots"
     if not any(_large_enough(member.info, requirement.profile) for member in shelf.members):
         return f"no task manager is large enough: the largest has {_largest(m.info for m in shelf.members)}"
+    usable = shelf.slots - shelf.blocked_slots
+    if usable == 0:
+        return _all_blocked(shelf.slots, "slot")
+    blocked = _also_blocked(shelf.blocked_slots)
     if shelf.free_slots == 0:
-        return "the only slot is taken" if shelf.slots == 1 else f"all {shelf.slots} slots are taken"
-    return (
-        f"{shelf.free_slots} of {shelf.slots} slots are free, but none of their task managers has {requirement.profile}"
-    )
+        return ("the only slot is taken" if usable == 1 else f"all {usable} slots are taken") + blocked
+    free = f"{shelf.free_slots} of {usable} slots are free, but none of their task managers has {requirement.profile}"
+    return free + blocked
+
+
+def _all_blocked(count: int, what: str) -> str:
+    return f"the only {what} is on a blocked node" if count == 1 else f"all {count} {what}s are on blocked nodes"
+
+
+def _also_blocked(count: int) -> str:
+    return f" ({count} more on blocked nodes)" if count else ""
 
 
 def _no_runtime(runtime: RuntimeVersions, shelves: Shelves) -> str:
@@ -70,11 +81,15 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     if not any(could_host(member.info, need) for shelf in able for member in shelf.members):
         largest = _largest(member.info for shelf in able for member in shelf.members)
         return f"no task manager is large enough: the largest has {largest}"
-    places = sum(shelf.places for shelf in able)
+    away = sum(shelf.blocked_places for shelf in able)
+    places = sum(shelf.places for shelf in able) - away
     free = sum(shelf.free_places for shelf in able)
+    if places == 0 and away:
+        return _all_blocked(away, "driver place")
+    blocked = _also_blocked(away)
     if free == 0:
-        return f"all {places} driver places are taken" if places > 1 else "the only driver place is taken"
-    return f"{free} of {places} driver places are free, but no task manager with one has that much memory free"
+        return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + blocked
+    return f"{free} of {places} driver places are free, but no task manager with one has that much memory free{blocked}"
 
 
 def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots import shortage
+from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
 from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member, Reservation
 from emberkeep.slots.locality import StateIndex
 from emberkeep.slots.matching import PlaceRound, SlotRound
@@ -94,6 +95,8 @@ class SlotManager:
         self._claim_ends = 0.0
         self._no_claim_before = float("-inf")
         self._shelves = Shelves()
+        self._blocked: BlockedPlaces = NothingBlocked()
+        self._evacuating = False  # some task manager is evacuated
         self._state = StateIndex()
         self._ordinals = 0
         self._slots_dirty = False
@@ -127,6 +130,8 @@ class SlotManager:
         if member is None:
             self._ordinals += 1
             member = Member(info=info, ordinal=self._ordinals)
+            member.blocked, member.evacuated = self._block_state(info)
+            self._evacuating = self._evacuating or member.evacuated
             self._members[info.id] = member
             self._shelves.add(member)
             self._slots_dirty = self._places_dirty = True
@@ -293,6 +298,37 @@ class SlotManager:
             return True
         return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)
 
+    # --- blocklist ----------------------------------------------------------------------------------------------------
+
+    def block(self, places: BlockedPlaces) -> None:
+        """From now on nothing new is decided for task managers that ``places`` blocks; slots that were decided for them
+        and are not reported yet are withdrawn. Others that were blocked before get work again."""
+        self._blocked = places
+        for member in self._members.values():
+            blocked, member.evacuated = self._block_state(member.info)
+            if blocked == member.blocked:
+                continue
+            if member.away:
+                member.blocked = blocked
+            else:
+                self._shelves.set_blocked(member, blocked)
+            if blocked:
+                self._withdraw_pending(member)
+            else:
+                self._slots_dirty = self._places_dirty = True
+        self._evacuating = any(member.evacuated for member in self._members.values())
+
+    def _block_state(self, info: TaskManagerInfo) -> tuple[bool, bool]:
+        """(blocked, evacuated)."""
+        where = (info.id, info.node_id)
+        return self._blocked.is_blocked(*where), self._blocked.is_evacuated(*where)
+
+    def _withdraw_pending(self, member: Member) -> None:
+        for allocation_id in list(member.pending):
+            self._free_pending(allocation_id)
+        if self._claim is not None and self._claim[1] is member:
+            self._drop_claim()
+
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
@@ -380,10 +416,11 @@ class SlotManager:
         self._review(job)
 
     def _take_holdings(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
-        """Where the task manager cannot be asked, its JobMaster's word counts."""
-        if self._away:
+        """Where the task manager cannot be asked, its JobMaster's word counts; also where it is evacuated, so that the
+        job need not wait for the task manager's word before it has as many slots elsewhere."""
+        if self._away or self._evacuating:
             for allocation_id, member in list(job.held.items()):
-                if member.away and allocation_id not in held:
+                if (member.away or member.evacuated) and allocation_id not in held:
                     self._unaccount(member.allocations[allocation_id])
         elsewhere = sum(task_manager not in self._members for task_manager in held.values())
         if elsewhere != job.elsewhere:
@@ -488,7 +525,9 @@ class SlotManager:
 
     def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
         able = [
-            member for member in self._members.values() if not member.away and shortage.could_host(member.info, need)
+            member
+            for member in self._members.values()
+            if not (member.away or member.blocked) and shortage.could_host(member.info, need)
         ]
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))

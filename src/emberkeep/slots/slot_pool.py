@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
+from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool_events import (
     AcceptOffer,
@@ -31,6 +32,7 @@ from emberkeep.slots.pool_events import (
     FailAttempt,
     FoundExecutor,
     HeldSlot,
+    PlacesBlocked,
     PoolEffect,
     PoolEvent,
     ReleaseDone,
@@ -72,6 +74,7 @@ class SlotPool:
         self.held: dict[AllocationId, HeldSlot] = {}
         self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
         self.lives = TaskManagerLives(late=limits.silence_timeout)
+        self.blocked: BlockedPlaces = NothingBlocked()
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
@@ -92,6 +95,7 @@ class SlotPool:
             SparkSaw: self._spark_saw,
             ReleaseDone: self._release_done,
             ClusterLacks: self._cluster_lacks,
+            PlacesBlocked: self._places_blocked,
             Tick: self._tick,
         }
 
@@ -163,6 +167,7 @@ class SlotPool:
                 self.requirement is not None and slot.allocation.profile == self.requirement.profile,
                 f"a slot of the wrong size is held: {slot}",
             )
+            _require(not self._must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
         _require(self.requirement is not None or not self._pauses, "a pause without an application")
 
     # --- application -------------------------------------------------------------------------------------------------
@@ -202,7 +207,7 @@ class SlotPool:
                 elif held.task_manager.id == info.id:
                     effects += self._bind_again(held, info, found.get(allocation.id), now)
                     accepted += [allocation.id] if allocation.id in self.held else []
-            elif self._wants(allocation, found.get(allocation.id)):
+            elif self._wants(allocation, found.get(allocation.id)) and not self._is_blocked(info):
                 accepted.append(allocation.id)
                 self._accept(allocation, info, now)
                 effects.append(StartExecutorIn(allocation.id))
@@ -240,10 +245,11 @@ class SlotPool:
         self.lives.end(before.instance, now)
         self._forget_empty(before.instance)
         if found is None or found.state is None:
-            return self._start_anew(slot, found, now)
+            # Where nothing new may start the slot goes back.
+            return self._leave(slot) if self._is_blocked(info) else self._start_anew(slot, found, now)
         if found.executor_id == slot.executor_id:
             slot.state, slot.pid = found.state, found.pid
-            return [StatusChanged()]
+            return self._leave(slot) if self._must_leave(slot) else [StatusChanged()]
         reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor_id} on {info.id}"
         return [
             *self._give_back(slot),
@@ -341,6 +347,29 @@ class SlotPool:
     def _release_done(self, event: ReleaseDone, _: float) -> list[PoolEffect]:
         self.releasing.pop(event.allocation_id, None)
         return []
+
+    # --- blocklist ---------------------------------------------------------------------------------------------------
+
+    def _places_blocked(self, event: PlacesBlocked, _: float) -> list[PoolEffect]:
+        """What may not stay goes back, and is wanted elsewhere at once: no executor has failed."""
+        self.blocked = event.places
+        leaving = [slot for slot in self.held.values() if self._must_leave(slot)]
+        return [effect for slot in leaving for effect in self._leave(slot)]
+
+    def _leave(self, slot: HeldSlot) -> list[PoolEffect]:
+        reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which is blocked"
+        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=True)
+        return [*self._give_back(slot), gone, StatusChanged()]
+
+    def _is_blocked(self, info: TaskManagerInfo) -> bool:
+        return self.blocked.is_blocked(info.id, info.node_id)
+
+    def _must_leave(self, slot: HeldSlot) -> bool:
+        """A slot counts as free until its executor is known to run. So an executor stays on a blocked task manager, and
+        no free slot does; where tasks are evacuated neither does."""
+        info = slot.task_manager
+        free = slot.state is ExecutorState.STARTING and not slot.registered
+        return (free and self._is_blocked(info)) or self.blocked.is_evacuated(info.id, info.node_id)
 
     # --- task managers, Spark, time ----------------------------------------------------------------------------------
 

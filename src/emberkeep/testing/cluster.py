@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -12,10 +13,13 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.options import BLOB_RETENTION
+from emberkeep.blocklist.errors import NotBlocked
+from emberkeep.blocklist.model import Place
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.views import Submission
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
+from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.taskmanager.service import TaskManagerService
 from emberkeep.testing.agent_store import MemoryAgentStore
@@ -24,6 +28,7 @@ from emberkeep.testing.machines import Machine, Machines, Process
 from emberkeep.testing.network import Handler, SimNetwork, rpc_handler
 from emberkeep.testing.scripts import RUNTIME, Script, SimSpark, Truth
 from emberkeep.testing.sim_blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
+from emberkeep.testing.sim_blocklist import BlockCall, SimBlocklist, WatchedRpc
 from emberkeep.testing.sim_launcher import LaunchRoom, SimLauncher
 from emberkeep.testing.sim_store import SimStore
 from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
@@ -125,6 +130,9 @@ class SimCluster:
         client_machine = self.machines.add(CLIENT_NODE, CLIENT_HOST, self._clock())
         self.client = self.machines.start(client_machine, "client")
         self.jm_address = f"{JM_HOST}:{JM_PORT}"
+        self.blocklist = SimBlocklist(
+            self.network, self.history, self.client, self.jm_address, self.jm_machine, lambda: self.jm_service
+        )
         self.nodes = [self._node(number) for number in range(1, plan.task_managers + 1)]
         self.room = LaunchRoom(
             self.machines,
@@ -164,7 +172,7 @@ class SimCluster:
         service = JobManagerService(
             system,
             self.configuration,
-            self.network.client(process.party),
+            WatchedRpc(self.network.client(process.party), self._ordered),
             store,
             blobs,
             address=self.jm_address,
@@ -173,6 +181,11 @@ class SimCluster:
         self.jm_process, self.jm_service = process, service
         self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
         self._run(process, service.run())
+
+    def _ordered(self, address: str, request: Message) -> None:
+        for node in self.nodes:
+            if address == f"{node.machine.host}:{AGENT_PORT}":
+                self.blocklist.ordered(node.machine.name, request)
 
     def start_agent(self, node: TaskManagerNode) -> None:
         """A new life of a task manager. Nothing happens while one lives or the machine is off."""
@@ -348,6 +361,13 @@ def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handl
             return msgspec.msgpack.encode(await service.submit(msgspec.msgpack.decode(data, type=JobGraph)))
         if operation == "upload":
             await receive(blobs, data)
+            return b""
+        if operation == "block":
+            call = msgspec.msgpack.decode(data, type=BlockCall)
+            return msgspec.msgpack.encode(await service.block(call.entry, merge=call.merge))
+        if operation == "unblock":
+            with contextlib.suppress(NotBlocked):  # it has timed out, or an earlier try has done it
+                await service.unblock(msgspec.msgpack.decode(data, type=Place))
             return b""
         if operation == "cancel":
             await service.cancel(JobId(data.decode()))

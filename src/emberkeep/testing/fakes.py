@@ -8,6 +8,7 @@ import msgspec
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
@@ -30,6 +31,7 @@ class MemoryDisk:
     epoch: int = 0
     jobs: dict[JobId, _Handle] = field(default_factory=dict)
     results: dict[JobId, bytes] = field(default_factory=dict)
+    blocklist: bytes = b""
     leader: MemoryJobStore | None = None
 
     def crash(self) -> None:
@@ -45,6 +47,10 @@ class MemoryDisk:
         """Tear the pointers to a job's checkpoints."""
         handle = self.jobs[job_id]
         handle.pointers = handle.pointers[: len(handle.pointers) // 2]
+
+    def damage_blocklist(self) -> None:
+        """Tear the blocklist."""
+        self.blocklist = self.blocklist[: len(self.blocklist) // 2]
 
 
 @dataclass
@@ -171,6 +177,20 @@ class MemoryJobStore:
             del self._disk.results[job_id]
         _end(failure)
         return expired
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        failure = self._begin()
+        self._disk.blocklist = msgspec.json.encode(blocklist)
+        _end(failure)
+
+    async def blocklist(self) -> Blocklist:
+        self._check_open()
+        if not self._disk.blocklist:
+            return Blocklist()
+        try:
+            return msgspec.json.decode(self._disk.blocklist, type=Blocklist)
+        except msgspec.DecodeError as error:
+            raise Fatal(f"memory, blocklist: {error}") from None
 
     async def close(self) -> None:
         self._epoch = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
+from emberkeep.blocklist.model import BlockAction
 from emberkeep.testing.cluster import JM_NODE, SimCluster, TaskManagerNode
 from emberkeep.testing.machines import Process
 from emberkeep.testing.network import Conditions
@@ -33,6 +34,7 @@ class Nemesis:
         self._rng = rng
         self._menace = menace
         self._pending: dict[asyncio.Task[None], None] = {}
+        self._blocked: dict[str, None] = {}  # nodes that were ever
         everything: dict[str, tuple[int, Callable[[], Undo | None]]] = {
             "kill executor": (5, self._kill_executor),
             "kill driver": (4, self._kill_driver),
@@ -52,6 +54,9 @@ class Nemesis:
             "bad store": (2, self._bad_store),
             "clock jump": (1, self._clock_jump),
         }
+        # Only where a menace names them: the seeds of all others stay what they are.
+        asked = {"block node": (6, self._block_node), "unblock node": (3, self._unblock_node)}
+        everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
     async def run(self) -> None:
@@ -93,6 +98,8 @@ class Nemesis:
         cluster.history.add("nemesis", "heals everything")
         cluster.network.heal()
         cluster.store.trouble = 0.0
+        for name in list(self._blocked):
+            cluster.blocklist.unblock(name)
         for process in cluster.machines.alive():
             process.party.scope.thaw()
         for machine in cluster.machines.machines.values():
@@ -267,6 +274,20 @@ class Nemesis:
             store.trouble = 0.0
 
         return undo
+
+    def _block_node(self) -> None:
+        node = self._rng.choice(self._cluster.nodes).machine.name
+        action = self._rng.choice(list(BlockAction))
+        seconds = self._rng.choice((None, self._rng.uniform(1.0, 30.0)))
+        self._note(f"blocks {node}: {action.value}", "block node")
+        self._blocked[node] = None
+        self._cluster.blocklist.block(node, action, seconds)
+
+    def _unblock_node(self) -> None:
+        if self._blocked:
+            node = self._rng.choice(list(self._blocked))
+            self._note(f"unblocks {node}", "unblock node")
+            self._cluster.blocklist.unblock(node)
 
     def _clock_jump(self) -> None:
         machine = self._rng.choice(list(self._cluster.machines.machines.values()))

@@ -14,7 +14,8 @@ The letters are those of the messages:
 (p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
     JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
 (h) every BLOB of a job that has not ended is in the HA store; what is uploaded is there for an interval; when all jobs
-    have ended nothing is left in either store.
+    have ended nothing is left in either store;
+(i) once a block is acknowledged no slot is allocated and no driver placed there, until it is taken back or times out.
 """
 
 from __future__ import annotations
@@ -246,6 +247,7 @@ class Properties:
         """Look at the census. Call every TICK seconds."""
         if self.cluster.network.conditions.loss > 0:
             self._network_bad_at = self.now
+        self.cluster.blocklist.tick()
         self._check_scripts()
         self._check_invariants()
         for watch in self.drivers.values():

@@ -55,6 +55,17 @@ _AGENTS = ("kill agent", "kill jobmanager")
 _NODES = ("kill agent", "crash node", "lose agent", "kill executor", "bad network")
 _LATE = ("abandon driver", "freeze node", "freeze driver")
 _CUT = ("kill driver", "cut off node", "cut between nodes", "kill jobmanager")
+_BLOCK = (
+    "block node",
+    "unblock node",
+    "kill jobmanager",
+    "kill executor",
+    "kill agent",
+    "kill driver",
+    "cut off node",
+    "bad network",
+    "bad store",
+)
 _CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
 
 THEMES: dict[str, Theme] = {
@@ -115,6 +126,15 @@ THEMES: dict[str, Theme] = {
         work=4.0,
         streams=0.05,
         chaos=(10.0, 30.0),
+    ),
+    # Nodes that are blocked, evacuated and given back while all else goes on; only where it is asked for.
+    "block": Theme(
+        0,
+        (Menace(1.5, 0.2, 8.0, _BLOCK), Menace(3.0, 0.2, 20.0, _BLOCK)),
+        task_managers=(2, 3, 4),
+        jobs=(2, 3, 4, 6),
+        chaos=(25.0, 50.0),
+        files=False,
     ),
     # Agents that come back, JobManagers that do: no driver and no executor may notice.
     "agents": Theme(

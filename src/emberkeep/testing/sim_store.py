@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
@@ -135,6 +136,12 @@ class StoreSession:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._operate(f"expire all but {keep} results", lambda: self._inner.expire_results(keep))
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        await self._operate(f"blocklist {blocklist.revision}", lambda: self._inner.record_blocklist(blocklist))
+
+    async def blocklist(self) -> Blocklist:
+        return await self._operate("blocklist", self._inner.blocklist)
 
     async def close(self) -> None:
         await self._inner.close()

@@ -16,6 +16,7 @@ from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.jobmanager.views import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.nodes import blocked_task_managers, node_lines
 from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
 
@@ -38,6 +39,7 @@ def web_routes(gateway: JobManagerGateway, clock: Clock) -> list[web.AbstractRou
         ("/jobs", pages.jobs),
         ("/jobs/{jobid}", pages.job),
         ("/taskmanagers", pages.task_managers),
+        ("/nodes", pages.nodes),
         ("/taskmanagers/{taskmanagerid}", pages.task_manager),
         *((path, pages.log) for path in _LOG_PATHS),
     ]
@@ -111,6 +113,11 @@ class _Pages:
         view = await self._gateway.task_manager(identifier)
         names = {job.job_id: job.name for job in await self._gateway.jobs()}
         return self._render("task_manager.html", "taskmanagers", view=view, names=names)
+
+    async def nodes(self, request: web.Request) -> web.Response:
+        blocklist = await self._gateway.blocklist()
+        lines = node_lines(blocklist, await self._gateway.task_managers())
+        return self._render("nodes.html", "nodes", nodes=lines, blocked=blocked_task_managers(blocklist))
 
     async def log(self, request: web.Request) -> web.Response:
         owner, _, name = request.path.rpartition("/logs/")

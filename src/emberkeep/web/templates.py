@@ -7,6 +7,7 @@ import jinja2
 import emberkeep
 from emberkeep.jobs.model import JobStatus
 from emberkeep.web import formats
+from emberkeep.web.nodes import lapse
 
 _TONES = {
     JobStatus.CREATED: "waiting",
@@ -38,6 +39,7 @@ def make_environment() -> jinja2.Environment:
         byte_size=formats.byte_size,
         count=formats.count,
         short_id=formats.short_id,
+        lapse=lapse,
         tone=_TONES.__getitem__,
     )
     environment.globals.update(version=emberkeep.__version__, dash=formats.DASH)

@@ -280,8 +280,8 @@ class TestDamage:
     async def test_a_newer_store_is_not_touched(self, tmp_path: Path) -> None:
         async with opened(tmp_path):
             pass
-        edit(tmp_path, "PRAGMA user_version = 3")
-        with pytest.raises(Fatal, match="version 3 is unknown"):
+        edit(tmp_path, "PRAGMA user_version = 4")
+        with pytest.raises(Fatal, match="version 4 is unknown"):
             async with opened(tmp_path):
                 pass
 

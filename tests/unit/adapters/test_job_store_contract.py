@@ -45,6 +45,11 @@ class Directory:
             tear = "UPDATE checkpoints SET pointers = substr(pointers, 1, length(pointers) - 5) WHERE job_id = ?"
             assert connection.execute(tear, (job_id,)).rowcount == 1
 
+    async def damage_blocklist(self) -> None:
+        with contextlib.closing(sqlite3.connect(self.root / "jobs.sqlite", isolation_level=None)) as connection:
+            tear = "UPDATE blocklist SET list = substr(list, 1, length(list) - 5)"
+            assert connection.execute(tear).rowcount == 1
+
 
 class Memory:
     def __init__(self) -> None:
@@ -65,6 +70,9 @@ class Memory:
 
     async def damage_pointers(self, job_id: JobId) -> None:
         self._disk.damage_pointers(job_id)
+
+    async def damage_blocklist(self) -> None:
+        self._disk.damage_blocklist()
 
 
 @pytest.mark.anyio

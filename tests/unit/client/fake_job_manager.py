@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
@@ -172,6 +173,8 @@ class FakeJobManager:
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
         self.task_managers: list[rest.TaskManagerDetails] = []
+        self.blocked: list[tuple[rest.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
+        self._entries: dict[str, rest.BlockedNodeInfo] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
         self.groups: list[rest.BlobGroup] = []
@@ -232,6 +235,9 @@ class FakeJobManager:
             ("GET", "/taskmanagers/{id}", self._task_manager),
             ("GET", "/taskmanagers/{id}/logs", self._own_logs),
             ("GET", "/taskmanagers/{id}/logs/{log}", self._read_own_log),
+            ("GET", "/blocklist", self._blocklist),
+            ("PUT", "/blocklist/{kind}/{name}", self._block),
+            ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
             ("GET", "/jobmanager/logs", self._own_logs),
             ("GET", "/jobmanager/logs/{log}", self._read_own_log),
         ):
@@ -426,6 +432,36 @@ class FakeJobManager:
             if task_manager.id == request.match_info["id"]:
                 return reply(task_manager)
         return problem(404, "there is no such task manager")
+
+    async def _blocklist(self, _request: web.Request) -> web.Response:
+        found: dict[str, dict[str, rest.BlockedNodeInfo]] = {"nodes": {}, "taskmanagers": {}}
+        for path, entry in self._entries.items():
+            kind, _, name = path.partition("/")
+            found[kind][name] = entry
+        return reply(
+            rest.BlocklistInfo(
+                blocked_task_managers=found["taskmanagers"],  # type: ignore[arg-type]
+                blocked_nodes=found["nodes"],
+            )
+        )
+
+    async def _block(self, request: web.Request) -> web.Response:
+        body = msgspec.json.decode(await request.read(), type=rest.BlockRequest)
+        path = f"{request.match_info['kind']}/{request.match_info['name']}"
+        if path in self._entries and not body.allow_merge:
+            return problem(409, f"{path} is blocked already")
+        self.blocked.append((body, path))
+        end = PERMANENT if body.end_timestamp is None else int(body.end_timestamp)
+        self._entries[path] = rest.BlockedNodeInfo(
+            action=body.action, start_timestamp=NOW, end_timestamp=end, cause=body.cause, task_managers=[]
+        )
+        return reply(self._entries[path], 201)
+
+    async def _unblock(self, request: web.Request) -> web.Response:
+        path = f"{request.match_info['kind']}/{request.match_info['name']}"
+        if self._entries.pop(path, None) is None:
+            return problem(404, f"{path} is not blocked")
+        return web.Response()
 
 
 def reply(body: msgspec.Struct, status: int = 200) -> web.Response:

@@ -11,6 +11,7 @@ import msgspec
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
@@ -92,6 +93,12 @@ class FailingStore:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._step("expire_results", lambda: self._store.expire_results(keep))
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        await self._step("record_blocklist", lambda: self._store.record_blocklist(blocklist))
+
+    async def blocklist(self) -> Blocklist:
+        return await self._step("blocklist", self._store.blocklist)
 
     async def close(self) -> None:
         await self._store.close()

@@ -9,7 +9,10 @@ import msgspec
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, permanent
+from emberkeep.blocklist.model import Blocked, Blocklist, Place
+from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.jobmanager.blob_views import BlobServerGateway
+from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.views import JobManagerGateway, JobView, Submission, TaskManagerView
 from emberkeep.jobs.model import (
     AttemptOutcome,
@@ -49,6 +52,7 @@ class FakeGateway(JobManagerGateway):
         self.stopped: list[tuple[TaskManagerId, float]] = []
         self._keys: dict[str, JobId] = {}
         self._now_ms = now_ms
+        self.blocked = BlocklistTracker(Blocklist())
         self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
 
     def add(self, *views: JobView) -> None:
@@ -61,6 +65,19 @@ class FakeGateway(JobManagerGateway):
 
     def change(self, job_id: JobId, **changes: object) -> None:
         self.views[job_id] = msgspec.structs.replace(self.views[job_id], **changes)
+
+    async def blocklist(self) -> Blocklist:
+        self._maybe_refuse()
+        return self.blocked.blocklist
+
+    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
+        self._maybe_refuse()
+        made, merged = self.blocked.put(entry, merge=merge)
+        return Blocking(entry=made, merged=merged)
+
+    async def unblock(self, place: Place) -> None:
+        self._maybe_refuse()
+        self.blocked.remove(place)
 
     def epoch(self) -> int:
         return self.leading_epoch

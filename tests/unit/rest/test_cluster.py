@@ -25,6 +25,8 @@ async def test_overview_counts_jobs_and_slots_under_flinks_names(site: Site) -> 
         "jobs-finished": 1,
         "jobs-cancelled": 0,
         "jobs-failed": 1,
+        "taskmanagers-blocked": 0,
+        "slots-free-and-blocked": 0,
     }
     extension = msgspec.json.decode(answer.body, type=ClusterOverview).emberkeep
     assert extension.epoch == 3

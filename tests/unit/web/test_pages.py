@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater
+from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.testing.contracts.job_store import batch, savepoint
@@ -27,6 +28,7 @@ PAGES = [
     f"/jobs/{job_id(3)}",
     f"/jobs/{job_id(4)}",
     "/taskmanagers",
+    "/nodes",
     "/taskmanagers/tm-127.0.0.2-1",
     f"/jobs/{job_id(1)}/logs/tm-127.0.0.2-1~driver",
     "/taskmanagers/tm-127.0.0.2-1/logs/taskmanager.log",
@@ -62,6 +64,9 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     )
     gateway.add_task_managers(task_manager_view(2, drivers=(driver_report(job_id(1)),)))
     gateway.add_task_managers(task_manager_view(3), task_manager_view(4))
+    for kind, name in ((BlockedNode, "node-2"), (BlockedNode, EVIL), (BlockedTaskManager, "tm-9")):
+        entry = kind(id=name, action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=2**50, causes=(EVIL,))
+        await gateway.block(entry, merge=False)
     async with running_site(tmp_path, gateway) as running:
         yield running
 

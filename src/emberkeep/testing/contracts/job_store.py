@@ -12,6 +12,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager, Blocklist, Removal
 from emberkeep.jobs.checkpoints import (
     QUERIES_KEPT,
     SAVEPOINTS_KEPT,
@@ -48,6 +49,9 @@ class Place(Protocol):
 
     async def damage_pointers(self, job_id: JobId) -> None:
         """Tear the record of a job's checkpoints."""
+
+    async def damage_blocklist(self) -> None:
+        """Tear the blocklist."""
 
 
 def job(number: int, **changes: object) -> JobGraph:
@@ -105,6 +109,17 @@ def batch(number: int, query: int = 1, *, query_id: str = "") -> QueryCheckpoint
 
 def savepoint(number: int) -> SavepointPointer:
     return SavepointPointer(path=f"/savepoints/{number}", manifest_sha256=f"{number:064x}", created_ms=1_000 + number)
+
+
+def blocklist(revision: int) -> Blocklist:
+    """A list of one node and one task manager."""
+    node = BlockedNode(id="node-ä", action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=revision, causes=("disk", "ä"))
+    manager = BlockedTaskManager(
+        id="tm-1", action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, start_ms=2, causes=("slow",)
+    )
+    return Blocklist(
+        revision=revision, entries=(node, manager), removals=(Removal(place=node.place, revision=1),), floor=0
+    )
 
 
 class JobStoreContract:
@@ -170,12 +185,14 @@ class JobStoreContract:
             old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
             old.record_result(result_of(job(1))),
             old.expire_results(0),
+            old.record_blocklist(blocklist(1)),
         ):
             with pytest.raises(Conflict, match="epoch"):
                 await write
         assert [stored.attempt for stored in await new.recover()] == [0, 0]
         assert [stored.pointers for stored in await new.recover()] == [JobPointers(), JobPointers()]
         assert await new.results() == []
+        assert await new.blocklist() == Blocklist()
         await new.record_attempt(job(1).job_id, 1)
         await old.close()
         await new.record_attempt(job(1).job_id, 2)
@@ -414,6 +431,33 @@ class JobStoreContract:
         assert where in damaged.problem
         await store.record_result(result_of(job(1), JobStatus.FAILED))
         assert len(await store.recover()) == 2
+        await store.close()
+
+    @pytest.mark.req("BLK-17")
+    async def test_the_blocklist_that_was_recorded_last_is_found_after_a_crash(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        assert await store.blocklist() == Blocklist()
+        for revision in (1, 2):
+            await store.record_blocklist(blocklist(revision))
+        place.crash()
+        store = place.store()
+        await store.open()
+        assert await store.blocklist() == blocklist(2)
+        await store.record_blocklist(Blocklist(revision=3))
+        assert await store.blocklist() == Blocklist(revision=3)
+        await store.close()
+
+    @pytest.mark.req("BLK-17")
+    async def test_a_torn_blocklist_is_an_error_not_an_empty_list(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.record_blocklist(blocklist(1))
+        await place.damage_blocklist()
+        with pytest.raises(Fatal, match="blocklist"):
+            await store.blocklist()
+        await store.record_blocklist(blocklist(2))
+        assert await store.blocklist() == blocklist(2)
         await store.close()
 
     async def test_a_closed_store_does_nothing(self, place: Place) -> None:

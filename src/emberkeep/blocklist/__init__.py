@@ -1,0 +1,1 @@
+"""The node blocklist: where no new work is to go, until when, and why."""

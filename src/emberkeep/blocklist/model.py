@@ -1,0 +1,156 @@
+"""The entries of a blocklist and the list as it is kept and sent: plain data.
+
+The words and their meaning are those of Flink's FLIP-224. The list is versioned: each change raises its revision, and
+removals are remembered for a while, so that a message from before a removal cannot bring the entry back.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TypeAlias
+
+import msgspec
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import parse_task_manager_id
+
+PERMANENT = 2**63 - 1  # end of an entry that does not time out
+CAUSE_LENGTH = 500  # characters
+CAUSES_KEPT = 8  # of one entry, the first ones
+NODE_ID_LENGTH = 253  # characters
+
+
+class BlockAction(enum.Enum):
+    """What an entry means for what runs there already."""
+
+    MARK_BLOCKED = "MARK_BLOCKED"  # it stays; no new slot is allocated there
+    MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # its executors are replaced elsewhere too
+
+
+class PlaceKind(enum.Enum):
+    NODE = "node"
+    TASK_MANAGER = "taskmanager"
+
+
+class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=False):
+    """What an entry is about: a node by its id, or a task manager by its resource id."""
+
+    kind: PlaceKind
+    id: str
+
+    def __str__(self) -> str:
+        return f"{'node' if self.kind is PlaceKind.NODE else 'task manager'} {self.id}"
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+    """Times are Unix milliseconds. ``causes``: in the order in which they were given, without repeats."""
+
+    id: str
+    action: BlockAction
+    start_ms: int
+    end_ms: int = PERMANENT
+    causes: tuple[str, ...]
+
+    @property
+    def cause(self) -> str:
+        return "; ".join(self.causes)
+
+
+class BlockedNode(_Entry, frozen=True, kw_only=True, tag="node"):
+    """A node, and so every task manager that stands on it."""
+
+    @property
+    def place(self) -> Place:
+        return Place(PlaceKind.NODE, self.id)
+
+
+class BlockedTaskManager(_Entry, frozen=True, kw_only=True, tag="taskmanager"):
+    """One task manager; its ``id`` is the resource id."""
+
+    @property
+    def place(self) -> Place:
+        return Place(PlaceKind.TASK_MANAGER, self.id)
+
+
+Blocked: TypeAlias = BlockedNode | BlockedTaskManager
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The entry about ``place`` was removed, by hand or by its time-out, by the change with this revision."""
+
+    place: Place
+    revision: int
+
+
+class Blocklist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The whole list. ``removals``: the newest ones, oldest first; whoever knew only a list older than ``floor`` may
+    have missed one that is no longer among them."""
+
+    revision: int = 0
+    entries: tuple[Blocked, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    floor: int = 0
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An entry that a JobMaster wants in the list. ``known``: the revision of the list that it knew when it wanted
+    that; a removal since then wins."""
+
+    entry: Blocked
+    known: int
+
+
+def entry_about(place: Place, *, action: BlockAction, start_ms: int, end_ms: int, causes: tuple[str, ...]) -> Blocked:
+    """The entry of the kind that ``place`` asks for."""
+    kind = BlockedNode if place.kind is PlaceKind.NODE else BlockedTaskManager
+    return kind(id=place.id, action=action, start_ms=start_ms, end_ms=end_ms, causes=causes)
+
+
+def parse_node_id(text: str) -> str:
+    """Check an outside node id. Raises InvalidInput."""
+    if not text or text != text.strip() or len(text) > NODE_ID_LENGTH or not text.isprintable():
+        raise InvalidInput(
+            f"{text[:64]!r} is not a node id",
+            field="nodeid",
+            hint=f"1 to {NODE_ID_LENGTH} printable characters, as taskmanager.node-id gives it",
+        )
+    return text
+
+
+def parse_cause(text: str) -> str:
+    """One line of text that says why. Raises InvalidInput."""
+    cause = " ".join(text.split())
+    if not cause or len(cause) > CAUSE_LENGTH:
+        raise InvalidInput(
+            "the cause is empty" if not cause else f"the cause has {len(cause)} characters",
+            field="cause",
+            hint=f"say why, in at most {CAUSE_LENGTH} characters",
+        )
+    return cause
+
+
+def check_entry(entry: Blocked) -> None:
+    """Check an entry that another process made. Raises InvalidInput."""
+    if entry.place.kind is PlaceKind.NODE:
+        parse_node_id(entry.id)
+    else:
+        parse_task_manager_id(entry.id)
+    if not entry.causes:
+        parse_cause("")
+    for cause in entry.causes:
+        parse_cause(cause)
+
+
+def parse_end(end_ms: int | None, now_ms: int) -> int:
+    """When an entry that begins now ends; None: never. Raises InvalidInput."""
+    if end_ms is None:
+        return PERMANENT
+    if end_ms <= now_ms:
+        raise InvalidInput(
+            f"endTimestamp {end_ms} is in the past: it is {now_ms}",
+            field="endTimestamp",
+            hint="Unix milliseconds; leave it out to block until it is unblocked",
+        )
+    if end_ms > PERMANENT:
+        raise InvalidInput(f"endTimestamp {end_ms} is larger than {PERMANENT}", field="endTimestamp")
+    return end_ms

@@ -1,0 +1,32 @@
+"""A list's answer to the question that is asked most: is work to go there? Constant time, however long the list is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
+
+_EVACUATE = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
+
+
+class BlockedPlaces:
+    """Fixed at its making. A task manager counts as blocked if it is listed itself or stands on a listed node."""
+
+    def __init__(self, entries: Iterable[Blocked] = ()) -> None:
+        self._actions: dict[Place, BlockAction] = {}
+        for entry in entries:  # a place that is given twice is blocked by the stronger one
+            if self._actions.get(entry.place) is not _EVACUATE:
+                self._actions[entry.place] = entry.action
+
+    def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        """Whether nothing new is to go there."""
+        return any(place in self._actions for place in _places(task_manager, node_id))
+
+    def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        """Whether what runs there is to go as well."""
+        return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
+
+
+def _places(task_manager: TaskManagerId, node_id: str) -> tuple[Place, Place]:
+    return Place(PlaceKind.NODE, node_id), Place(PlaceKind.TASK_MANAGER, task_manager)

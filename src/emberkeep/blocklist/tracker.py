@@ -1,0 +1,117 @@
+"""The list as its owner changes it: add, merge, remove, let lapse, and take what JobMasters report."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.blocklist.errors import AlreadyBlocked, BlocklistFull, NotBlocked
+from emberkeep.blocklist.merge import covers, merged
+from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist, Place, PlaceKind, Removal, Report
+
+REMOVALS_KEPT = 200
+LIST_BYTES = 512 * 1024  # of the list as JSON: a ZooKeeper node holds 1 MiB
+
+
+class BlocklistTracker:
+    """Each change raises the revision by one. Times are Unix milliseconds, passed in."""
+
+    def __init__(self, blocklist: Blocklist) -> None:
+        self._revision = blocklist.revision
+        self._entries: dict[Place, Blocked] = {entry.place: entry for entry in blocklist.entries}
+        self._removals: dict[Place, int] = {removal.place: removal.revision for removal in blocklist.removals}
+        self._floor = blocklist.floor
+
+    @property
+    def blocklist(self) -> Blocklist:
+        """The list as it is now."""
+        return Blocklist(
+            revision=self._revision,
+            entries=tuple(self._entries.values()),
+            removals=tuple(Removal(place=place, revision=revision) for place, revision in self._removals.items()),
+            floor=self._floor,
+        )
+
+    def blocked_nodes(self) -> tuple[BlockedNode, ...]:
+        """The entries about nodes."""
+        return tuple(entry for entry in self._entries.values() if isinstance(entry, BlockedNode))
+
+    def put(self, entry: Blocked, *, merge: bool) -> tuple[Blocked, bool]:
+        """Add an entry, or with ``merge`` merge it into the one that is there.
+
+        Returns the entry as it is now, and whether it was merged. Raises AlreadyBlocked, BlocklistFull.
+        """
+        known = self._entries.get(entry.place)
+        if known is not None and not merge:
+            raise AlreadyBlocked(
+                f"{entry.place} is blocked already: {known.cause}", hint="merge into that entry, or unblock it first"
+            )
+        new = entry if known is None else merged(known, entry)
+        if new != known:
+            self._set(new)
+        return new, known is not None
+
+    def report(self, report: Report, now_ms: int) -> bool:
+        """Take what a JobMaster wants in the list; returns whether the list has changed.
+
+        A report that was repeated or is late changes nothing: its entry is there, or was removed since it was made.
+        Raises BlocklistFull.
+        """
+        entry, place = report.entry, report.entry.place
+        if is_overtaken(report, self._removals.get(place, 0), self._floor):
+            return False
+        known = self._entries.get(place)
+        if known is not None:
+            if covers(known, entry):
+                return False
+            self._set(merged(known, entry))
+        elif entry.end_ms <= now_ms:
+            self._note_removal(place)  # so that its JobMaster hears that it is over
+        else:
+            self._set(entry)
+        return True
+
+    def remove(self, place: Place) -> Blocked:
+        """Remove the entry and return it. Raises NotBlocked."""
+        known = self._entries.pop(place, None)
+        if known is None:
+            what = "nodes" if place.kind is PlaceKind.NODE else "task managers"
+            raise NotBlocked(f"{place} is not blocked", hint=f"GET /v1/blocklist lists the blocked {what}")
+        self._note_removal(place)
+        return known
+
+    def expire(self, now_ms: int) -> tuple[Blocked, ...]:
+        """Remove what has timed out, and return it."""
+        over = tuple(entry for entry in self._entries.values() if entry.end_ms <= now_ms)
+        for entry in over:
+            self.remove(entry.place)
+        return over
+
+    def next_end(self) -> int | None:
+        """When the next entry times out; None: none does."""
+        return min((entry.end_ms for entry in self._entries.values()), default=None)
+
+    def _set(self, entry: Blocked) -> None:
+        before = dict(self._entries)
+        self._entries[entry.place] = entry
+        self._revision += 1
+        if len(msgspec.json.encode(self.blocklist)) > LIST_BYTES:
+            self._entries, self._revision = before, self._revision - 1
+            raise BlocklistFull(
+                f"the blocklist is full: {len(before)} entries need {LIST_BYTES // 1024} KiB",
+                hint="unblock what need not be blocked any more",
+            )
+
+    def _note_removal(self, place: Place) -> None:
+        self._revision += 1
+        self._removals.pop(place, None)  # newest last
+        self._removals[place] = self._revision
+        while len(self._removals) > REMOVALS_KEPT:
+            oldest = next(iter(self._removals))
+            self._floor = self._removals.pop(oldest)
+
+
+def is_overtaken(report: Report, removed: int, floor: int) -> bool:
+    """Whether its place was removed from the list by a change that the reporter did not know of. ``removed``: revision
+    of the newest removal, 0 for none; ``floor``: of the newest that was forgotten. Where that is not known it counts as
+    removed: its JobMaster may report it again."""
+    return report.known < max(removed, floor)

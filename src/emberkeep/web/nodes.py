@@ -1,0 +1,54 @@
+"""Nodes for the page: who stands there, what runs there, whether it is blocked. Plain functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
+from emberkeep.jobmanager.views import TaskManagerView
+
+_LAST_DAY = 253_402_214_400_000  # 9999-12-31
+
+
+class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One node. ``entry`` None: it is not blocked."""
+
+    id: str
+    task_managers: tuple[TaskManagerId, ...]
+    slots: int
+    slots_taken: int
+    drivers: int
+    entry: Blocked | None
+
+
+def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -> list[NodeLine]:
+    """Nodes with a task manager, and nodes that are blocked, by id."""
+    entries = {entry.id: entry for entry in blocklist.entries if isinstance(entry, BlockedNode)}
+    standing: dict[str, list[TaskManagerView]] = {node: [] for node in entries}
+    for view in task_managers:
+        standing.setdefault(view.info.node_id, []).append(view)
+    return [
+        NodeLine(
+            id=node,
+            task_managers=tuple(view.info.id for view in there),
+            slots=sum(view.info.slots for view in there),
+            slots_taken=sum(view.info.slots - view.free_slots for view in there),
+            drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
+            entry=entries.get(node),
+        )
+        for node, there in sorted(standing.items())
+    ]
+
+
+def blocked_task_managers(blocklist: Blocklist) -> list[Blocked]:
+    """Entries about single task managers, by id."""
+    entries = [entry for entry in blocklist.entries if not isinstance(entry, BlockedNode)]
+    return sorted(entries, key=lambda entry: entry.id)
+
+
+def lapse(end_ms: int) -> int | None:
+    """When an entry ends; None: when somebody ends it, as it may be taken for beyond the last year of the calendar."""
+    return None if end_ms >= _LAST_DAY else end_ms

@@ -1,0 +1,56 @@
+// The buttons that block a node or a task manager, after a form, and unblock it.
+
+import { refresh } from "./live.js";
+
+const HOUR_MS = 3600 * 1000;
+const dialog = document.getElementById("block");
+const form = dialog.querySelector("form");
+const formError = dialog.querySelector("[data-error]");
+const pageError = document.getElementById("node-error");
+
+document.addEventListener("click", async (click) => {
+  const button = click.target.closest("button");
+  if (button === null) return;
+  if ("blocks" in button.dataset) open(button);
+  else if ("closes" in button.dataset) dialog.close();
+  else if (button.dataset.unblocks) await send(button, pageError, button.dataset.unblocks, { method: "DELETE" });
+});
+
+form.addEventListener("submit", async (submit) => {
+  submit.preventDefault();
+  const fields = form.elements;
+  const body = { action: fields.action.value, cause: fields.cause.value, allowMerge: fields.merge.checked };
+  if (fields.hours.value !== "") body.endTimestamp = Math.round(Date.now() + Number(fields.hours.value) * HOUR_MS);
+  const path = `${form.dataset.api}/${fields.kind.value}/${encodeURIComponent(fields.id.value)}`;
+  const request = { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  if (await send(submit.submitter, formError, path, request)) dialog.close();
+});
+
+function open(button) {
+  form.reset();
+  formError.hidden = true;
+  form.elements.kind.value = button.dataset.kind;
+  form.elements.id.value = button.dataset.blocks;
+  dialog.showModal();
+  (button.dataset.blocks === "" ? form.elements.id : form.elements.cause).focus();
+}
+
+async function send(button, error, path, request) {
+  error.hidden = true;
+  button.disabled = true;
+  try {
+    const response = await fetch(path, request);
+    if (!response.ok) {
+      const problem = await response.json();
+      throw new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);
+    }
+    await refresh();
+    return true;
+  } catch (failure) {
+    error.textContent = failure.message;
+    error.hidden = false;
+    return false;
+  } finally {
+    button.disabled = false;
+  }
+}

@@ -1,0 +1,162 @@
+"""Nodes that are blocked, evacuated and given back, in a cluster of real actors on virtual time."""
+
+import os
+from collections import Counter
+
+import pytest
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.jobmaster.job_master import ReportBlocked
+from emberkeep.jobs.model import JobStatus
+from emberkeep.testing.machines import Process
+from emberkeep.testing.scripts import Script
+from emberkeep.testing.simulation import Run, simulate_many
+from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
+
+SEEDS = int(os.environ.get("EMBERKEEP_BLOCK_SEEDS", "40"))
+MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
+
+# What a batch must have met; otherwise it has shown nothing about it.
+SOMETIMES = {"node blocked": SEEDS, "fault: kill jobmanager": SEEDS // 4, "executor replaced": SEEDS // 4}
+
+
+async def blocked(run: Run, node: str, action: BlockAction, seconds: float | None = None) -> None:
+    """Block, and wait for the acknowledgement."""
+    run.cluster.blocklist.block(node, action, seconds)
+    await wait_for(run, lambda: node in run.cluster.blocklist.promises, f"{node} is blocked")
+
+
+def tm_of(process: Process) -> str:
+    return process.owner
+
+
+def on_node(run: Run, number: int) -> list[Process]:
+    return [process for process in executors(run) if process.owner == f"tm-{number}"]
+
+
+@pytest.mark.req("BLK-2")
+@pytest.mark.req("BLK-9")
+def test_on_a_blocked_node_executors_stay_and_lost_ones_are_replaced_elsewhere() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", Script(seconds=None, executors=3))
+        driver = await running(run, job, number=1, executors=3)
+        before = set(executors(run))
+        assert Counter(map(tm_of, before)) == {"tm-1": 1, "tm-2": 1, "tm-3": 1}
+        number = next(n for n in (1, 2, 3) if f"tm-{n}" != driver.owner)
+        await blocked(run, f"node-{number}", MARK)
+        await run.settle()
+        assert set(executors(run)) == before, "what runs stays"
+
+        (victim,) = on_node(run, number)
+        run.cluster.machines.kill(victim)
+        await wait_for(run, lambda: len(executors(run)) == 3 and victim not in executors(run), "it is replaced")
+        assert not on_node(run, number), "but not there"
+        late = run.cluster.submit("late", STREAM)
+        await running(run, late, number=1, executors=2)
+        assert not on_node(run, number)
+
+        run.cluster.blocklist.unblock(f"node-{number}")
+        await running(run, run.cluster.submit("later", STREAM), number=1, executors=2)
+        assert on_node(run, number), "given back, it is used"
+        assert await running(run, job, number=1, executors=3) is driver
+        await run.end_everything()
+
+    passes(story, task_managers=3, slots=3)
+
+
+@pytest.mark.req("BLK-2")
+@pytest.mark.req("BLK-8")
+def test_an_evacuated_node_loses_its_executors_at_once_and_nothing_has_failed() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", Script(seconds=None, executors=4))
+        driver = await running(run, job, number=1, executors=4)
+        number = next(n for n in (1, 2) if f"tm-{n}" != driver.owner)
+        assert len(on_node(run, number)) == 2
+        began = run.loop.time()
+        await blocked(run, f"node-{number}", EVACUATE)
+        await wait_for(run, lambda: not on_node(run, number), "its executors are gone")
+        assert await running(run, job, number=1, executors=4) is driver
+        # A beat of the JobMaster, the slots, and the start of two executors; no pause and no time-out is in it.
+        assert run.loop.time() - began < 12.0
+        pool = run.cluster.room.drivers[driver.pid].service.master.pool
+        assert not pool._failures
+        assert not pool._ends
+        await run.end_everything()
+
+    # Two executors leave: as failures they would fail the attempt.
+    passes(story, task_managers=2, slots=4, cores=8, options={"executor.max-failures": "1"})
+
+
+@pytest.mark.req("BLK-4")
+def test_a_block_times_out_and_the_node_is_used_again() -> None:
+    async def story(run: Run) -> None:
+        for node in ("node-1", "node-2"):
+            await blocked(run, node, MARK, seconds=30.0)
+        job = run.cluster.submit("batch", Script(seconds=1, executors=1))
+        await wait_for(
+            run,
+            lambda: job.job_id is not None and "blocked nodes" in run.properties.waiting.get(job.job_id, ""),
+            "it says what it waits for",
+        )
+        assert run.loop.time() < 30.0
+        await wait_for(run, lambda: status(run, job) is JobStatus.FINISHED, "after the time-out it runs")
+        assert run.loop.time() > 30.0
+        await run.end_everything()
+
+    passes(story, task_managers=2)
+
+
+@pytest.mark.req("BLK-17")
+def test_a_block_outlives_the_job_manager() -> None:
+    async def story(run: Run) -> None:
+        await blocked(run, "node-2", MARK)
+        await blocked(run, "node-3", EVACUATE)
+        assert run.cluster.jm_process is not None
+        run.cluster.machines.kill(run.cluster.jm_process)
+        run.cluster.start_job_manager()
+        job = run.cluster.submit("stream", STREAM)
+        driver = await running(run, job, number=1, executors=2)
+        assert {process.owner for process in (driver, *executors(run))} == {"tm-1"}
+        for node in ("node-2", "node-3"):
+            run.cluster.blocklist.unblock(node)
+        await run.end_everything()
+
+    passes(story, task_managers=3)
+
+
+@pytest.mark.req("BLK-7")
+def test_what_one_job_reports_all_jobs_hear() -> None:
+    async def story(run: Run) -> None:
+        jobs = [run.cluster.submit(f"stream {n}", STREAM) for n in range(2)]
+        drivers = [await running(run, job, number=1, executors=2) for job in jobs]
+        masters = [run.cluster.room.drivers[driver.pid].service.master for driver in drivers]
+        entry = BlockedTaskManager(
+            id="tm-2", action=EVACUATE, start_ms=run.cluster.client.machine.clock.now_ms(), causes=("no space left",)
+        )
+        masters[0].tell(ReportBlocked(entry))
+        place = (TaskManagerId("tm-2"), "node-2")
+        await wait_for(run, lambda: all(m.pool.blocked.is_evacuated(*place) for m in masters), "both know it")
+        await wait_for(run, lambda: not on_node(run, 2), "nobody is there")
+        assert run.cluster.jm_service is not None
+        assert (await run.cluster.jm_service.blocklist()).entries == (entry,)
+        for job, driver in zip(jobs, drivers, strict=True):
+            assert await running(run, job, number=1, executors=2) is driver
+        await wait_for(run, lambda: not masters[0]._blocklist.reports, "the report is answered")
+
+        await run.cluster.jm_service.unblock(entry.place)
+        await wait_for(run, lambda: not any(m.pool.blocked.is_blocked(*place) for m in masters), "both know it")
+        await run.settle()
+        assert (await run.cluster.jm_service.blocklist()).entries == (), "nobody brings it back"
+        await run.end_everything()
+
+    passes(story, task_managers=3, slots=3)
+
+
+@pytest.mark.req("BLK-9")
+@pytest.mark.req("BLK-17")
+def test_nothing_is_given_on_blocked_nodes_whatever_fails() -> None:
+    batch = simulate_many([f"block-{number}" for number in range(1, SEEDS + 1)], stop_after=3)
+    assert not batch.failures, "\n\n".join(report.failure() for report in batch.failures)
+    for what, count in SOMETIMES.items():
+        assert batch.counts[what] >= count, what

@@ -1,0 +1,156 @@
+"""The list as its owner changes it, and what outsiders may put into it."""
+
+from __future__ import annotations
+
+import pytest
+
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist import tracker as tracking
+from emberkeep.blocklist.follower import REPORTS_KEPT, BlocklistFollower
+from emberkeep.blocklist.model import (
+    PERMANENT,
+    BlockAction,
+    BlockedNode,
+    BlockedTaskManager,
+    Blocklist,
+    Report,
+    check_entry,
+    parse_cause,
+    parse_end,
+    parse_node_id,
+)
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.blocklist.tracker import BlocklistTracker
+
+MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
+
+
+def node(name: str, action: BlockAction = MARK, end_ms: int = PERMANENT, cause: str = "disk") -> BlockedNode:
+    return BlockedNode(id=name, action=action, start_ms=1, end_ms=end_ms, causes=(cause,))
+
+
+def task_manager(name: str, action: BlockAction = MARK) -> BlockedTaskManager:
+    return BlockedTaskManager(id=name, action=action, start_ms=1, causes=("slow",))
+
+
+@pytest.mark.req("BLK-3")
+def test_a_task_manager_is_blocked_by_its_own_entry_or_its_nodes() -> None:
+    places = BlockedPlaces([node("n1"), task_manager("tm-2", EVACUATE), node("n3", EVACUATE)])
+
+    def state(name: str, where: str) -> tuple[bool, bool]:
+        return places.is_blocked(TaskManagerId(name), where), places.is_evacuated(TaskManagerId(name), where)
+
+    assert state("tm-1", "n1") == (True, False)
+    assert state("tm-2", "n2") == (True, True)
+    assert state("tm-2", "n1") == (True, True), "the stronger of both counts"
+    assert state("tm-3", "n3") == (True, True)
+    assert state("n1", "tm-2") == (False, False), "a node's id is no task manager's"
+    assert state("tm-4", "n4") == (False, False)
+
+
+@pytest.mark.req("BLK-5")
+def test_added_merged_and_refused() -> None:
+    tracker = BlocklistTracker(Blocklist())
+    assert tracker.put(node("n1"), merge=False) == (node("n1"), False)
+    assert tracker.put(task_manager("n1"), merge=False) == (task_manager("n1"), False)
+    before = tracker.blocklist
+    with pytest.raises(Conflict, match="node n1 is blocked already: disk"):
+        tracker.put(node("n1", EVACUATE), merge=False)
+    assert tracker.blocklist == before
+    merged, was_merged = tracker.put(node("n1", EVACUATE, cause="fan"), merge=True)
+    assert was_merged
+    assert (merged.action, merged.cause) == (EVACUATE, "disk; fan")
+    assert tracker.blocked_nodes() == (merged,)
+    unchanged = tracker.blocklist
+    tracker.put(node("n1", cause="fan"), merge=True)
+    assert tracker.blocklist == unchanged, "what adds nothing is no change"
+
+
+@pytest.mark.req("BLK-4")
+def test_entries_end_at_their_end() -> None:
+    tracker = BlocklistTracker(Blocklist())
+    for entry in (node("n1", end_ms=20), node("n2", end_ms=10), node("n3")):
+        tracker.put(entry, merge=False)
+    assert tracker.next_end() == 10
+    assert tracker.expire(9) == ()
+    assert [entry.id for entry in tracker.expire(10)] == ["n2"]
+    assert [entry.id for entry in tracker.expire(25)] == ["n1"]
+    assert tracker.next_end() == PERMANENT
+    assert [entry.id for entry in tracker.blocked_nodes()] == ["n3"]
+
+
+def test_what_is_not_there_cannot_be_removed() -> None:
+    tracker = BlocklistTracker(Blocklist())
+    tracker.put(node("n1"), merge=False)
+    with pytest.raises(Absent, match="task manager n1 is not blocked"):
+        tracker.remove(task_manager("n1").place)
+    assert tracker.remove(node("n1").place) == node("n1")
+    with pytest.raises(Absent):
+        tracker.remove(node("n1").place)
+
+
+def test_a_report_that_is_over_is_answered_by_a_removal() -> None:
+    tracker, follower = BlocklistTracker(Blocklist()), BlocklistFollower()
+    follower.report(node("n1", end_ms=10))
+    assert tracker.report(follower.reports[0], now_ms=10)
+    assert tracker.blocklist.entries == ()
+    assert follower.take(1, tracker.blocklist)
+    assert follower.reports == ()
+    assert not follower.places.is_blocked(TaskManagerId("x"), "n1")
+
+
+def test_the_list_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracking, "LIST_BYTES", 400)
+    tracker = BlocklistTracker(Blocklist())
+    added = 0
+    with pytest.raises(RetryLater, match="full"):  # noqa: PT012 - some of them fit
+        for number in range(100):
+            tracker.put(node(f"n{number}"), merge=False)
+            added += 1
+    assert 1 < added < 10
+    before = tracker.blocklist
+    assert len(before.entries) == added
+    with pytest.raises(RetryLater):
+        tracker.report(Report(entry=node("other"), known=0), now_ms=1)
+    assert tracker.blocklist == before
+    tracker.remove(before.entries[0].place)
+    assert len(tracker.blocklist.entries) == added - 1
+
+
+def test_a_job_master_does_not_report_without_bound() -> None:
+    follower = BlocklistFollower()
+    for number in range(REPORTS_KEPT):
+        assert follower.report(node(f"n{number}"))
+    with pytest.raises(RetryLater):
+        follower.report(node("other"))
+    assert not follower.report(node("n0")), "it has said so"
+    assert follower.report(node("n0", EVACUATE))
+    assert len(follower.reports) == REPORTS_KEPT
+
+
+@pytest.mark.req("BLK-15")
+@pytest.mark.parametrize("text", ["", " ", " a", "a ", "a\nb", "a\x00", "x" * 254])
+def test_what_is_no_node_id(text: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_node_id(text)
+    assert refused.value.field == "nodeid"
+
+
+def test_entries_of_other_processes_are_checked() -> None:
+    for entry in (node("n1"), task_manager("tm-1")):
+        check_entry(entry)
+    for entry in (node(" n1"), task_manager("a b"), node("n1", cause=""), node("n1", cause="x" * 501)):
+        with pytest.raises(InvalidInput):
+            check_entry(entry)
+    with pytest.raises(InvalidInput):
+        check_entry(BlockedNode(id="n1", action=MARK, start_ms=1, causes=()))
+
+
+def test_what_outsiders_say_is_checked() -> None:
+    assert parse_node_id("rack 7/ä") == "rack 7/ä"
+    assert parse_cause("  disk \n is  full ") == "disk is full"
+    assert (parse_end(None, 5), parse_end(6, 5), parse_end(PERMANENT, 5)) == (PERMANENT, 6, PERMANENT)
+    for end in (5, 4, -1, PERMANENT + 1):
+        with pytest.raises(InvalidInput):
+            parse_end(end, 5)

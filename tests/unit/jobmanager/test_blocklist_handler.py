@@ -1,0 +1,221 @@
+"""The JobManager's blocklist: durable before it is acknowledged, obeyed from then on, there again after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
+from emberkeep.jobs.model import JobStatus
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
+
+
+def node(name: str, action: BlockAction = MARK, end_ms: int = PERMANENT) -> BlockedNode:
+    return BlockedNode(id=name, action=action, start_ms=0, end_ms=end_ms, causes=("disk",))
+
+
+async def eventually(condition: object, seconds: float = 60.0) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.req("BLK-17")
+def test_an_acknowledged_block_is_durable_and_found_by_the_next_job_manager() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            made = await service.block(node("tm-1"), merge=False)
+            assert (made.entry, made.merged) == (node("tm-1"), False)
+            with pytest.raises(Conflict):
+                await service.block(node("tm-1"), merge=False)
+            await service.block(node("tm-2", EVACUATE), merge=False)
+            await service.unblock(node("tm-2").place)
+            with pytest.raises(Absent):
+                await service.unblock(node("tm-2").place)
+            before = await service.blocklist()
+        async with cluster.leading() as service:
+            assert await service.blocklist() == before
+            assert before.entries == (node("tm-1"),)
+            await cluster.add("tm-1")
+            await service.submit(graph())
+            await asyncio.sleep(30.0)
+            view = await cluster.view(graph().job_id)
+            assert view.status is JobStatus.CREATED
+            assert "all 4 driver places are on blocked nodes" in view.waiting
+            assert (await service.task_managers())[0].blocked
+            await service.unblock(node("tm-1").place)
+            await cluster.next_jobmaster(graph().job_id, 1)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-9")
+def test_a_blocked_task_manager_gets_no_slots_and_an_evacuated_one_is_replaced_at_once() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            first = await cluster.add("tm-1")
+            master = await cluster.run_job(count=2)
+            await cluster.holds(lambda: len(first.allocations) == 2)
+            await service.block(node("tm-1"), merge=False)
+            reply = await master.beat(3)
+            assert reply.blocklist is not None
+            assert reply.blocklist.entries == (node("tm-1"),)
+            await asyncio.sleep(2.0)
+            assert len(first.allocations) == 2
+            missing = (await master.beat(3, blocklist_revision=reply.blocklist.revision)).missing
+            assert missing.endswith("all 4 slots are on blocked nodes")
+
+            second = await cluster.add("tm-2")
+            await cluster.holds(lambda: len(second.allocations) == 1)
+            known = reply.blocklist.revision
+            assert (await master.beat(3, blocklist_revision=known)).blocklist is None, "it knows the list"
+
+            await service.block(node("tm-1", EVACUATE), merge=True)
+            # Its JobMaster has given the slots there back, their task manager has not heard it yet.
+            await master.beat(3, blocklist_revision=known)
+            await cluster.holds(lambda: len(second.allocations) == 3)
+            assert len(first.allocations) == 2
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-4")
+def test_a_block_times_out_durably() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            now = (await service.blocklist(), service.started_ms())[1]
+            await service.block(node("tm-1", end_ms=now + 10_000), merge=False)
+            store.before["record_blocklist"] = [RetryLater("busy")] * 3
+
+            async def gone() -> bool:
+                return not (await service.blocklist()).entries
+
+            await eventually(gone)
+        async with cluster.leading() as service:
+            assert (await service.blocklist()).entries == ()
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-7")
+def test_job_masters_reports_are_recorded_once_and_do_not_undo_a_removal() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            master = await cluster.run_job()
+            report = Report(entry=node("tm-9"), known=0)
+            await master.beat(block_reports=(report,))
+
+            async def there() -> bool:
+                return (await service.blocklist()).entries == (report.entry,)
+
+            await eventually(there)
+            revision = (await service.blocklist()).revision
+            for _ in range(3):
+                await master.beat(block_reports=(report,))
+            await asyncio.sleep(5.0)
+            assert (await service.blocklist()).revision == revision
+            await service.unblock(report.entry.place)
+            await master.beat(block_reports=(report,))
+            await asyncio.sleep(5.0)
+            assert (await service.blocklist()).entries == ()
+            again = Report(entry=report.entry, known=(await service.blocklist()).revision)
+            await master.beat(block_reports=(again,))
+            await eventually(there)
+
+    in_virtual_time(scenario)
+
+
+def test_what_the_store_does_not_take_is_not_acknowledged_and_not_shown() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            store.before["record_blocklist"] = [RetryLater("busy")] * 5
+            with pytest.raises(RetryLater):
+                await service.block(node("tm-1"), merge=False)
+            store.before["record_blocklist"] = [Fatal("no space")]
+            with pytest.raises(Fatal):
+                await service.block(node("tm-1"), merge=False)
+            assert await service.blocklist() == Blocklist()
+            # After an answer that got lost nobody knows: it is tried until it is certain.
+            store.after["record_blocklist"] = [UnknownOutcome("who knows")] * 5
+            with pytest.raises(UnknownOutcome):
+                await service.block(node("tm-1"), merge=False)
+
+            async def there() -> bool:
+                return (await service.blocklist()).entries == (node("tm-1"),)
+
+            await eventually(there)
+            with pytest.raises(Conflict):
+                await service.block(node("tm-1"), merge=False)
+
+    in_virtual_time(scenario)
+
+
+def test_changes_that_come_together_are_all_made() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            names = [f"tm-{number}" for number in range(20)]
+            await asyncio.gather(*(service.block(node(name), merge=False) for name in names))
+            made = await service.blocklist()
+            assert ([entry.id for entry in made.entries], made.revision) == (names, 20)
+            service.check_invariants()
+
+    in_virtual_time(scenario)
+
+
+def test_whoever_waits_when_the_job_manager_ends_is_answered() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            store.before["record_blocklist"] = [RetryLater("busy")] * 5
+            waiting = [asyncio.create_task(service.block(node(name), merge=False)) for name in ("tm-1", "tm-2")]
+            await asyncio.sleep(0.02)
+        answers = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 10.0)
+        assert [type(answer) for answer in answers] == [UnknownOutcome, UnknownOutcome]
+
+    in_virtual_time(scenario)
+
+
+def test_without_a_confirmed_leadership_nothing_is_changed() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            service.pause()
+            for change in (service.block(node("tm-1"), merge=False), service.unblock(node("tm-1").place)):
+                with pytest.raises(RetryLater):
+                    await change
+            service.resume()
+            await service.block(node("tm-1"), merge=False)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-17")
+def test_a_job_manager_that_cannot_read_the_list_does_not_lead() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store)
+        async with cluster.leading() as service:
+            await service.block(node("tm-1"), merge=False)
+        store.disk.damage_blocklist()
+        with pytest.raises(Fatal, match="blocklist"):
+            async with cluster.leading():
+                pytest.fail("it leads")
+
+    in_virtual_time(scenario)
