@@ -74,7 +74,7 @@ class World(RuleBasedStateMachine):
             self.held.discard((job, allocation))
             if not over:
                 self.kept -= {copy for copy, owner in self.disk.items() if owner == (job, allocation)}
-            self.apply(self.ownership.freed(job, allocation, attempt_over=over))
+            self.apply(self.ownership.freed(job, allocation, may_return=over))
             assert over or (job, allocation) not in self.disk.values()
 
     @rule(job=JOBS)

@@ -1,9 +1,9 @@
 """For whom this node keeps local copies, and which of them go: decisions without I/O.
 
 A copy is kept for the allocation whose executor wrote or read it, or for the job's driver. A slot that is given back
-takes its copies along (LOC-4). When a whole attempt ends, its copies are *left behind*: the job's next attempt may come
-back here, and the first slots that it gets take them over. What nobody claims after a restart of the task manager goes
-(LOC-5).
+takes its copies along (LOC-4). When an executor or a whole attempt ends by itself, its copies are *left behind*: what
+follows may come back here, and the first slots that the job gets take them over. What nobody claims after a restart of
+the task manager goes (LOC-5).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Ownership:
         return ()
 
     def begun(self, job_id: JobId, allocation_id: AllocationId) -> tuple[Effect, ...]:
-        """A slot was given to the job. It takes over what one slot of an earlier attempt left behind."""
+        """A slot was given to the job. It takes over what one earlier slot left behind."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.add(allocation_id)
         if job.left.pop(allocation_id, None) is not None:
@@ -86,11 +86,11 @@ class Ownership:
         del job.left[source]
         return (HandOver(job_id, source, allocation_id),)
 
-    def freed(self, job_id: JobId, allocation_id: AllocationId, *, attempt_over: bool) -> tuple[Effect, ...]:
-        """A slot was given back, alone or because its attempt has ended."""
+    def freed(self, job_id: JobId, allocation_id: AllocationId, *, may_return: bool) -> tuple[Effect, ...]:
+        """A slot was given back. ``may_return``: its executor or its attempt had ended."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.discard(allocation_id)
-        if attempt_over:
+        if may_return:
             job.left[allocation_id] = None
             return ()
         job.left.pop(allocation_id, None)

@@ -332,12 +332,14 @@ class SlotTable:
         return EndExecutor(allocation.job_id, allocation.attempt, allocation.id, slot.executor_id)
 
     def _free(self, slot: Slot) -> list[TableEffect]:
+        ended_by_itself = slot.state is SlotState.EXITED
         self._move(slot, None)
         del self.slots[slot.allocation.id]
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if not self._of_attempt(*key):
             self._heard.pop(key, None)
-        return [SlotFreed(slot.allocation, self.fences.is_refused(*key)), ReportChanged()]
+        may_return = ended_by_itself or self.fences.is_refused(*key)
+        return [SlotFreed(slot.allocation, may_return), ReportChanged()]
 
     def _move(self, slot: Slot, to: SlotState | None) -> None:
         if to not in TRANSITIONS[slot.state]:

@@ -233,10 +233,11 @@ class SlotBegun:
 
 @dataclass(frozen=True)
 class SlotFreed:
-    """The slot is free again and nothing is left of its executor. ``attempt_over``: the whole attempt has ended."""
+    """The slot is free again and nothing is left of its executor. ``may_return``: its executor or the whole attempt has
+    ended, and what follows may come back to this node for what was kept here."""
 
     allocation: Allocation
-    attempt_over: bool
+    may_return: bool
 
 
 @dataclass(frozen=True)

@@ -27,10 +27,11 @@ _ANSWER_WAIT = "300s"  # a large file is acknowledged when the durable store has
 
 _LOCALITY_WAIT = "spark.locality.wait"
 # What makes tasks go where their state lies. An executor that was lost leaves its id behind as the preferred one, so
-# only its node is waited for: long, as reading the state elsewhere takes longer than one batch of waiting.
+# only its node is waited for: long enough for a replacement there, as Spark has fixed the places of the running batch;
+# not for ever, as it may come elsewhere.
 PLACEMENT_DEFAULTS = {
     "spark.locality.wait.process": "0",
-    "spark.locality.wait.node": "60s",
+    "spark.locality.wait.node": "15s",
     # Else the tasks of a join go where most of the shuffled rows lie.
     "spark.shuffle.reduceLocality.enabled": "false",
 }

@@ -106,9 +106,9 @@ class AllocationListener(Protocol):
     def allocation_begun(self, allocation: Allocation) -> None:
         """A slot was reserved for an attempt; its executor has not been started."""
 
-    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
-        """The slot was given back and nothing of its executor is left. ``attempt_over``: the whole attempt has ended,
-        and the job's next one may come back to this node."""
+    def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
+        """The slot was given back and nothing of its executor is left. ``may_return``: it, or the whole attempt,
+        has ended, and the job's next one may come back to this node."""
 
     def job_forgotten(self, job_id: JobId) -> None:
         """Nothing of the job has been here for a while."""

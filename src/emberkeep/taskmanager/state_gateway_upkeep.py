@@ -62,8 +62,8 @@ class StateUpkeep:
         self._gateway.fences.see(allocation.job_id, allocation.attempt)
         self._carry_out(self._ownership.begun(allocation.job_id, allocation.id))
 
-    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
-        self._carry_out(self._ownership.freed(allocation.job_id, allocation.id, attempt_over=attempt_over))
+    def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
+        self._carry_out(self._ownership.freed(allocation.job_id, allocation.id, may_return=may_return))
 
     def job_forgotten(self, job_id: JobId) -> None:
         self._carry_out(self._ownership.forgotten(job_id))

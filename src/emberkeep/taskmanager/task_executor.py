@@ -413,7 +413,7 @@ class TaskExecutor(Actor[Event]):
                     listener.allocation_begun(effect.allocation)
             case table.SlotFreed():
                 for listener in self._listeners:
-                    listener.allocation_freed(effect.allocation, effect.attempt_over)
+                    listener.allocation_freed(effect.allocation, effect.may_return)
 
     async def _tick(self) -> None:
         while True:

@@ -22,7 +22,7 @@ def ownership() -> Ownership:
 @pytest.mark.req("LOC-4")
 def test_a_slot_that_is_given_back_takes_its_copies_along(ownership: Ownership) -> None:
     ownership.begun(JOB, A)
-    assert ownership.freed(JOB, A, attempt_over=False) == (DropAllocation(JOB, A),)
+    assert ownership.freed(JOB, A, may_return=False) == (DropAllocation(JOB, A),)
     assert ownership.held == frozenset()
 
 
@@ -30,7 +30,7 @@ def test_the_next_attempt_takes_over_what_the_last_one_left(ownership: Ownership
     for allocation in (A, B):
         ownership.begun(JOB, allocation)
     for allocation in (A, B):
-        assert ownership.freed(JOB, allocation, attempt_over=True) == ()
+        assert ownership.freed(JOB, allocation, may_return=True) == ()
     assert ownership.begun(OTHER, C) == ()
     assert ownership.begun(JOB, C) == (HandOver(JOB, A, C),)
     assert ownership.begun(JOB, D) == (HandOver(JOB, B, D),)
@@ -64,7 +64,7 @@ def test_what_was_found_waits_for_its_job(ownership: Ownership) -> None:
 @pytest.mark.req("LOC-5")
 def test_copies_of_nobody_are_orphans(ownership: Ownership) -> None:
     ownership.begun(JOB, A)
-    ownership.freed(JOB, A, attempt_over=False)
+    ownership.freed(JOB, A, may_return=False)
     assert ownership.orphans([(JOB, A), (JOB, A), (OTHER, DRIVER)]) == (
         DropAllocation(JOB, A),
         DropAllocation(OTHER, DRIVER),

@@ -54,7 +54,7 @@ def test_a_copy_of_an_earlier_contexts_configuration_is_fine() -> None:
 @pytest.mark.req("LOC-11")
 def test_tasks_wait_for_the_node_that_holds_their_state() -> None:
     assert placement_settings({}) == (PLACEMENT_DEFAULTS, ())
-    same = {"spark.locality.wait.node": "60s"}
+    same = {"spark.locality.wait.node": "15s"}
     values, warnings = placement_settings(same)
     assert "spark.locality.wait.node" not in values
     assert not warnings

@@ -78,8 +78,8 @@ class Listener:
     def allocation_begun(self, allocation: Allocation) -> None:
         self.told.append(("begun", allocation.id, None))
 
-    def allocation_freed(self, allocation: Allocation, attempt_over: bool) -> None:
-        self.told.append(("freed", allocation.id, attempt_over))
+    def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
+        self.told.append(("freed", allocation.id, may_return))
 
     def job_forgotten(self, job_id: JobId) -> None:
         self.told.append(("forgotten", job_id, None))

@@ -74,7 +74,7 @@ def test_a_living_executor_is_adopted_offered_again_and_goes_on(run: Run) -> Non
         bench.launcher.end(key, None)
         await bench.until(lambda: bench.service.executor.table.slots[SLOT].state.name == "EXITED")
         await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
-        assert bench.listener.told[-1] == ("freed", SLOT, False)
+        assert bench.listener.told[-1] == ("freed", SLOT, True)
 
     run(story)
 

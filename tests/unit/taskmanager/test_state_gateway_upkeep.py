@@ -79,7 +79,7 @@ async def test_copies_go_with_their_slot(node: Node, clock: HandClock) -> None:
         upkeep.allocation_begun(allocation(OTHER_SLOT))
         node.write("state/0/1/1.delta", CONTENT)
         node.write("state/0/2/1.delta", CONTENT, Caller(job_id=JOB, attempt=1, allocation_id=OTHER_SLOT))
-        upkeep.allocation_freed(allocation(SLOT), attempt_over=False)
+        upkeep.allocation_freed(allocation(SLOT), may_return=False)
         await kept(node, {"state/0/2/1.delta"})
         assert node.read("state/0/1/1.delta") == CONTENT  # the durable file stays
         upkeep.job_forgotten(JOB)
@@ -91,7 +91,7 @@ async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: 
     async with upkeep_of(node, clock) as upkeep:
         upkeep.allocation_begun(allocation(SLOT))
         node.write("state/0/1/1.delta", CONTENT)
-        upkeep.allocation_freed(allocation(SLOT), attempt_over=True)
+        upkeep.allocation_freed(allocation(SLOT), may_return=True)
         await upkeep.sweep()
         upkeep.allocation_begun(allocation(NEXT_SLOT, attempt=2))
         await until(lambda: node.copies.records()[0].allocation_id == NEXT_SLOT)
@@ -154,7 +154,7 @@ async def test_copies_written_while_their_slot_was_given_back_are_found(node: No
         upkeep.allocation_begun(allocation(SLOT))
         incoming = node.gateway.receive(EXECUTOR, node.path("state/0/1/1.delta"), overwrite=True)
         incoming.write(CONTENT)
-        upkeep.allocation_freed(allocation(SLOT), attempt_over=False)
+        upkeep.allocation_freed(allocation(SLOT), may_return=False)
         incoming.commit()
         await upkeep.sweep()
         await kept(node, set())
