@@ -48,6 +48,9 @@ class StoreTurn:
     def resume(self) -> None:
         self.paused = False
 
+    async def retire(self) -> None:
+        """There is nothing that only this turn needs."""
+
     async def close(self) -> None:
         await self.store.close()
 
