@@ -140,7 +140,9 @@ def _check_notices_and_events(stderr: str, report: dict[str, object]) -> None:
     assert len(notices) == 2
     assert "spark.master=local[*] is overridden" in notices[0]
     assert "spark.dynamicAllocation.enabled=true is overridden" in notices[1]
-    others = [line for line in stderr.splitlines() if line not in notices]
+    # On a slow machine Spark says that it waits for its executors.
+    waiting = "Initial job has not accepted any resources"
+    others = [line for line in stderr.splitlines() if line not in notices and waiting not in line]
     assert len(others) == 1, others
     assert re.search(r"ERROR TaskSchedulerImpl: Lost executor 0 .*its host is considered lost", others[0])
     events = report["events"]
