@@ -323,6 +323,9 @@ class SlotPool:
 
     def _give_back(self, slot: HeldSlot) -> list[PoolEffect]:
         self._forget(slot)
+        # Should the release be lost for good, beats tell that the slot is not held any more: while the driver lives on
+        # the same node, its task manager frees nothing by itself.
+        self.lives.stray(slot.task_manager)
         self.releasing[slot.allocation.id] = slot.task_manager.address
         return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address)]
 

@@ -9,12 +9,12 @@ from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool_events import BeatAnswered, HeldSlot, TaskManagerView
 
-STRAYS = 1000  # lost task managers that are watched for, so that slots which nobody uses are not held for ever
+STRAYS = 1000  # task managers that are watched for, so that slots which nobody uses are not held for ever
 REMEMBERED = 10_000  # lives that are over
 
 
 class TaskManagerLives:
-    """``views``: lives that hold slots. ``strays``: lives counted as lost, which may live and hold slots of ours.
+    """``views``: lives that hold slots. ``strays``: lives that may hold slots which are not held here any more.
 
     Lives follow each other, but their messages may not come in that order. ``late``: seconds after which a message of
     a life that is over cannot come any more. Who speaks then is alive, whatever was taken for its successor.
@@ -55,7 +55,7 @@ class TaskManagerLives:
         self.views.pop(instance, None)
 
     def stray(self, info: TaskManagerInfo) -> None:
-        """It was lost with slots that it may hold on to: it is told so when it can be reached."""
+        """It may hold on to a slot that was given back or given up: it is told so when it can be reached."""
         self.strays[info.instance] = info
         while len(self.strays) > STRAYS:
             del self.strays[next(iter(self.strays))]
