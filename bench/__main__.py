@@ -18,6 +18,7 @@ from bench import (
     blobs,
     heartbeats,
     local_state,
+    placement,
     scale,
     startup,
     state_gateway,
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "state-gateway": state_gateway.measure,
     "state-stores": state_stores.measure,
     "local-state": local_state.measure,
+    "placement": placement.measure,
 }
 RESULTS = Path(__file__).parent / "results"
 _EXIT_INTERRUPTED = 130

@@ -16,10 +16,14 @@ _START_SECONDS = 60.0
 
 
 @contextmanager
-def emberkeep_cluster(directory: Path, nodes: Sequence[str], environment: Mapping[str, str]) -> Iterator[list[str]]:
-    """One task manager with one slot per node; yields the options that name the cluster to ``emberkeep run``."""
+def emberkeep_cluster(
+    directory: Path, nodes: Sequence[str], environment: Mapping[str, str], *options: str
+) -> Iterator[list[str]]:
+    """One task manager with one slot per node; yields the options that name the cluster to ``emberkeep run``.
+
+    ``options``: more words for ``cluster up``."""
     where = ["--state-dir", str(directory)]
-    shape = ["--nodes", ",".join(nodes), "--slots", "1", "-D", "rest.port=0"]
+    shape = ["--nodes", ",".join(nodes), "--slots", "1", "-D", "rest.port=0", *options]
     try:
         execute([EMBERKEEP, "cluster", "up", *where, *shape], directory, environment)
         yield where
