@@ -51,6 +51,7 @@ from emberkeep.slots.table_events import (
     Tick,
 )
 
+FREED = 500  # newest allocations that are over: an order to begin one again comes late
 HISTORY = 50  # events kept for the error of an impossible one
 BEATS_MISSED = (
     2  # a beat under way while its slot was accepted may not name it yet: only the second one in a row counts
@@ -93,6 +94,7 @@ class SlotTable:
         self._heard: dict[tuple[JobId, int], float] = {}  # JobMasters of attempts that hold slots here
         self._held_at: dict[JobId, float] = {}  # when a job was last seen to hold something here
         self._history: deque[str] = deque(maxlen=HISTORY)
+        self._freed: deque[AllocationId] = deque(maxlen=FREED)
         self._handlers: dict[type[Any], Callable[[Any, float], list[TableEffect]]] = {
             EpochSeen: self._epoch_seen,
             ReserveSlot: self._reserve_slot,
@@ -194,6 +196,8 @@ class SlotTable:
             if (known.allocation.job_id, known.allocation.attempt) != (event.job_id, event.attempt):
                 raise Conflict(f"allocation {event.allocation_id} belongs to job {known.allocation.job_id}")
             return []
+        if event.allocation_id in self._freed:
+            raise Conflict(f"allocation {event.allocation_id} was given back: this order comes late")
         self._check_open()
         taken = {slot.allocation.slot_index for slot in self.slots.values()}
         index = next((number for number in range(self.limits.slots) if number not in taken), None)
@@ -335,6 +339,7 @@ class SlotTable:
         ended_by_itself = slot.state is SlotState.EXITED
         self._move(slot, None)
         del self.slots[slot.allocation.id]
+        self._freed.append(slot.allocation.id)
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if not self._of_attempt(*key):
             self._heard.pop(key, None)
