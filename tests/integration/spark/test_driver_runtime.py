@@ -176,7 +176,8 @@ memory.stop()
 print(json.dumps({
     "seen": seen,
     "rows": spark.read.parquet(output).count(),
-    "progress": [[p.name, p.batch_id, p.state_rows, p.checkpoint_location] for p in progress],
+    "progress": [[p.name, p.batch_id, p.state_rows, p.checkpoint_location] for p in progress if p.is_active],
+    "ended": [[p.checkpoint_location, p.committed_batch] for p in progress if not p.is_active],
     "in_memory": spark.table("in_memory").count(),
 }))
 """
@@ -191,6 +192,7 @@ def test_streaming_queries_without_a_location_go_on_after_a_restart(drivers: Dri
     root = drivers.checkpoints.as_uri()
     assert first.results()["seen"] == [[0, 2]]
     assert first.results()["progress"] == [["counts", 0, 2, f"{root}/query-counts"]]
+    assert first.results()["ended"] == [[f"{root}/unnamed-0-parquet-append", 0]], "told once more, with its last batch"
     said = first.stderr.splitlines()
     # One line for each location given, and no noise of Spark's.
     assert len(said) == 2, first.stderr
