@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from emberkeep.adapters.token_file import load_token
-from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.client.blob_upload import NoProgress
 from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
@@ -120,11 +120,12 @@ class Site:
             return (await client.submit(await upload(client, prepared, NoProgress()))).jobid
 
     async def job(self, member: Member, job_id: JobId) -> JobDetailsInfo | None:
-        """None: nobody answers there at present."""
+        """None: nobody answers there at present, or who does has not heard of the job: a leader that is none any more
+        may not know that yet."""
         try:
             async with self.client(member) as client:
                 return await client.job(job_id)
-        except (RetryLater, UnknownOutcome):
+        except (Absent, RetryLater, UnknownOutcome):
             return None
 
     async def runs(self, member: Member, job_id: JobId, pid: int = 0) -> int:

@@ -222,9 +222,9 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
         assert identify(pids[1]) is None
         assert bench.exits == []
         await until(lambda: bench.users() == 4)
-        places = {path.name for path in (bench.directory.attempt(JOB, 1) / "executors").iterdir()}
-        assert places == {"1-bbbbbbbb"}
-        assert not stranger.parent.parent.exists()
+        executors = bench.directory.attempt(JOB, 1) / "executors"
+        await until(lambda: {path.name for path in executors.iterdir()} == {"1-bbbbbbbb"})
+        await until(lambda: not stranger.parent.parent.exists())
         assert bench.launcher.is_live(JOB, 1, "1")
         assert not bench.launcher.is_live(JOB, 1, "2")
         await bench.launcher.stop(key_of(bench.request("1")), 10.0)
