@@ -43,11 +43,15 @@ def define(option: Option[T]) -> Option[T]:
 
 @dataclass(frozen=True)
 class Setting:
-    """One value, the text that it was read from, and where that came from (a file's path, "environment …", "-D")."""
+    """One value, the text that it was read from, and where that came from (a file's path, "environment …", "-D").
+
+    ``key``: under which it was set; a deprecated one is another than the option's.
+    """
 
     value: Any
     text: str
     origin: str
+    key: str
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,14 @@ class Configuration:
         setting = self.settings.get(option.key)
         return "default" if setting is None else setting.origin
 
+    def warnings(self) -> tuple[str, ...]:
+        """One line for each value that was set by a deprecated key."""
+        return tuple(
+            f"{setting.key} is deprecated: set {key} ({setting.text})"
+            for key, setting in sorted(self.settings.items())
+            if setting.key != key
+        )
+
     def with_texts(self, texts: Mapping[str, str], origin: str) -> Configuration:
         """Return a configuration in which ``texts`` override what is here.
 
@@ -79,7 +91,7 @@ class Configuration:
             except ValueError as error:
                 raise InvalidInput(f"{key}: {text!r} is not valid ({origin}): {error}", field=key) from None
             note = origin if key == option.key else f"{origin} (as {key}, which is deprecated)"
-            merged[option.key] = Setting(value, text, note)
+            merged[option.key] = Setting(value, text, note, key)
         return Configuration(merged)
 
     def texts(self) -> dict[str, str]:

@@ -63,6 +63,8 @@ def show(
 def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
     """Check the configuration file, environment variables and -D settings. Exit code 2 when something is wrong."""
     configuration = config.load()
+    for warning in configuration.warnings():
+        say(warning)
     file = config.effective_config_file()
     where = f"{file} and the environment" if file is not None else "the environment (there is no configuration file)"
     say(f"no mistakes in {where}; {len(configuration.settings)} keys are set")

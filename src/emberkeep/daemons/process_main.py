@@ -76,6 +76,8 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
     """Parse the arguments, run ``serve`` to its end, return the exit code. SIGTERM and SIGINT ask it to end."""
 
     async def supervised(configuration: Configuration, layout: StateLayout) -> None:
+        for warning in configuration.warnings():
+            log.warning(warning)
         stop = asyncio.Event()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,10 +2,17 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.config import REGISTRY
+from emberkeep.base.config import REGISTRY, Configuration
 from emberkeep.base.config_sources import environment_variable, load_configuration, read_file
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.options import HEARTBEAT_INTERVAL, REST_PORT, RESTART_STRATEGY, SLOTS, STATE_DIRECTORY
+from emberkeep.base.options import (
+    BLOB_RETENTION,
+    HEARTBEAT_INTERVAL,
+    REST_PORT,
+    RESTART_STRATEGY,
+    SLOTS,
+    STATE_DIRECTORY,
+)
 
 
 def write(path: Path, text: str) -> Path:
@@ -82,6 +89,17 @@ def test_deprecated_keys_are_noted() -> None:
     configuration = load_configuration(environ={"HOME": "/nowhere"}, definitions=["restart-strategy=none"])
     assert configuration[RESTART_STRATEGY] == "none"
     assert "deprecated" in configuration.origin(RESTART_STRATEGY)
+
+
+@pytest.mark.req("BLOB-12")
+def test_the_blobs_retention_is_half_an_hour_in_seconds_and_its_old_name_draws_a_warning() -> None:
+    assert Configuration()[BLOB_RETENTION] == 1800.0
+    new, old = "blob.retention.interval", "library-cache-manager.cleanup.interval"
+    configuration = load_configuration(environ={"HOME": "/nowhere"}, definitions=[f"{new}=60"])
+    assert (configuration[BLOB_RETENTION], configuration.warnings()) == (60.0, ())
+    configuration = load_configuration(environ={"HOME": "/nowhere"}, definitions=[f"{old}=90"])
+    assert configuration[BLOB_RETENTION] == 90.0
+    assert configuration.warnings() == (f"{old} is deprecated: set {new} (90)",)
 
 
 def test_every_key_has_its_own_variable() -> None:
