@@ -14,6 +14,7 @@ from emberkeep.base.durable import read_record, write_record
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, JobGraph
+from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.taskmanager.library_cache import BoundFile
 
 SPEC_KIND, SPEC_VERSION = "driver-spec", 1
@@ -37,6 +38,7 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     files: tuple[BoundFile, ...]  # the job's artefacts, as this node has them
     options: dict[str, str]  # the task manager's configuration, as texts
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed
+    procedure: ProcedureRequest | None = None  # to be carried on
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:

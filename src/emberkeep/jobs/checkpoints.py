@@ -34,6 +34,7 @@ class SavepointPointer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     path: str
     manifest_sha256: str  # 64 hex digits
     created_ms: int
+    trigger_id: str = ""  # of the request that it was made for
 
 
 class JobPointers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

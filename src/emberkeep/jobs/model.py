@@ -91,6 +91,7 @@ class JobGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     python: str  # the client's Python, "3.11"
     submitted_ms: int
     idempotency_key: str
+    savepoint: str = ""  # URI of the savepoint that the first attempt starts from
 
 
 class FailureKind(enum.Enum):
@@ -100,6 +101,7 @@ class FailureKind(enum.Enum):
     SCRIPT = "script"  # the script raised, or exited with a code other than 0
     SETUP = "setup"  # the driver could not be started (artefacts, interpreter, Java, disk)
     RESOURCES = "resources"  # slots were not found in time, or executors kept failing
+    MOVED = "moved"  # no failure: the driver left its node between two micro-batches, and starts elsewhere at once
 
 
 class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -10,6 +10,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blocklist.ports import BlocklistStore
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
+from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +24,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""  # with where the unreadable graph lies; the graph is never deleted then
     home: DriverHome | None = None
     pointers: JobPointers = JobPointers()  # empty also where they cannot be read: the job does not need them to run
+    procedure: ProcedureRequest | None = None  # asked for and not recorded as ended
 
 
 class JobStore(BlocklistStore, Protocol):

@@ -16,6 +16,7 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import Artefact, AttemptOutcome, ExceptionEntry, JobGraph
+from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.local_state.model import Holding
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
@@ -173,6 +174,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
     job_manager: str  # address to fetch artefacts from and to register at
     checkpoint_root: str  # where queries without an own checkpoint location keep theirs
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed, for a check of the storage
+    procedure: ProcedureRequest | None = None  # begun by an earlier attempt, perhaps: to be carried on
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
@@ -394,6 +396,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     blocklist_revision: int = -1  # of the list that it acts by; -1: it was told none
     block_reports: tuple[Report, ...] = ()  # what it wants in the list and has not found answered there, bounded
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
+    procedure: ProcedureProgress | None = None  # the one that it was asked for last, until another one comes
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
@@ -419,7 +422,8 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
     """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
-    ``missing``: what the cluster cannot give at present, in words, "" when all is met."""
+    ``missing``: what the cluster cannot give at present, in words, "" when all is met. ``procedure``: what the job is
+    asked to do, until its end is recorded. ``procedure_recorded``: trigger id of the newest whose end is."""
 
     epoch: int
     known: bool
@@ -427,6 +431,8 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     lost: tuple[InstanceId, ...] = ()
     missing: str = ""
     blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
+    procedure: ProcedureRequest | None = None
+    procedure_recorded: str = ""
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):

@@ -1,0 +1,73 @@
+"""What a running job is asked to do, and how far it has come: small values that travel and are stored.
+
+Source: Flink FLIP-34 (stop with savepoint: suspend and drain) and FLIP-46 (the order of calls to user functions).
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class Procedure(enum.Enum):
+    """What is done with the job's streaming queries, always between two micro-batches."""
+
+    SAVEPOINT = "SAVEPOINT"  # copied; the job runs on
+    SUSPEND = "SUSPEND"  # stopped, savepoint; the script goes on after its awaits, and the job ends with it
+    DRAIN = "DRAIN"  # stopped, everything in event-time state comes out, savepoint; ends as SUSPEND does
+    MOVE = "MOVE"  # stopped without a savepoint; the next attempt starts elsewhere, and no failure is counted
+
+    @property
+    def makes_savepoint(self) -> bool:
+        return self is not Procedure.MOVE
+
+    @property
+    def ends_attempt(self) -> bool:
+        return self is not Procedure.SAVEPOINT
+
+
+class ProcedureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Stored with the job's handle before anything is done, until its end is recorded: so a new leader, and the next
+    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. Persisted (kind "job-procedure", version 1).
+    """
+
+    trigger_id: str
+    procedure: Procedure
+    target_directory: str = ""  # URI below which the savepoint gets a directory of its own; "" for MOVE
+    requested_ms: int = 0  # Unix milliseconds
+
+
+class ProcedurePhase(enum.Enum):
+    """How far a procedure has come. COMPLETED and FAILED are final."""
+
+    FINISHING_BATCHES = "FINISHING_BATCHES"  # the running micro-batches commit
+    DRAINING = "DRAINING"  # planned batches with the highest watermark
+    COPYING = "COPYING"  # the savepoint is written
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (ProcedurePhase.COMPLETED, ProcedurePhase.FAILED)
+
+
+class ProcedureProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the JobMaster tells of the procedure that it was asked for last, again and again until it is recorded.
+
+    FAILED: the job goes on as before (END-6). COMPLETED of one that ends the attempt: the script still waits in its
+    awaits; it goes on once the JobManager has recorded the end.
+    """
+
+    trigger_id: str
+    phase: ProcedurePhase
+    detail: str = ""  # in words: "finishing batch 41 of query flights"
+    files_done: int = 0
+    files_total: int = 0
+    bytes_done: int = 0
+    bytes_total: int = 0
+    started_ms: int = 0
+    ended_ms: int = 0  # with a final phase
+    savepoint: str = ""  # its path, with COMPLETED
+    manifest_sha256: str = ""  # with ``savepoint``
+    failure: str = ""  # with FAILED: what was wrong, where, and what to do
