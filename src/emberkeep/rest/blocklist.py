@@ -53,28 +53,28 @@ def _node(entry: Blocked, task_managers: list[TaskManagerView]) -> BlockedNodeIn
     )
 
 
-async def block_node(call: Call) -> web.StreamResponse:
-    made, status = await _block(call, Place(PlaceKind.NODE, call.path["nodeid"]))
-    return json_response(_node(made, await call.api.gateway.task_managers()), status)
+def _place(call: Call) -> Place:
+    """What the path names."""
+    if "nodeid" in call.path:
+        return Place(PlaceKind.NODE, call.path["nodeid"])
+    return Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"])
 
 
-async def block_task_manager(call: Call) -> web.StreamResponse:
-    made, status = await _block(call, Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"]))
-    return json_response(_task_manager(made), status)
-
-
-async def _block(call: Call, place: Place) -> tuple[Blocked, int]:
+async def block(call: Call) -> web.StreamResponse:
     body: BlockRequest = call.body
     now = call.api.now_ms()
     entry = entry_about(
-        place,
+        _place(call),
         action=body.action,
         start_ms=now,
         end_ms=parse_end(_number(body.end_timestamp, "endTimestamp"), now),
         causes=(parse_cause(body.cause),),
     )
     blocking = await call.api.gateway.block(entry, merge=body.allow_merge)
-    return blocking.entry, 202 if blocking.merged else 201
+    made, status = blocking.entry, 202 if blocking.merged else 201
+    if isinstance(made, BlockedNode):
+        return json_response(_node(made, await call.api.gateway.task_managers()), status)
+    return json_response(_task_manager(made), status)
 
 
 def _number(value: int | str | None, field: str) -> int | None:
@@ -86,16 +86,8 @@ def _number(value: int | str | None, field: str) -> int | None:
     raise InvalidInput(f"{field}: {value[:40]!r} is not a whole number", field=field, hint="Unix milliseconds")
 
 
-async def unblock_node(call: Call) -> web.StreamResponse:
-    return await _unblock(call, Place(PlaceKind.NODE, call.path["nodeid"]))
-
-
-async def unblock_task_manager(call: Call) -> web.StreamResponse:
-    return await _unblock(call, Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"]))
-
-
-async def _unblock(call: Call, place: Place) -> web.StreamResponse:
-    await call.api.gateway.unblock(place)
+async def unblock(call: Call) -> web.StreamResponse:
+    await call.api.gateway.unblock(_place(call))
     return web.Response(headers={"Cache-Control": "no-store"})
 
 
@@ -105,54 +97,41 @@ _PUT_DOC = (
     "new is decided for that place, also by later JobManagers."
 )
 
+
+def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, Route]:
+    """How entries of one kind are put there and removed."""
+    return (
+        Route(
+            "PUT",
+            path,
+            block,
+            f"Block a {kind.replace('_', ' ')}, or change its entry",
+            "Blocklist",
+            status=201,
+            also=(202,),
+            reply=reply,
+            body=BlockRequest,
+            problems=(409, 503, 504),
+            names_empty=True,
+            operation=f"block_{kind}",
+            doc=_PUT_DOC,
+        ),
+        Route(
+            "DELETE",
+            path,
+            unblock,
+            f"Unblock a {kind.replace('_', ' ')}",
+            "Blocklist",
+            media="",
+            problems=(404, 503, 504),
+            names_empty=True,
+            operation=f"unblock_{kind}",
+        ),
+    )
+
+
 ROUTES = (
     Route("GET", "/blocklist", blocklist, "All blocked nodes and task managers", "Blocklist", reply=BlocklistInfo),
-    Route(
-        "PUT",
-        "/blocklist/nodes/{nodeid}",
-        block_node,
-        "Block a node, or change its entry",
-        "Blocklist",
-        status=201,
-        also=(202,),
-        reply=BlockedNodeInfo,
-        body=BlockRequest,
-        problems=(409, 503, 504),
-        names_empty=True,
-        doc=_PUT_DOC,
-    ),
-    Route(
-        "PUT",
-        "/blocklist/taskmanagers/{taskmanagerid}",
-        block_task_manager,
-        "Block one task manager, or change its entry",
-        "Blocklist",
-        status=201,
-        also=(202,),
-        reply=BlockedTaskManagerInfo,
-        body=BlockRequest,
-        problems=(409, 503, 504),
-        names_empty=True,
-        doc=_PUT_DOC,
-    ),
-    Route(
-        "DELETE",
-        "/blocklist/nodes/{nodeid}",
-        unblock_node,
-        "Unblock a node",
-        "Blocklist",
-        media="",
-        problems=(404, 503, 504),
-        names_empty=True,
-    ),
-    Route(
-        "DELETE",
-        "/blocklist/taskmanagers/{taskmanagerid}",
-        unblock_task_manager,
-        "Unblock a task manager",
-        "Blocklist",
-        media="",
-        problems=(404, 503, 504),
-        names_empty=True,
-    ),
+    *_routes("/blocklist/nodes/{nodeid}", "node", BlockedNodeInfo),
+    *_routes("/blocklist/taskmanagers/{taskmanagerid}", "task_manager", BlockedTaskManagerInfo),
 )

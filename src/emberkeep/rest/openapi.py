@@ -64,12 +64,12 @@ def _operation(route: Route, schema_of: dict[str, Json]) -> Json:
 
 
 def operation_id(route: Route) -> str:
-    """A name for code generators: the handler's module and name.
+    """A name for code generators: the handler's module and name, or the row's own.
 
     >>> operation_id(Route("GET", "/x", operation_id, "", ""))
     'openapi_operation_id'
     """
-    return f"{route.handler.__module__.rpartition('.')[2]}_{route.handler.__name__}"
+    return f"{route.handler.__module__.rpartition('.')[2]}_{route.operation or route.handler.__name__}"
 
 
 def parameters(route: Route) -> list[Json]:

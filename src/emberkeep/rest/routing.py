@@ -64,7 +64,8 @@ class Route:
 
     ``also``: statuses of further answers that are no errors. ``problems``: statuses of errors that this route adds to
     those which every route may answer. ``reference``: what the body may be instead of ``body`` where that is large: it
-    names a BLOB that holds it, in its field ``blob``. ``names_empty``: an empty id in the path is bad input that is
+    names a BLOB that holds it, in its field ``blob``. ``operation``: the row's name, where its handler serves several
+    rows; else the handler's. ``names_empty``: an empty id in the path is bad input that is
     named (400), not another path (404).
     """
 
@@ -85,6 +86,7 @@ class Route:
     reply_headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()
     names_empty: bool = False
+    operation: str = ""
     doc: str = ""
 
     @property
