@@ -19,9 +19,8 @@ from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
-from emberkeep.local_state.model import DRIVER
 from emberkeep.local_state.ports import DurableState
-from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE
+from emberkeep.testing.state_slots import begin_slot
 
 JOB = JobId("b" * 32)
 
@@ -40,7 +39,8 @@ async def _serve(directory: Path, far: bool) -> None:
 
     async with state_gateway_link(real_system(), configuration, working, layout, services, open_state) as gateway:
         assert gateway is not None
-        print(gateway.address, gateway.environ(JOB, 1, DRIVER)[CREDENTIAL_VARIABLE], flush=True)
+        own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
+        print(gateway.address, begin_slot(gateway, JOB, own_state), flush=True)
         await services.run_until(stop)
     await services.cancel()
 

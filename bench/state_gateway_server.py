@@ -1,5 +1,5 @@
-"""``python -m bench.state_gateway_server DIRECTORY``: a state gateway alone. Prints "host:port" and a credential of a
-driver, and serves until SIGTERM. All that it keeps is in DIRECTORY, ``storage`` the durable part."""
+"""``python -m bench.state_gateway_server DIRECTORY``: a state gateway alone. Prints "host:port" and a credential of
+an executor, and serves until SIGTERM. All that it keeps is in DIRECTORY, ``storage`` the durable part."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
-from emberkeep.local_state.model import DRIVER
-from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE
+from emberkeep.testing.state_slots import begin_slot
 
 JOB = JobId("b" * 32)
 
@@ -33,7 +33,8 @@ async def _serve(directory: Path) -> None:
     layout, working = StateLayout(directory, configuration), WorkingDirectory(directory / "tm")
     async with state_gateway_link(real_system(), configuration, working, layout, services) as link:
         assert link is not None
-        print(link.address, link.environ(JOB, 1, DRIVER)[CREDENTIAL_VARIABLE], flush=True)
+        own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
+        print(link.address, begin_slot(link, JOB, own_state), flush=True)
         await services.run_until(stop)
     await services.cancel()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
+from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
@@ -19,7 +20,7 @@ from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
 from emberkeep.local_state.credential import credential
-from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.local_state.model import Caller
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import find_java
 from emberkeep.spark.state_gateway_conf import (
@@ -28,6 +29,7 @@ from emberkeep.spark.state_gateway_conf import (
     gateway_settings,
     process_environment,
 )
+from emberkeep.testing.state_slots import SLOT, begin_slot
 from tests.integration.conditions import until
 
 JOB = JobId("0123456789abcdef" * 2)
@@ -45,6 +47,7 @@ async def _serve(directory: Path) -> None:
     working = WorkingDirectory(directory / "tm")
     async with state_gateway_link(real_system(), wanted, working, layout, services) as link:
         assert link is not None
+        begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         (directory / "address.new").write_text(link.address)
         (directory / "address.new").rename(directory / "address")
         await services.run_until(asyncio.Event())
@@ -77,7 +80,7 @@ class GatewayProcess:
             self.process.kill()
             self.process.wait()
 
-    def credential(self, attempt: int, allocation_id: AllocationId = DRIVER) -> str:
+    def credential(self, attempt: int, allocation_id: AllocationId = SLOT) -> str:
         secret = (self.directory / "tm" / "gateway" / "secret").read_bytes().strip()
         return credential(secret, Caller(job_id=JOB, attempt=attempt, allocation_id=allocation_id))
 

@@ -89,10 +89,9 @@ def damage(copies: list[Path]) -> None:
 
 
 def executors_copies(cluster: Cluster, job_id: str) -> list[Path]:
-    """Local copies that are kept for executors of the job, on all nodes."""
+    """Local copies of the job's state, on all nodes."""
     below = (cluster.daemon(f"tm-{node}").directory for node in NODES)
-    found = (path for each in below for path in Path(each).glob(f"state/copies/{job_id}/*/*"))
-    return [path for path in found if path.parent.name != "driver"]
+    return [path for each in below for path in Path(each).glob(f"state/copies/{job_id}/*/*")]
 
 
 @pytest.mark.req("LOC-5", "LOC-7", "LOC-10", "LOC-11")

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from emberkeep.local_state.model import DRIVER
 from tests.integration.conditions import DEADLINE, until
 from tests.integration.gateway_process import JOB, GatewayProcess, HadoopClient
 
@@ -36,7 +37,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 @pytest.fixture(scope="module")
 def client(gateway: GatewayProcess) -> Iterator[HadoopClient]:
-    """The driver of attempt 1."""
+    """An executor of attempt 1."""
     address = (gateway.directory / "address").read_text()
     client = HadoopClient(address, gateway.credential(1), gateway.directory / "client")
     try:
@@ -156,16 +157,25 @@ def test_large_files_come_back_from_the_local_disk_and_from_the_durable_one(
     file = large_file(gateway.directory)
     client.fs.copyFromLocalFile(client.local(file), client.path("large/1.zip"))
     assert filecmp.cmp(file, gateway.own_root / "large/1.zip", shallow=False)
-    for name in ("local", "durable"):
-        back = gateway.directory / name
+
+    def large_copies() -> list[Path]:
+        copies = (gateway.directory / "tm" / "state" / "copies").rglob("*")
+        return [path for path in copies if path.is_file() and path.stat().st_size > 30 * 1024**2]
+
+    def comes_back() -> bool:
+        back = gateway.directory / "back"
         client.fs.copyToLocalFile(False, client.path("large/1.zip"), client.local(back), True)
-        assert filecmp.cmp(file, back, shallow=False)
-        back.unlink()
-        for copy in (gateway.directory / "tm" / "state").rglob("*"):
-            if copy.is_file() and copy.stat().st_size > 30 * 1024**2:
-                with copy.open("r+b") as damaged:  # the second round reads the durable file from the middle on
-                    damaged.seek(16 * 1024**2)
-                    damaged.write(b"\xff" * 64)
+        return filecmp.cmp(file, back, shallow=False)
+
+    (copy,) = large_copies()
+    assert comes_back()
+    with copy.open("r+b") as damaged:
+        damaged.seek(16 * 1024**2)
+        damaged.write(b"\xff" * 64)
+    assert comes_back()  # from the middle on the durable file is read
+    assert large_copies() == []
+    assert comes_back()  # and copied again
+    assert until(large_copies, "the copy that was filled on the way")
 
 
 @dataclass
@@ -267,7 +277,7 @@ def test_many_threads_at_once(gateway: GatewayProcess, client: HadoopClient) -> 
 @pytest.mark.req("HA-7")
 def test_an_attempt_that_is_over_is_refused_at_once(gateway: GatewayProcess, client: HadoopClient) -> None:
     """Last: it ends attempt 1."""
-    newer = HadoopClient(client.address, gateway.credential(2), gateway.directory / "newer")
+    newer = HadoopClient(client.address, gateway.credential(2, DRIVER), gateway.directory / "newer")
     try:
         client.write("fenced/1", b"x")
         newer.write("fenced/2", b"x")

@@ -7,7 +7,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.machine import DropAllocation, DropJob, Effect, HandOver, Ownership
-from emberkeep.local_state.model import DRIVER
 
 JOBS = st.sampled_from([JobId(digit * 32) for digit in "12"])
 ALLOCATIONS = st.sampled_from([AllocationId(digit * 32) for digit in "abcde"])
@@ -60,12 +59,6 @@ class World(RuleBasedStateMachine):
             self.copies += 1
             self.disk[self.copies] = owner
             self.kept.add(self.copies)
-
-    @rule(job=JOBS)
-    def write_as_driver(self, job: JobId) -> None:
-        self.ownership.driver_seen(job)
-        self.copies += 1
-        self.disk[self.copies] = (job, DRIVER)
 
     @rule(data=st.data(), over=st.booleans())
     def free(self, data: st.DataObject, over: bool) -> None:

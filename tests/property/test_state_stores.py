@@ -19,7 +19,7 @@ from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.file_ops import SystemFiles
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Exists, IsADirectory, NotADirectory, NotEmpty
-from emberkeep.local_state.model import DRIVER, FileKind, StatePath, disk_bytes
+from emberkeep.local_state.model import FileKind, StatePath, disk_bytes
 from emberkeep.testing.contracts.durable_state import read
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
@@ -221,7 +221,7 @@ def test_creators_and_renamers_of_many_nodes_never_take_a_name_twice(tmp_path: P
 
 
 ONE = JobId("1" * 32)
-OWNERS = st.sampled_from([DRIVER, AllocationId("a" * 32), AllocationId("b" * 32)])
+OWNERS = st.sampled_from([AllocationId(digit * 32) for digit in "abc"])
 
 
 class ModelledCopies(RuleBasedStateMachine):

@@ -1,38 +1,13 @@
-"""Local copies for a gateway that keeps none: what is staged goes to the durable store, and is gone."""
+"""Local copies for a gateway that keeps none."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from emberkeep.adapters.gateway_spool import FileSpool
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord, Holding, StatePath
-
-
-class _Passing:
-    """Implements ``local_state.ports.StagedCopy``."""
-
-    def __init__(self) -> None:
-        self._spool = FileSpool()
-
-    @property
-    def path(self) -> Path:
-        return self._spool.path
-
-    def write(self, data: bytes) -> None:
-        self._spool.write(data)
-
-    def finish(self) -> int:
-        return self._spool.finish()
-
-    def keep(self, path: StatePath, job_id: JobId, attempt: int, allocation_id: AllocationId, generation: str) -> None:
-        del path, job_id, attempt, allocation_id, generation
-        self.discard()
-
-    def discard(self) -> None:
-        self._spool.discard()
+from emberkeep.local_state.ports import StagedCopy
 
 
 class NoCopies:
@@ -41,8 +16,8 @@ class NoCopies:
     def open_copies(self) -> tuple[CopyRecord, ...]:
         return ()
 
-    def stage(self) -> _Passing:
-        return _Passing()
+    def stage(self) -> StagedCopy:
+        raise Fatal("no copies are kept here")
 
     def find(self, path: StatePath) -> CopyRecord | None:
         del path

@@ -1,8 +1,8 @@
 """Where local copies lie below their root, and what is done with files and directories there.
 
 ```
-<root>/copies/<job id>/<allocation id, or "driver">/<name>   complete, see state_copies_file
-<root>/staging/<name>                                        being received, or being deleted
+<root>/copies/<job id>/<allocation id>/<name>   complete, see state_copies_file
+<root>/staging/<name>                           being received, or being deleted
 ```
 """
 
@@ -30,9 +30,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.file_ops import FileOps
 from emberkeep.base.ids import AllocationId, JobId, parse_job_id
 from emberkeep.local_state.errors import DamagedCopy
-from emberkeep.local_state.model import DRIVER
 
-_DRIVER = "driver"
 _ALLOCATION = re.compile(r"[0-9a-f]{1,64}")
 
 log = structlog.get_logger(__name__)
@@ -92,11 +90,10 @@ class CopyPlaces:
         self.remove(job.path)
 
     def _of_owner(self, job_id: JobId, allocation: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
-        known = allocation.name == _DRIVER or _ALLOCATION.fullmatch(allocation.name)
-        if not known or not allocation.is_dir(follow_symlinks=False):
+        if not _ALLOCATION.fullmatch(allocation.name) or not allocation.is_dir(follow_symlinks=False):
             self.remove(allocation.path)
             return
-        owner = (job_id, DRIVER if allocation.name == _DRIVER else AllocationId(allocation.name))
+        owner = (job_id, AllocationId(allocation.name))
         for entry in list(os.scandir(allocation.path)):
             try:
                 yield _load(entry, owner)
@@ -175,9 +172,9 @@ class CopyPlaces:
 @functools.lru_cache(maxsize=1024)
 def _relative(owner: Owner) -> str:
     job_id, allocation_id = owner
-    if allocation_id != DRIVER and not _ALLOCATION.fullmatch(allocation_id):
+    if not _ALLOCATION.fullmatch(allocation_id):
         raise InvalidInput(f"{allocation_id[:64]!r} is no allocation id", field="allocation_id", hint="hex digits")
-    return f"{parse_job_id(job_id)}/{allocation_id or _DRIVER}"
+    return f"{parse_job_id(job_id)}/{allocation_id}"
 
 
 def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:

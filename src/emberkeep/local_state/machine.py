@@ -1,9 +1,9 @@
 """For whom this node keeps local copies, and which of them go: decisions without I/O.
 
-A copy is kept for the allocation whose executor wrote or read it, or for the job's driver. A slot that is given back
-takes its copies along (LOC-4). When an executor or a whole attempt ends by itself, its copies are *left behind*: what
-follows may come back here, and the first slots that the job gets take them over. What nobody claims after a restart of
-the task manager goes (LOC-5).
+A copy is kept for the allocation whose executor wrote or read it; drivers read nothing again, and have none. A slot
+that is given back takes its copies along (LOC-4). When an executor or a whole attempt ends by itself, its copies are
+*left behind*: what follows may come back here, and the first slots that the job gets take them over. What nobody claims
+after a restart of the task manager goes (LOC-5).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.local_state.model import DRIVER, CopyRecord, disk_bytes
+from emberkeep.local_state.model import CopyRecord, disk_bytes
 
 # --- effects ----------------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class Ownership:
         job.held.add(allocation_id)
         if job.left.pop(allocation_id, None) is not None:
             return ()
-        source = next((left for left in job.left if left != DRIVER), None)
+        source = next(iter(job.left), None)
         if source is None:
             return ()
         del job.left[source]
@@ -95,11 +95,6 @@ class Ownership:
             return ()
         job.left.pop(allocation_id, None)
         return (DropAllocation(job_id, allocation_id),)
-
-    def driver_seen(self, job_id: JobId) -> None:
-        """The job's driver is here and uses its copies: they are claimed."""
-        job = self._jobs.setdefault(job_id, _Job())
-        job.left[DRIVER] = None
 
     def forgotten(self, job_id: JobId) -> tuple[Effect, ...]:
         """Nothing of the job is here any more."""

@@ -14,7 +14,7 @@ import msgspec
 from emberkeep.base.ids import AllocationId, JobId
 
 DRIVER = AllocationId("")
-"""Stands for the allocation of a job's driver, which lives in no slot."""
+"""Stands for the allocation of a job's driver, which lives in no slot. No copies are kept for it."""
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

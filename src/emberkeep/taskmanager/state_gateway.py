@@ -8,7 +8,6 @@ durable, then kept as the local copy. A read takes the local copy while it is cu
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 
 from emberkeep.base.clock import Clock
@@ -17,7 +16,7 @@ from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Exists, Fenced
 from emberkeep.local_state.gateway_paths import durable_location, resolve
 from emberkeep.local_state.gateway_ports import ContentSummary, IncomingFile, OpenedFile, Rename, RenameJournal, Spool
-from emberkeep.local_state.model import DRIVER, Caller, FileKind, FileStatus, StatePath
+from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, LocalCopies
 from emberkeep.taskmanager.state_gateway_counters import StateCounters
 from emberkeep.taskmanager.state_gateway_disk import LocalDisk
@@ -53,9 +52,7 @@ class StateGateway:
         self._journal = journal
         self._spool = spool
         self._reads = GatewayReads(self.disk, self.counters)
-        self._lock = threading.Lock()
-        self._drivers: set[JobId] = set()
-        # For which allocations copies are kept: the upkeep's decision, replaced as a whole. Drivers' are always kept.
+        # For which allocations copies are kept: the upkeep's decision, replaced as a whole.
         self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -70,9 +67,6 @@ class StateGateway:
     def admit(self, caller: Caller) -> None:
         with self._fencing():
             self.fences.admit(caller)
-        if caller.allocation_id == DRIVER:
-            with self._lock:
-                self._drivers.add(caller.job_id)
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
         return self._admitted(caller, path).status(path.name)
@@ -168,15 +162,8 @@ class StateGateway:
 
     # --- for the upkeep -----------------------------------------------------------------------------------------------
 
-    def drivers(self) -> frozenset[JobId]:
-        """Jobs whose driver has asked for something here."""
-        with self._lock:
-            return frozenset(self._drivers)
-
     def forget(self, job_id: JobId) -> None:
         """Nothing of the job is here any more."""
-        with self._lock:
-            self._drivers.discard(job_id)
         self.fences.forget(job_id)
         self.roots.forget(job_id)
 
@@ -200,7 +187,7 @@ class StateGateway:
             raise
 
     def _is_kept(self, caller: Caller) -> bool:
-        return caller.allocation_id == DRIVER or (caller.job_id, caller.allocation_id) in self.held
+        return (caller.job_id, caller.allocation_id) in self.held
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
         """Whether the answer to the same request was lost: its source is gone, its target is there."""

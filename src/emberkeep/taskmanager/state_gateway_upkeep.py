@@ -132,8 +132,6 @@ class StateUpkeep:
     async def sweep(self) -> None:
         """Once: drop what nobody claims and what the durable store has no more."""
         records = self._gateway.disk.copies.records()  # first: who came to own one meanwhile is known below
-        for job_id in self._gateway.drivers():
-            self._ownership.driver_seen(job_id)
         self._carry_out(self._ownership.expired(self._clock.monotonic()))
         self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
         await asyncio.to_thread(self._compare, records)

@@ -25,7 +25,7 @@ class DirectoryDisk:
 
     def file_of(self, record: CopyRecord) -> Path:
         wanted = f'"name":"{record.path.name}"'.encode()
-        owner = self.root / "copies" / record.job_id / (record.allocation_id or "driver")
+        owner = self.root / "copies" / record.job_id / record.allocation_id
         (file,) = (file for file in owner.iterdir() if wanted in file.read_bytes()[record.length :])
         return file
 
@@ -102,6 +102,7 @@ def test_ids_that_are_none_lead_nowhere(disk: DirectoryDisk) -> None:
         (JobId("../" + "1" * 29), A),
         (ONE, AllocationId("../../x")),
         (ONE, AllocationId("driver")),
+        (ONE, AllocationId("")),
     ):
         staged = copies.stage()
         with pytest.raises(InvalidInput):

@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.machine import DropAllocation, DropJob, HandOver, Ownership, evictions
-from emberkeep.local_state.model import DRIVER, CopyRecord, StatePath
+from emberkeep.local_state.model import CopyRecord, StatePath
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
 A, B, C, D = (AllocationId(digit * 32) for digit in "abcd")
@@ -41,34 +41,29 @@ def test_the_next_attempt_takes_over_what_the_last_one_left(ownership: Ownership
 
 @pytest.mark.req("LOC-5")
 def test_a_restarted_task_manager_keeps_what_its_slots_own(ownership: Ownership) -> None:
-    ownership.found([(JOB, A), (JOB, B), (OTHER, C), (JOB, DRIVER)], now=10.0)
+    ownership.found([(JOB, A), (JOB, B), (OTHER, C)], now=10.0)
     ownership.recovered(JOB, A)
     assert ownership.expired(10.0 + TIMEOUT - 1) == ()
     assert set(ownership.expired(10.0 + TIMEOUT)) == {
         DropAllocation(JOB, B),
         DropAllocation(OTHER, C),
-        DropAllocation(JOB, DRIVER),
     }
     assert ownership.held == {(JOB, A)}
 
 
 @pytest.mark.req("LOC-5")
 def test_what_was_found_waits_for_its_job(ownership: Ownership) -> None:
-    ownership.found([(JOB, A), (JOB, DRIVER)], now=0.0)
-    ownership.driver_seen(JOB)
+    ownership.found([(JOB, A)], now=0.0)
     assert ownership.begun(JOB, B) == (HandOver(JOB, A, B),)
     assert ownership.expired(10 * TIMEOUT) == ()
-    assert ownership.orphans([(JOB, B), (JOB, DRIVER)]) == ()
+    assert ownership.orphans([(JOB, B)]) == ()
 
 
 @pytest.mark.req("LOC-5")
 def test_copies_of_nobody_are_orphans(ownership: Ownership) -> None:
     ownership.begun(JOB, A)
     ownership.freed(JOB, A, may_return=False)
-    assert ownership.orphans([(JOB, A), (JOB, A), (OTHER, DRIVER)]) == (
-        DropAllocation(JOB, A),
-        DropAllocation(OTHER, DRIVER),
-    )
+    assert ownership.orphans([(JOB, A), (JOB, A), (OTHER, B)]) == (DropAllocation(JOB, A), DropAllocation(OTHER, B))
 
 
 def copy(name: str, length: int) -> CopyRecord:

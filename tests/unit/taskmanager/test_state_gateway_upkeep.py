@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
-from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.local_state.model import Caller
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.taskmanager.state_gateway_upkeep import CLAIM_TIMEOUT, StateUpkeep
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
@@ -107,23 +107,20 @@ async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: 
 async def test_after_a_restart_only_what_is_claimed_stays(node: Node, clock: HandClock) -> None:
     node.write("state/0/1/1.delta", CONTENT)
     node.write("state/0/2/1.delta", CONTENT, Caller(job_id=JOB, attempt=1, allocation_id=OTHER_SLOT))
-    node.write("offsets/0", CONTENT, DRIVER_OF[1])
     node.restarted_gateway()
     async with upkeep_of(node, clock) as upkeep:
         upkeep.allocation_recovered(allocation(SLOT))
         clock.now = CLAIM_TIMEOUT - 1
         await upkeep.sweep()
-        assert len(node.copies.records()) == 3
-        assert node.read("offsets/0", DRIVER_OF[1]) == CONTENT  # the driver has survived too
+        assert len(node.copies.records()) == 2
         clock.now = CLAIM_TIMEOUT
         await upkeep.sweep()
-        await kept(node, {"state/0/1/1.delta", "offsets/0"})
+        await kept(node, {"state/0/1/1.delta"})
 
 
 @pytest.mark.req("LOC-5")
 async def test_nothing_of_a_job_that_never_came_back_stays(node: Node, clock: HandClock) -> None:
     node.write("state/0/1/1.delta", CONTENT)
-    node.write("offsets/0", CONTENT, DRIVER_OF[1])
     node.restarted_gateway()
     async with upkeep_of(node, clock) as upkeep:
         clock.now = CLAIM_TIMEOUT
@@ -165,10 +162,10 @@ async def test_what_lies_here_is_reported(node: Node, clock: HandClock) -> None:
         upkeep.allocation_begun(allocation(SLOT))
         upkeep.allocation_begun(allocation(NEXT_SLOT, job_id=OTHER))
         node.write("state/0/1/1.delta", CONTENT)
-        node.write("offsets/0", CONTENT, DRIVER_OF[1])
+        node.write("state/0/2/1.delta", CONTENT)
         await until(lambda: bool(upkeep.jobs) and upkeep.jobs[0].files == 2)
         (job,) = upkeep.jobs
-        assert (job.job_id, job.files, job.size, set(job.allocations)) == (JOB, 2, 20_000, {SLOT, DRIVER})
+        assert (job.job_id, job.files, job.size, job.allocations) == (JOB, 2, 20_000, (SLOT,))
         report = upkeep.report()
         assert (report.copies, report.written_bytes, report.kept_bytes) == (2, 20_000, 20_000)
         await asyncio.to_thread(upkeep.clear)

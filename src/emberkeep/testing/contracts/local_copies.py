@@ -15,11 +15,11 @@ import pytest
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import DamagedCopy
-from emberkeep.local_state.model import DRIVER, CopyRecord, Holding, StatePath, disk_bytes
+from emberkeep.local_state.model import CopyRecord, Holding, StatePath, disk_bytes
 from emberkeep.local_state.ports import LocalCopies
 
 ONE, OTHER = JobId("1" * 32), JobId("2" * 32)
-A, B = AllocationId("a" * 32), AllocationId("b" * 32)
+A, B, C = (AllocationId(digit * 32) for digit in "abc")
 ROOT = "/durable/one"
 
 
@@ -194,8 +194,8 @@ class LocalCopiesContract:
     @pytest.mark.req("LOC-4")
     def test_a_copy_lives_as_long_as_its_allocation(self, disk: Disk, copies: LocalCopies) -> None:
         kept = [
-            keep(copies, "of the driver", b"x", allocation=DRIVER),
             keep(copies, "of b", b"x", allocation=B),
+            keep(copies, "of c", b"x", allocation=C),
             keep(copies, "of another job", b"x", job=OTHER),
         ]
         keep(copies, "of a", b"x")
@@ -203,7 +203,7 @@ class LocalCopiesContract:
         copies.drop_allocation(ONE, A)
         assert copies.records() == tuple(kept)
         assert set(disk.copies().open_copies()) == set(kept)
-        copies.drop_allocation(ONE, DRIVER)
+        copies.drop_allocation(ONE, B)
         assert copies.records() == tuple(kept[1:])
         copies.drop_job(ONE)
         assert copies.records() == (kept[2],)
@@ -256,7 +256,7 @@ class LocalCopiesContract:
             "q/state/1/_metadata/metadata",
             "q/offsets/99",
         ):
-            keep(copies, name, b"12345", allocation=DRIVER if "0/4" in name else A)
+            keep(copies, name, b"12345", allocation=B if "0/4" in name else A)
         keep(copies, "state/0/0/1.delta", b"x", job=OTHER, root="/another")
 
         def held(name: str, files: int, newest: int) -> Holding:
