@@ -21,6 +21,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
 
 _ArgumentTs = TypeVarTuple("_ArgumentTs")
 _ResultT = TypeVar("_ResultT")
@@ -67,6 +68,14 @@ class EmbeddedJobStore:
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._operate(JobDatabase.record_cancel, job_id)
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        await self._operate(JobDatabase.record_procedure, job_id, request)
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        return await self._operate(JobDatabase.record_procedure_end, job_id, attempt, trigger_id, savepoint, stopped)
 
     async def record_checkpoints(
         self,

@@ -37,6 +37,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
 
 SCHEMA_VERSION = 3
 _BUSY_SECONDS = 5.0
@@ -164,6 +165,8 @@ class JobDatabase:
             problem="; ".join(problems),
             home=newest.home,
             pointers=self._readable_pointers(job_id) or JobPointers(),
+            procedure=newest.procedure,
+            stopped=newest.stopped,
         )
 
     def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
@@ -171,13 +174,24 @@ class JobDatabase:
             stored = self._attempt_of(job_id)
             if attempt <= stored.attempt:
                 raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-            record = encode_attempt(msgspec.structs.replace(stored, attempt=attempt, home=home))
-            connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
+            _write_attempt(connection, job_id, stored.next_attempt(attempt, home))
 
     def record_cancel(self, job_id: JobId) -> None:
         with self._leading() as connection:
-            record = encode_attempt(msgspec.structs.replace(self._attempt_of(job_id), canceled=True))
-            connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (record, job_id))
+            _write_attempt(connection, job_id, msgspec.structs.replace(self._attempt_of(job_id), canceled=True))
+
+    def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        with self._leading() as connection:
+            _write_attempt(connection, job_id, msgspec.structs.replace(self._attempt_of(job_id), procedure=request))
+
+    def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, stopped: bool
+    ) -> JobPointers:
+        with self._leading() as connection:
+            stored = self._attempt_of(job_id)
+            pointers = self._merge_pointers(connection, stored, job_id, attempt, (), (savepoint,) if savepoint else ())
+            _write_attempt(connection, job_id, stored.procedure_ended(trigger_id, stopped=stopped))
+        return pointers
 
     def _attempt_of(self, job_id: JobId) -> StoredAttempt:
         rows = self._read("SELECT attempt FROM jobs WHERE job_id = ?", job_id)
@@ -193,14 +207,24 @@ class JobDatabase:
         savepoints: tuple[SavepointPointer, ...],
     ) -> JobPointers:
         with self._leading() as connection:
-            newest = self._attempt_of(job_id).attempt
-            if attempt != newest:
-                raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {newest}")
-            known = self._pointers(job_id)
-            pointers = merged(known, attempt, queries, savepoints)
-            if pointers is not known:
-                record = (job_id, encode_pointers(pointers))
-                connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", record)
+            return self._merge_pointers(connection, self._attempt_of(job_id), job_id, attempt, queries, savepoints)
+
+    def _merge_pointers(
+        self,
+        connection: sqlite3.Connection,
+        stored: StoredAttempt,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...],
+    ) -> JobPointers:
+        if attempt != stored.attempt:
+            raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
+        known = self._pointers(job_id)
+        pointers = merged(known, attempt, queries, savepoints)
+        if pointers is not known:
+            record = (job_id, encode_pointers(pointers))
+            connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", record)
         return pointers
 
     def record_result(self, result: JobResult) -> None:
@@ -304,6 +328,10 @@ class JobDatabase:
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # the first error says more; closing rolls back as well
                     self._connection.execute("ROLLBACK")
+
+
+def _write_attempt(connection: sqlite3.Connection, job_id: JobId, record: StoredAttempt) -> None:
+    connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (encode_attempt(record), job_id))
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -14,6 +14,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 T = TypeVar("T")
 
@@ -23,11 +24,28 @@ _BLOCKLIST_KIND = "blocklist"
 
 class StoredAttempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """``attempt``: newest attempt of the driver. ``canceled``: the job is to be canceled. ``home``: where that driver
-    was to be started."""
+    was to be started. ``procedure``: asked for and not recorded as ended. ``stopped``: trigger id of the procedure that
+    has stopped the job for good, "" where none has."""
 
     attempt: int
     canceled: bool = False
     home: DriverHome | None = None
+    procedure: ProcedureRequest | None = None
+    stopped: str = ""
+
+    def next_attempt(self, attempt: int, home: DriverHome | None) -> StoredAttempt:
+        """The record of a newer attempt: it carries a procedure on, but a move it has brought about itself."""
+        procedure = self.procedure
+        if procedure is not None and procedure.procedure is Procedure.MOVE:
+            procedure = None
+        return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
+
+    def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
+        """The record once that procedure has ended; ``stopped``: and the job with it, for good."""
+        procedure = self.procedure
+        if procedure is not None and procedure.trigger_id == trigger_id:
+            procedure = None
+        return msgspec.structs.replace(self, procedure=procedure, stopped=trigger_id if stopped else self.stopped)
 
 
 def encode_attempt(attempt: StoredAttempt) -> bytes:

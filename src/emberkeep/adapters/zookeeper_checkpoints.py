@@ -39,23 +39,27 @@ class CheckpointNodes:
         attempt: int,
         queries: tuple[QueryCheckpoint, ...],
         savepoints: tuple[SavepointPointer, ...],
+        *,
+        attempt_data: bytes | None = None,
     ) -> JobPointers:
-        """Merge a report, while the attempt's node is as it was read. Raises Fatal (unreadable), Conflict, RetryLater,
-        UnknownOutcome."""
+        """Merge a report, while the attempt's node is as it was read; together with it write ``attempt_data`` there.
+        Raises Fatal (unreadable), Conflict, RetryLater, UnknownOutcome."""
         path, attempt_path = self._layout.checkpoint(job_id), self._layout.attempt(job_id)
         node = await self._session.find(path)
         known = JobPointers() if node is None else self._decode(job_id, node)
         pointers = merged(known, attempt, queries, savepoints)
-        if pointers is known:
+        if pointers is known and attempt_data is None:
             return known
         data = encode_node(pointers)
 
         def build(transaction: TransactionRequest) -> None:
-            if node is not None:
+            if node is not None and attempt_data is None:
                 transaction.check(attempt_path, attempt_node.version)
-                transaction.set_data(path, data, node.version)
             else:
-                transaction.set_data(attempt_path, attempt_node.data, attempt_node.version)
+                transaction.set_data(attempt_path, attempt_data or attempt_node.data, attempt_node.version)
+            if node is not None:
+                transaction.set_data(path, data, node.version)
+            elif pointers is not known:
                 transaction.create(path, data)
 
         try:

@@ -37,6 +37,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
 
 _READ_BATCH = 500  # nodes or graphs looked at together
 
@@ -249,6 +250,8 @@ class ZooKeeperJobStore:
             canceled=newest.canceled,
             problem="; ".join(problems),
             home=newest.home,
+            procedure=newest.procedure,
+            stopped=newest.stopped,
         )
 
     def _location(self, job_id: JobId, handle: bytes) -> str:
@@ -300,13 +303,27 @@ class ZooKeeperJobStore:
         if attempt <= stored.attempt:
             await self.confirm()
             raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-        changed = msgspec.structs.replace(stored, attempt=attempt, home=home)
+        changed = stored.next_attempt(attempt, home)
         await self._change_attempt(f"record attempt {attempt} of job {job_id}", job_id, node, changed)
 
     async def record_cancel(self, job_id: JobId) -> None:
         node, stored = await self._attempt_of(job_id)
         changed = msgspec.structs.replace(stored, canceled=True)
         await self._change_attempt(f"record that job {job_id} is canceled", job_id, node, changed)
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        node, stored = await self._attempt_of(job_id)
+        changed = msgspec.structs.replace(stored, procedure=request)
+        what = "that a procedure has failed" if request is None else f"that a {request.procedure.value} is wanted"
+        await self._change_attempt(f"record {what}: job {job_id}", job_id, node, changed)
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        node, stored = await self._newest_attempt(job_id, attempt)
+        changed = encode_node(stored.procedure_ended(trigger_id, stopped=stopped))
+        savepoints = (savepoint,) if savepoint else ()
+        return await self._checkpoints.record(job_id, node, attempt, (), savepoints, attempt_data=changed)
 
     async def _attempt_of(self, job_id: JobId) -> tuple[Node, StoredAttempt]:
         """Raises Absent when the job has no handle."""
@@ -332,11 +349,16 @@ class ZooKeeperJobStore:
         queries: tuple[QueryCheckpoint, ...],
         savepoints: tuple[SavepointPointer, ...] = (),
     ) -> JobPointers:
+        node, _ = await self._newest_attempt(job_id, attempt)
+        return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
+
+    async def _newest_attempt(self, job_id: JobId, attempt: int) -> tuple[Node, StoredAttempt]:
+        """Raises Conflict unless ``attempt`` is the newest one, Absent when the job has no handle."""
         node, stored = await self._attempt_of(job_id)
         if attempt != stored.attempt:
             await self.confirm()
             raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {stored.attempt}")
-        return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
+        return node, stored
 
     async def record_result(self, result: JobResult) -> None:
         self._check_open()

@@ -25,6 +25,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     home: DriverHome | None = None
     pointers: JobPointers = JobPointers()  # empty also where they cannot be read: the job does not need them to run
     procedure: ProcedureRequest | None = None  # asked for and not recorded as ended
+    stopped: str = ""  # trigger id of the procedure that has stopped it for good: no attempt may follow
 
 
 class JobStore(BlocklistStore, Protocol):
@@ -45,12 +46,25 @@ class JobStore(BlocklistStore, Protocol):
         """All jobs with a handle, oldest submission first. An unreadable graph spoils only its own entry."""
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
-        """Write the attempt number and where its driver is to be started, before it starts. Raises Conflict unless the
-        number is larger than the stored one, Absent when the job has no handle."""
+        """Write the attempt number and where its driver is to be started, before it starts. A MOVE that was asked for
+        has ended with that. Raises Conflict unless the number is larger than the stored one, Absent when the job has no
+        handle."""
 
     async def record_cancel(self, job_id: JobId) -> None:
         """Write that the job is to be canceled, so that the next leader knows; repeating it does nothing. Raises Absent
         when the job has no handle."""
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        """Write what the job is asked to do, in place of what it was asked before; None: nothing any more. Repeating it
+        does nothing. Raises Absent when the job has no handle."""
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        """In one transaction: keep the savepoint that a procedure has made, take its request away, and with ``stopped``
+        write that it has stopped the job for good. Returns all pointers. Repeating it does nothing. Raises Conflict
+        unless ``attempt`` is the newest one, Absent when the job has no handle, Fatal when the stored pointers cannot
+        be read (they stay)."""
 
     async def record_checkpoints(
         self,

@@ -29,7 +29,7 @@ class Procedure(enum.Enum):
 
 class ProcedureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stored with the job's handle before anything is done, until its end is recorded: so a new leader, and the next
-    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. Persisted (kind "job-procedure", version 1).
+    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. Persisted in the record of the job's attempt.
     """
 
     trigger_id: str

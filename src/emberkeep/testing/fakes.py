@@ -12,6 +12,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
 @dataclass
@@ -22,6 +23,8 @@ class _Handle:
     canceled: bool = False
     home: DriverHome | None = None
     pointers: bytes = b""
+    procedure: ProcedureRequest | None = None
+    stopped: str = ""
 
 
 @dataclass
@@ -111,21 +114,42 @@ class MemoryJobStore:
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         failure = self._begin()
-        handle = self._disk.jobs.get(job_id)
-        if handle is None:
-            raise Absent(f"job {job_id} has no handle")
+        handle = self._handle(job_id)
         if attempt <= handle.attempt:
             raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {handle.attempt}")
         handle.attempt, handle.home = attempt, home
+        if handle.procedure is not None and handle.procedure.procedure is Procedure.MOVE:
+            handle.procedure = None
         _end(failure)
 
     async def record_cancel(self, job_id: JobId) -> None:
         failure = self._begin()
+        self._handle(job_id).canceled = True
+        _end(failure)
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        failure = self._begin()
+        self._handle(job_id).procedure = request
+        _end(failure)
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        failure = self._begin()
+        handle = self._handle(job_id)
+        pointers = self._merge(handle, job_id, attempt, (), (savepoint,) if savepoint else ())
+        if handle.procedure is not None and handle.procedure.trigger_id == trigger_id:
+            handle.procedure = None
+        if stopped:
+            handle.stopped = trigger_id
+        _end(failure)
+        return pointers
+
+    def _handle(self, job_id: JobId) -> _Handle:
         handle = self._disk.jobs.get(job_id)
         if handle is None:
             raise Absent(f"job {job_id} has no handle")
-        handle.canceled = True
-        _end(failure)
+        return handle
 
     async def record_checkpoints(
         self,
@@ -135,9 +159,18 @@ class MemoryJobStore:
         savepoints: tuple[SavepointPointer, ...] = (),
     ) -> JobPointers:
         failure = self._begin()
-        handle = self._disk.jobs.get(job_id)
-        if handle is None:
-            raise Absent(f"job {job_id} has no handle")
+        pointers = self._merge(self._handle(job_id), job_id, attempt, queries, savepoints)
+        _end(failure)
+        return pointers
+
+    def _merge(
+        self,
+        handle: _Handle,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...],
+    ) -> JobPointers:
         if attempt != handle.attempt:
             raise Conflict(f"attempt {attempt} of job {job_id} is not the newest one, which is {handle.attempt}")
         try:
@@ -146,7 +179,6 @@ class MemoryJobStore:
             raise Fatal(f"memory, checkpoints of job {job_id}: {error}") from None
         pointers = merged(known, attempt, queries, savepoints)
         handle.pointers = msgspec.json.encode(pointers)
-        _end(failure)
         return pointers
 
     async def record_result(self, result: JobResult) -> None:
@@ -231,6 +263,8 @@ def _recovered(job_id: JobId, handle: _Handle) -> StoredJob:
         problem=problem,
         home=handle.home,
         pointers=_readable_pointers(handle),
+        procedure=handle.procedure,
+        stopped=handle.stopped,
     )
 
 

@@ -13,6 +13,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
 from emberkeep.testing.history import History
 from emberkeep.testing.machines import Process
@@ -109,6 +110,18 @@ class StoreSession:
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._operate(f"cancel {job_id[:8]}", lambda: self._inner.record_cancel(job_id))
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        what = f"procedure {request.trigger_id[:4]}" if request else "no procedure"
+        await self._operate(f"{what} of {job_id[:8]}", lambda: self._inner.record_procedure(job_id, request))
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        return await self._operate(
+            f"end of procedure {trigger_id[:4]} of {job_id[:8]}.{attempt}",
+            lambda: self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped),
+        )
 
     async def record_checkpoints(
         self,

@@ -30,6 +30,7 @@ from emberkeep.jobs.model import (
     JobStatus,
 )
 from emberkeep.jobs.ports import JobStore, StoredJob
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
 class Place(Protocol):
@@ -111,6 +112,12 @@ def savepoint(number: int) -> SavepointPointer:
     return SavepointPointer(path=f"/savepoints/{number}", manifest_sha256=f"{number:064x}", created_ms=1_000 + number)
 
 
+def procedure(number: int, kind: Procedure = Procedure.SUSPEND) -> ProcedureRequest:
+    return ProcedureRequest(
+        trigger_id=f"{number:032x}", procedure=kind, target_directory="/savepoints/ä", requested_ms=1_000 + number
+    )
+
+
 def blocklist(revision: int) -> Blocklist:
     """A list of one node and one task manager."""
     node = BlockedNode(id="node-ä", action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=revision, causes=("disk", "ä"))
@@ -182,6 +189,8 @@ class JobStoreContract:
             old.create(job(1)),
             old.record_attempt(job(1).job_id, 1),
             old.record_cancel(job(1).job_id),
+            old.record_procedure(job(1).job_id, procedure(1)),
+            old.record_procedure_end(job(1).job_id, 0, procedure(1).trigger_id, savepoint(1), stopped=True),
             old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
             old.record_result(result_of(job(1))),
             old.expire_results(0),
@@ -190,6 +199,7 @@ class JobStoreContract:
             with pytest.raises(Conflict, match="epoch"):
                 await write
         assert [stored.attempt for stored in await new.recover()] == [0, 0]
+        assert [(stored.procedure, stored.stopped) for stored in await new.recover()] == [(None, ""), (None, "")]
         assert [stored.pointers for stored in await new.recover()] == [JobPointers(), JobPointers()]
         assert await new.results() == []
         assert await new.blocklist() == Blocklist()
@@ -384,6 +394,93 @@ class JobStoreContract:
         assert await store.expire_results(0) == [job_id]
         assert await store.create(job(1)) == job_id
         assert (await store.recover())[0].pointers == JobPointers()
+        await store.close()
+
+    @pytest.mark.req("END-5")
+    async def test_what_a_job_was_asked_to_do_is_kept_over_crashes_and_attempts_until_its_end(
+        self, place: Place
+    ) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2, 3):
+            await store.create(job(number))
+            for _ in range(2):
+                await store.record_procedure(job(number).job_id, procedure(number))
+        await store.record_attempt(job(1).job_id, 1)
+        await store.record_cancel(job(1).job_id)
+        await store.record_procedure(job(2).job_id, None)
+        place.crash()
+        store = place.store()
+        await store.open()
+        assert [(stored.procedure, stored.canceled) for stored in await store.recover()] == [
+            (procedure(1), True),
+            (None, False),
+            (procedure(3), False),
+        ]
+        with pytest.raises(Absent):
+            await store.record_procedure(job(4).job_id, procedure(4))
+        await store.record_result(result_of(job(1)))
+        with pytest.raises(Absent):
+            await store.record_procedure(job(1).job_id, None)
+        await store.close()
+
+    @pytest.mark.req("END-4")
+    @pytest.mark.req("END-5")
+    async def test_a_procedures_end_brings_its_savepoint_and_takes_the_request_away_at_once(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in (1, 2, 3):
+            await store.create(job(number))
+            await store.record_procedure(job(number).job_id, procedure(number))
+        await store.record_checkpoints(job(1).job_id, 0, (batch(5),))
+        for number, stopped in ((1, True), (2, False)):
+            for _ in range(2):
+                trigger = procedure(number).trigger_id
+                pointers = await store.record_procedure_end(
+                    job(number).job_id, 0, trigger, savepoint(number), stopped=stopped
+                )
+                assert pointers.savepoints == (savepoint(number),)
+        other = await store.record_procedure_end(job(3).job_id, 0, procedure(9).trigger_id, None, stopped=False)
+        assert other == JobPointers()
+        place.crash()
+        store = place.store()
+        await store.open()
+        first, second, third = await store.recover()
+        assert (first.procedure, first.stopped) == (None, procedure(1).trigger_id)
+        assert (first.pointers.queries, first.pointers.savepoints) == ((batch(5),), (savepoint(1),))
+        assert (second.procedure, second.stopped, second.pointers.savepoints) == (None, "", (savepoint(2),))
+        assert (third.procedure, third.stopped, third.pointers) == (procedure(3), "", JobPointers())
+        await store.record_result(result_of(job(1)))
+        assert (await store.results())[0].savepoints == (savepoint(1),)
+        with pytest.raises(Absent):
+            await store.record_procedure_end(job(1).job_id, 0, procedure(1).trigger_id, savepoint(1), stopped=True)
+        await store.close()
+
+    @pytest.mark.req("HA-7")
+    @pytest.mark.req("END-6")
+    async def test_an_older_attempt_ends_no_procedure(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        job_id = await store.create(job(1))
+        await store.record_attempt(job_id, 1)
+        await store.record_procedure(job_id, procedure(1))
+        await store.record_attempt(job_id, 2)
+        for attempt in (1, 3):
+            with pytest.raises(Conflict):
+                await store.record_procedure_end(job_id, attempt, procedure(1).trigger_id, savepoint(1), stopped=True)
+        (stored,) = await store.recover()
+        assert (stored.procedure, stored.stopped, stored.pointers) == (procedure(1), "", JobPointers())
+        await store.close()
+
+    @pytest.mark.req("END-6")
+    async def test_the_next_attempt_carries_a_procedure_on_but_is_the_end_of_a_move(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number, kind in ((1, Procedure.MOVE), (2, Procedure.DRAIN)):
+            await store.create(job(number))
+            await store.record_procedure(job(number).job_id, procedure(number, kind))
+            await store.record_attempt(job(number).job_id, 1)
+        assert [stored.procedure for stored in await store.recover()] == [None, procedure(2, Procedure.DRAIN)]
         await store.close()
 
     @pytest.mark.req("HA-8")
