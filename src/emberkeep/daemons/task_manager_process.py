@@ -133,7 +133,8 @@ async def task_manager_process(
         launcher = ProcessLauncher(node, supervisor, libraries, gateway)
         reader = LogReader(TaskManagerLogs(directory, launcher.is_live), system.clock.monotonic)
         stack.callback(reader.close)
-        info = _info(system, configuration, identity, port.address, java)
+        checkpoints = "" if gateway is None else str(layout.checkpoints)
+        info = _info(system, configuration, identity, port.address, java, checkpoints)
         await _announce(directory, info, port)
         service = TaskManagerService(
             system,
@@ -264,7 +265,12 @@ def _locked(directory: WorkingDirectory) -> Iterator[None]:
 
 
 def _info(
-    system: System, configuration: Configuration, identity: TaskManagerId, address: str, java: JavaRuntime
+    system: System,
+    configuration: Configuration,
+    identity: TaskManagerId,
+    address: str,
+    java: JavaRuntime,
+    checkpoints: str,
 ) -> TaskManagerInfo:
     memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
     cores = configuration[CORES] or os.cpu_count() or 1
@@ -282,6 +288,7 @@ def _info(
         runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
         java_major=java.major,
         started_ms=system.clock.now_ms(),
+        checkpoints=checkpoints,
     )
 
 

@@ -215,6 +215,15 @@ class JobManagerService:
         return await handler(request)
 
     async def _register_task_manager(self, request: RegisterTaskManager) -> Message:
+        checkpoints = request.info.checkpoints
+        if checkpoints and checkpoints != self._checkpoint_root:
+            raise InvalidInput(
+                f"task manager {request.info.id} keeps checkpoints in {checkpoints}, this JobManager in "
+                f"{self._checkpoint_root}: a job's executors there would not find what its driver writes",
+                field=options.STORAGE_DIRECTORY.key,
+                hint=f"give both the same {options.STORAGE_DIRECTORY.key} and {options.HA_CLUSTER_ID.key}, on storage "
+                f"that both see, or turn {options.LOCAL_RECOVERY.key} off for the task manager",
+            )
         return await self._resources.register(request)
 
     async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:

@@ -54,6 +54,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     java_major: int
     started_ms: int
     predecessor: InstanceId | None = None  # the life before, whose slots and processes this one has taken over
+    checkpoints: str = ""  # the directory that its state gateway finds jobs' checkpoints in; "": it has no gateway
 
 
 class Allocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,7 @@
 """A task manager's link to the JobManager: registers, then reports everything it holds, whatever happens over there.
 
-Only a lasting refusal ends it: another process under the same id has taken this one's place.
+Only a refusal for good ends it: another process under the same id has taken this one's place, or the two keep
+checkpoints in different places.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Protocol
 import structlog
 
 from emberkeep.base.beacon import Beacon
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.options import STORAGE_DIRECTORY
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
     RegisterTaskManager,
@@ -65,6 +67,7 @@ class JobManagerLink:
         self._beacon = Beacon(interval, system.rng)
         self._refused_since: float | None = None
         self._silent = False
+        self._welcomed = False  # some JobManager has registered this process
         self._closed = False
 
     def wake(self) -> None:
@@ -81,7 +84,8 @@ class JobManagerLink:
         self._beacon.restart()
 
     async def run(self) -> None:
-        """Report until cancelled. Raises Fatal after a lasting refusal."""
+        """Report until cancelled. Raises Fatal after a lasting refusal, or when the first
+        JobManager keeps checkpoints elsewhere."""
         await self._beacon.run(self._send)
 
     async def say_goodbye(self) -> None:
@@ -100,6 +104,14 @@ class JobManagerLink:
         except Conflict as error:
             self.registered = False
             self._note_refusal(error)
+        except InvalidInput as error:
+            if error.field == STORAGE_DIRECTORY.key and not self._welcomed:
+                # What runs here goes on: whoever mends the configuration starts this task manager again. Later it is
+                # another JobManager's mistake, which must not end anything here.
+                raise Fatal(
+                    f"the JobManager at {self.job_manager} refuses this configuration: {error.message}", hint=error.hint
+                ) from error
+            self._note_silence(error)
         except EmberkeepError as error:
             self._note_silence(error)
         else:
@@ -116,7 +128,7 @@ class JobManagerLink:
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:
             self._beacon.interval = reply.heartbeat_interval
-        self.registered = True
+        self.registered = self._welcomed = True
         log.info("registered at the JobManager", job_manager=self.job_manager, epoch=reply.epoch)
 
     async def _report(self) -> None:

@@ -197,6 +197,19 @@ class TestSubmission:
 
         in_virtual_time(scenario)
 
+    def test_a_task_manager_that_keeps_checkpoints_elsewhere_is_refused(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                with pytest.raises(InvalidInput, match=r"in /elsewhere, this JobManager in /checkpoints") as refused:
+                    await cluster.add(checkpoints="/elsewhere")
+                assert refused.value.field == "high-availability.storageDir"
+                assert await service.task_managers() == []
+                await cluster.add("tm-2", checkpoints="/checkpoints")
+                await cluster.add("tm-3", checkpoints="")  # local recovery is off there
+
+        in_virtual_time(scenario)
+
     def test_jobs_beyond_the_limit_are_put_off(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore(), {"jobmanager.max-jobs": "2"})

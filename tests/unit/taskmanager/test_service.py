@@ -483,6 +483,38 @@ def test_a_lasting_refusal_ends_the_process_with_advice() -> None:
     loop.close()
 
 
+def test_another_storage_than_the_job_managers_ends_the_process_and_nothing_else() -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        bench = Bench(loop)
+        refusal = InvalidInput("checkpoints are in /a", field="high-availability.storageDir", hint="give both the same")
+        bench.job_manager.answers[RegisterTaskManager] = refusal
+        async with asyncio.timeout(TIMEOUT):
+            with pytest.raises(Fatal, match=r"refuses this config.*: checkpoints are in /a \(give both the same\)"):
+                await bench.service.run()
+        assert not bench.service.refused, "its work is not ended"
+
+    loop.run_until_complete(main())
+    assert loop.end_all() == []
+    loop.close()
+
+
+def test_a_later_job_manager_with_another_storage_ends_nothing(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bool(bench.launcher.drivers()))
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(epoch=2, known=False)
+        refusal = InvalidInput("checkpoints are in /a", field="high-availability.storageDir")
+        bench.job_manager.answers[RegisterTaskManager] = refusal
+        await asyncio.sleep(10 * TIMEOUT)
+        assert bench.launcher.drivers()
+        bench.job_manager.answers[RegisterTaskManager] = TaskManagerRegistered(epoch=2, heartbeat_interval=INTERVAL)
+        await bench.until(lambda: bench.service.registered, 2 * INTERVAL)
+
+    run(story)
+
+
 def test_what_a_task_manager_does_not_serve_is_refused(run: Run) -> None:
     async def story(bench: Bench) -> None:
         with pytest.raises(InvalidInput, match="does not serve"):
