@@ -1,0 +1,165 @@
+"""A savepoint's directory and its manifest. Pure.
+
+```
+<target>/savepoint-<job id, 8>-<trigger id, 12>/
+    _manifest                     this record, written last: a directory without it is no savepoint
+    queries/<key>/…               the checkpoint of a streaming query, as Spark lays it out: what its last batch needs
+    functions/<number>            what a user function's snapshot_state returned
+```
+
+Every file below the directory but the manifest is listed with its size and SHA-256, so a savepoint can be checked, and
+copied to any other place, without Spark and without the cluster that made it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from urllib.parse import quote
+
+import msgspec
+
+from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.model import Procedure
+
+MANIFEST_NAME = "_manifest"
+MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
+# What Spark's watermark becomes when everything comes out: 9999-12-31T23:59:59.999Z, the last time that it can show.
+MAX_WATERMARK_MS = 253_402_300_799_999
+
+_DIRECTORY = re.compile(r"savepoint-[0-9a-f]{8}-[0-9a-f]{12}")
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class SavepointFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``path``: below the savepoint's directory, parts joined by "/". ``size`` in bytes, ``sha256`` in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class QuerySavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One streaming query as it stood after batch ``batch_id`` (-1: it has committed none).
+
+    ``offsets``: one text per source, as Spark writes it to its offset log. ``drained_from``: the last batch before the
+    planned ones of a drain, -1 where it was not drained; ``watermark_ms`` is the one before the drain then.
+    """
+
+    key: str  # its directory below queries/: what a query that starts from the savepoint is told by
+    name: str  # "" for an unnamed one
+    query_id: str  # Spark's
+    sink: str  # format, as given to the DataStreamWriter
+    output_mode: str
+    target: str  # path, table, function, …
+    location: str  # of the checkpoint that this is a copy of
+    batch_id: int
+    offsets: tuple[str, ...]
+    watermark_ms: int  # of the batch after this one; 0: none yet
+    drained_from: int = -1
+
+    @property
+    def is_drained(self) -> bool:
+        return self.drained_from >= 0
+
+
+class FunctionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``name``: of the instance that returned it. ``path``: of the file that holds it."""
+
+    name: str
+    path: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is in a savepoint. Persisted (kind "savepoint-manifest", version 1)."""
+
+    job_id: JobId
+    job_name: str
+    attempt: int
+    trigger_id: str
+    procedure: Procedure
+    created_ms: int  # Unix milliseconds
+    spark_version: str
+    emberkeep_version: str
+    queries: tuple[QuerySavepoint, ...]
+    files: tuple[SavepointFile, ...]
+    functions: tuple[FunctionState, ...] = ()
+
+    @property
+    def total_size(self) -> int:
+        """Bytes, without the manifest itself."""
+        return sum(file.size for file in self.files)
+
+    def files_of(self, query: QuerySavepoint) -> tuple[SavepointFile, ...]:
+        prefix = query_directory(query.key) + "/"
+        return tuple(file for file in self.files if file.path.startswith(prefix))
+
+
+def savepoint_directory(target: str, job_id: JobId, trigger_id: str) -> str:
+    """Where the savepoint of a request lies: the same place whichever attempt carries the request out."""
+    return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}"
+
+
+def is_savepoint_name(name: str) -> bool:
+    """Whether a directory is called as savepoints are."""
+    return _DIRECTORY.fullmatch(name) is not None
+
+
+def key_of_named(name: str) -> str:
+    return f"query-{quote(name, safe='')}"
+
+
+def key_of_unnamed(ordinal: int, sink: str, output_mode: str) -> str:
+    """``ordinal``: among all unnamed queries of the script, in the order of their starts, from 0."""
+    return f"unnamed-{ordinal}-{_PLAIN.sub('_', sink)}-{_PLAIN.sub('_', output_mode)}"
+
+
+def query_directory(key: str) -> str:
+    return f"queries/{key}"
+
+
+def function_file(number: int) -> str:
+    return f"functions/{number}"
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    return encode_record(MANIFEST_KIND, MANIFEST_VERSION, msgspec.json.encode(manifest))
+
+
+def decode_manifest(data: bytes, where: str) -> Manifest:
+    """Read what ``encode_manifest`` wrote. Raises SavepointDamaged for anything else, naming ``where``."""
+    try:
+        manifest = msgspec.json.decode(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), type=Manifest)
+    except Fatal as error:
+        raise SavepointDamaged(error.message, hint=error.hint) from error
+    except msgspec.MsgspecError as error:
+        raise SavepointDamaged(f"{where}: {error}") from error
+    for problem in _problems(manifest):
+        raise SavepointDamaged(f"{where}: {problem}")
+    return manifest
+
+
+def manifest_sha256(data: bytes) -> str:
+    """What tells this savepoint from any other: of the encoded manifest, 64 hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _problems(manifest: Manifest) -> list[str]:
+    """Names that would lead out of the savepoint, or to nothing."""
+    paths = [file.path for file in manifest.files]
+    keys = [query.key for query in manifest.queries]
+    found = [f"file {path!r} is not below the savepoint" for path in paths if not _is_below(path)]
+    found += [f"query key {key!r} is no directory name" for key in keys if "/" in key or not _is_below(key)]
+    if len(set(paths)) != len(paths) or len(set(keys)) != len(keys):
+        found.append("a file or a query is listed twice")
+    found += [
+        f"no file {each.path!r} for function {each.name!r}" for each in manifest.functions if each.path not in paths
+    ]
+    return found
+
+
+def _is_below(path: str) -> bool:
+    return all(part not in ("", ".", "..") for part in path.split("/")) and "\0" not in path and "\\" not in path
