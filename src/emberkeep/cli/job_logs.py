@@ -6,7 +6,7 @@ import asyncio
 import sys
 from dataclasses import dataclass
 
-from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.messages import say
 from emberkeep.cli.tables import print_table
@@ -47,7 +47,8 @@ class Reading:
 async def show_job_logs(
     client: RestClient, job_id: JobId, reading: Reading, *, attempt: int | None, executor: str | None
 ) -> None:
-    """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor."""
+    """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor,
+    RetryLater when they may be on a task manager that does not answer."""
     job = await client.job(job_id)
     if reading.follow and executor is None and reading.byte_range is None and not reading.names:
         first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
@@ -63,6 +64,10 @@ async def show_job_logs(
     if not wanted:
         whose = f"executor {executor}" if executor else "the driver"
         which = f"attempt {attempt}" if attempt is not None else "any attempt"
+        if found.unreachable:
+            raise RetryLater(
+                f"logs of {whose} of {which} cannot be read now", hint="they are there again once that task manager is"
+            )
         raise Absent(f"there is no log of {whose} of {which}", hint="`emberkeep logs --list` shows what there is")
     if reading.follow:
         await asyncio.gather(*(_print(client, job_log_path(job_id, log.id), log, reading) for log in wanted))

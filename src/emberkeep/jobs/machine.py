@@ -54,7 +54,7 @@ class JobMachine(JobState):
             self._request_place(now)
         else:
             self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
-            self.history.attempt_started(self.attempt, None, now.ms)
+            self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
             self.phase = Phase.STARTING
             self._enter(JobStatus.INITIALIZING, now)
 

@@ -12,8 +12,9 @@ from aiohttp import web
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.jobmanager.views import TaskManagerView
+from emberkeep.jobmanager.views import JobView, TaskManagerView
 from emberkeep.protocol.rest import LogInfo, LogList
+from emberkeep.rest import expected
 from emberkeep.rest.api import Api
 from emberkeep.rest.log_ids import JobLogId
 from emberkeep.rest.log_response import LOG_REPLY_HEADERS, ReadLog, log_response
@@ -51,8 +52,8 @@ async def job_logs(call: Call) -> msgspec.Struct:
     One that is gone, and on which a driver was started, holds logs all the same.
     """
     api, job_id = call.api, call.path["jobid"]
-    job = await api.gateway.job(job_id)
-    views = await api.gateway.task_managers()
+    holders = _known_holders(await api.gateway.job(job_id))
+    views = await expected.task_managers(api, holders)
     gate = asyncio.Semaphore(_ASKED_AT_ONCE)
 
     async def ask(view: TaskManagerView) -> list[LogInfo] | None:
@@ -66,8 +67,15 @@ async def job_logs(call: Call) -> msgspec.Struct:
     logs = [log for answer in answers if answer is not None for log in answer]
     logs.sort(key=lambda log: (-log.attempt, log.kind, log.executor_id.zfill(8), log.id))
     unreachable = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
-    gone = {attempt.task_manager for attempt in job.attempts} - {view.info.id for view in views}
+    gone = holders - {view.info.id for view in views}
     return LogList(logs=logs, unreachable=[*unreachable, *sorted(gone)])
+
+
+def _known_holders(job: JobView) -> set[TaskManagerId]:
+    """Task managers on which a driver of the job was started, and those where its executors live."""
+    executors = job.status_report.executors if job.status_report is not None else ()
+    named = [*(attempt.task_manager for attempt in job.attempts), *(executor.task_manager for executor in executors)]
+    return set(filter(None, named))
 
 
 async def job_log(call: Call) -> web.StreamResponse:
@@ -93,13 +101,18 @@ async def _read(
 
 
 async def _registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
-    try:
-        return await api.gateway.task_manager(task_manager)
-    except Absent:
-        raise Absent(
-            f"task manager {task_manager} is not registered, so its logs cannot be read",
-            hint="they are in its working directory, and here again once it is back",
-        ) from None
+    for view in await expected.task_managers(api, [task_manager]):
+        if view.info.id == task_manager:
+            return view
+    if expected.may_still_come(api):
+        raise RetryLater(
+            f"task manager {task_manager} has not registered with this JobManager, which leads only since a moment ago",
+            hint="ask for its logs again in a few seconds",
+        )
+    raise Absent(
+        f"task manager {task_manager} is not registered, so its logs cannot be read",
+        hint="they are in its working directory, and here again once it is back",
+    )
 
 
 async def _answer(api: Api, query: ReadLog, read: Callable[[], Awaitable[LogChunk]]) -> web.StreamResponse:

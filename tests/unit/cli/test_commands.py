@@ -273,6 +273,15 @@ def test_logs(fake: FakeJobManager, capfd: Output) -> None:
     assert "there is no log of executor 0" in capfd.readouterr().err
 
 
+def test_logs_that_may_be_on_a_task_manager_which_does_not_answer(fake: FakeJobManager, capfd: Output) -> None:
+    fake.jobs = {A: job_info(A)}
+    fake.unreachable = ["tm-1"]
+    assert main(["logs", "a1"]) == 1
+    said = capfd.readouterr().err
+    assert "task manager tm-1 does not answer" in said
+    assert "logs of the driver of any attempt cannot be read now" in said
+
+
 @pytest.mark.req("BLOB-20")
 @pytest.mark.parametrize(
     ("byte_range", "printed"), [("2-5", "2345"), ("7-", "789"), ("-3", "789"), ("8-100", "89"), ("50-60", "")]

@@ -170,6 +170,7 @@ class FakeJobManager:
     def __init__(self) -> None:
         self.url = ""
         self.jobs: dict[str, rest.JobDetailsInfo] = {}
+        self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
         self.task_managers: list[rest.TaskManagerDetails] = []
@@ -343,7 +344,8 @@ class FakeJobManager:
 
     async def _job_logs(self, request: web.Request) -> web.Response:
         job_id = request.match_info["jid"]
-        return reply(rest.LogList(logs=[log.info(job_id) for log in self.logs.get(job_id, [])]))
+        logs = [log.info(job_id) for log in self.logs.get(job_id, [])]
+        return reply(rest.LogList(logs=logs, unreachable=self.unreachable))
 
     async def _read_log(self, request: web.Request) -> web.Response:
         logs = {log.id: log for log in self.logs.get(request.match_info["jid"], [])}

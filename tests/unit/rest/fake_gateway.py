@@ -48,6 +48,7 @@ class FakeGateway(JobManagerGateway):
         self.managers: dict[TaskManagerId, TaskManagerView] = {}
         self.refusal: EmberkeepError | None = None
         self.leading_epoch = 3
+        self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
         self._keys: dict[str, JobId] = {}
@@ -83,7 +84,7 @@ class FakeGateway(JobManagerGateway):
         return self.leading_epoch
 
     def started_ms(self) -> int:
-        return NOW_MS - 3_600_000
+        return NOW_MS - self.led_for_ms
 
     def address(self) -> str:
         return "127.0.0.1:8081"

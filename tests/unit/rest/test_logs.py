@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.rest import expected
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.waiting import WaitingRoom
@@ -59,13 +60,59 @@ async def test_a_jobs_logs_are_collected_from_all_task_managers(site: Site, cata
     assert [(log["id"], log["kind"], log["attempt"], log["size"]) for log in body["logs"]] == [
         (f"tm-127.0.0.2-1~{STDOUT}", "driver-stdout", 2, 10)
     ]
-    assert body["unreachable"] == ["tm-127.0.0.3-1"]
+    # One does not answer, another with an executor is gone.
+    assert body["unreachable"] == ["tm-127.0.0.3-1", "tm-127.0.0.4-1"]
 
 
 async def test_a_task_manager_that_is_gone_is_named_where_it_had_a_driver(site: Site, catalogue: ListedLogs) -> None:
     del site.gateway.managers[TaskManagerId("tm-127.0.0.3-1")]
 
-    assert (await site.get(f"{J1}/logs")).json()["unreachable"] == ["tm-127.0.0.3-1"]
+    assert "tm-127.0.0.3-1" in (await site.get(f"{J1}/logs")).json()["unreachable"]
+
+
+class TestNewLeader:
+    """Task managers register one after the other with a JobManager that leads since a moment ago."""
+
+    async def test_who_asks_for_logs_waits_for_those_that_hold_them(self, site: Site, catalogue: ListedLogs) -> None:
+        site.gateway.led_for_ms = 0
+        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
+        listing = asyncio.create_task(site.get(f"{J1}/logs"))
+        reading = asyncio.create_task(site.get(f"{J1}/logs/{late.info.id}~{STDOUT}"))
+        await eventually(lambda: site.api.waiting.taken == 2)
+
+        site.gateway.add_task_managers(late)
+
+        assert [log["name"] for log in (await listing).json()["logs"]] == [STDOUT]
+        assert (await reading).body == b"0123456789"
+
+    async def test_for_as_long_as_they_may_be_late(self, site: Site, catalogue: ListedLogs) -> None:
+        site.gateway.led_for_ms = 0
+        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
+        listing = asyncio.create_task(site.get(f"{J1}/logs"))
+        reading = asyncio.create_task(site.get(f"{J1}/logs/{late.info.id}~{STDOUT}"))
+        await eventually(lambda: site.api.waiting.taken == 2)
+
+        site.gateway.led_for_ms = 3_600_000
+
+        assert late.info.id in (await listing).json()["unreachable"]
+        assert (await reading).problem().status == 404
+
+    async def test_then_one_is_told_to_ask_again(
+        self, site: Site, catalogue: ListedLogs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(expected, "LONGEST_WAIT", 0.0)
+        site.gateway.led_for_ms = 0
+        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
+
+        assert late.info.id in (await site.get(f"{J1}/logs")).json()["unreachable"]
+        assert (await site.get(f"{J1}/logs/{late.info.id}~{STDOUT}")).problem().status == 503
+
+    async def test_who_does_not_matter_is_not_waited_for(self, site: Site, catalogue: ListedLogs) -> None:
+        site.gateway.led_for_ms = 0
+        site.gateway.change(job_id(1), attempts=(), status_report=None)
+        del site.gateway.managers[TaskManagerId("tm-127.0.0.3-1")]
+
+        assert (await site.get(f"{J1}/logs")).json()["unreachable"] == []
 
 
 async def test_a_log_is_read_in_pieces(site: Site, catalogue: ListedLogs) -> None:
