@@ -92,13 +92,16 @@ class JobWorld:
     terminal: JobStatus | None = None
     attempts_written: list[int] = field(default_factory=list)
     homes: dict[int, DriverHome | None] = field(default_factory=dict)  # as they are written with each attempt
+    stopped: bool = False  # durable
 
     def __post_init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
         home = self.homes.get(self.stored_attempt)
-        self.machine = JobMachine(self.graph, self.policy, self.strategy, attempt=self.stored_attempt, home=home)
+        self.machine = JobMachine(
+            self.graph, self.policy, self.strategy, attempt=self.stored_attempt, home=home, stopped=self.stopped
+        )
         self.tell(ev.Begin())
 
     def status(self) -> JobStatus:
@@ -137,6 +140,7 @@ class JobWorld:
                 others = [d.attempt for d in self.drivers.values() if d.alive and d.accepted and d.attempt != attempt]
                 assert not others, f"attempt {attempt} starts while {others} live (P1)"
                 assert self.stored_result is None, "nothing starts after the result"
+                assert not self.stopped or attempt == self.machine.attempt, "nothing follows a stop (END-5)"
                 known = self.drivers.get(attempt)
                 assert known is None or known.place == where, "one attempt starts in one place"
             case ev.RecordAttempt(attempt):
@@ -171,6 +175,11 @@ class JobWorld:
         assert isinstance(effect, ev.RecordResult)
         self.stored_result = effect.result
         self.tell(ev.ResultRecorded())
+
+    def stop(self) -> None:
+        """The end of a suspend or drain is written."""
+        self.stopped = True
+        self.tell(ev.StopRecorded())
 
     def start(self) -> TrueDriver:
         """The order to start arrives and the driver comes up."""

@@ -94,6 +94,16 @@ class JobLife(RuleBasedStateMachine):
             driver.alive, driver.accepted = True, False
             assert not self.world.register(driver), "an old attempt is let in (HA-7)"
 
+    @precondition(
+        lambda self: self.world.machine.attempt > 0 and self.world.stored_attempt == self.world.machine.attempt
+    )
+    @precondition(lambda self: any(driver.accepted for driver in self.world.drivers.values()))
+    @rule()
+    def stop_is_recorded(self) -> None:
+        """Some time after a driver has said that the job is suspended or drained."""
+        if self.world.machine.phase is not Phase.ENDED and self.world.stored_result is None:
+            self.world.stop()
+
     @precondition(lambda self: self._pending(ev.StopDriver))
     @rule(outcome=OUTCOMES)
     def stop_arrives(self, outcome: AttemptOutcome) -> None:

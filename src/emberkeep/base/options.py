@@ -309,6 +309,27 @@ CANCELLATION_TIMEOUT = define(
         "How long a driver may take to end after SIGTERM before its whole session is killed.",
     )
 )
+STOP_SCRIPT_TIMEOUT = define(
+    Option(
+        "execution.stop.script-timeout",
+        60.0,
+        duration,
+        "duration",
+        "How long the script of a job that was suspended or drained may go on after its awaits; then its driver gets "
+        "SIGTERM. The job is FINISHED either way.",
+    )
+)
+SAVEPOINT_DIRECTORY = define(
+    Option(
+        "execution.checkpointing.savepoint-dir",
+        "",
+        text,
+        "URI",
+        "Directory, or prefix in an object store, below which each savepoint gets a directory of its own. Empty: "
+        "`savepoints` in high-availability.storageDir.",
+        deprecated_keys=("state.savepoints.dir",),
+    )
+)
 LOG_RETENTION = define(
     Option(
         "taskmanager.log.retained-jobs",
@@ -327,6 +348,95 @@ ORPHAN_TIMEOUT = define(
         "duration",
         "Drivers and executors go on while the task manager process that started them is away, for this long. "
         "Then they are ended and replaced.",
+    )
+)
+
+EVACUATION_TIMEOUT = define(
+    Option(
+        "blocklist.evacuation.timeout",
+        300.0,
+        duration,
+        "duration",
+        "How long an executor on an evacuated node may take until another one is there, its blocks are handed over and "
+        "it has ended. Then it is ended, and what it still kept is computed again.",
+    )
+)
+
+# --- starting task managers -----------------------------------------------------------------------------------------
+
+RESOURCE_MANAGER_TYPE = define(
+    Option(
+        "resourcemanager.type",
+        "standalone",
+        choice("standalone", "local-processes"),
+        "choice",
+        "Who starts task managers. `standalone`: people, or `emberkeep cluster up`. `local-processes`: the JobManager, "
+        "when jobs need more than are registered, as processes of its own machine.",
+    )
+)
+LOCAL_NODES = define(
+    Option(
+        "resourcemanager.local-processes.nodes",
+        "127.0.0.1",
+        text,
+        "list",
+        "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. One task manager "
+        "stands on each at most; its id is `tm-` and the node's name.",
+    )
+)
+MIN_SLOTS = define(
+    Option(
+        "slotmanager.number-of-slots.min",
+        0,
+        integer(0, 1_000_000),
+        "integer",
+        "Slots that are kept where the JobManager starts task managers, also while no job needs them.",
+    )
+)
+MAX_SLOTS = define(
+    Option(
+        "slotmanager.number-of-slots.max",
+        1_000_000,
+        integer(1, 1_000_000),
+        "integer",
+        "The JobManager starts no task manager with which there would be more slots than this, those of blocked ones "
+        "counted.",
+    )
+)
+IDLE_TIMEOUT = define(
+    Option(
+        "resourcemanager.taskmanager-timeout",
+        30.0,
+        duration,
+        "duration",
+        "A task manager that the JobManager has started is ended when it had nothing to do for this long.",
+    )
+)
+REGISTRATION_TIMEOUT = define(
+    Option(
+        "resourcemanager.taskmanager-registration.timeout",
+        120.0,
+        duration,
+        "duration",
+        "A task manager that has not registered this long after its start is killed and counts as failed.",
+    )
+)
+START_RETRY_INTERVAL = define(
+    Option(
+        "resourcemanager.start-worker.retry-interval",
+        3.0,
+        duration,
+        "duration",
+        "Pause after the start of a task manager has failed.",
+    )
+)
+MAX_START_FAILURES = define(
+    Option(
+        "resourcemanager.start-worker.max-failure-rate",
+        10,
+        integer(1, 100_000),
+        "integer",
+        "When so many starts have failed within a minute, no more are tried until fewer have.",
     )
 )
 

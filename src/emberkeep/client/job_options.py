@@ -11,6 +11,8 @@ from emberkeep.base.options import REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOK
 
 _JOB_PREFIXES = (
     "restart-strategy",
+    "execution.checkpointing.",
+    "execution.stop.",
     "executor.",
     "job.driver.",
     "slot.request.",

@@ -81,6 +81,11 @@ class CancelRequested:
 
 
 @dataclass(frozen=True)
+class StopRecorded:
+    """That the job has been suspended or drained is durable: no attempt follows the present one."""
+
+
+@dataclass(frozen=True)
 class Tick:
     """Time has passed; sent when ``deadline()`` is due (early or repeated ticks do no harm)."""
 
@@ -176,6 +181,7 @@ Event = (
     | AttemptUnknown
     | ResultRecorded
     | CancelRequested
+    | StopRecorded
     | Tick
     | TaskManagerLost
     | StartAccepted

@@ -25,7 +25,10 @@ STATUSES: dict[Phase, frozenset[JobStatus]] = {
 
 def check(job: JobMachine) -> None:
     """Raise AssertionError naming what does not hold."""
-    _hold(job, job.status in STATUSES[job.phase], "status fits the phase")
+    # A job that was stopped shows what it was until it is FINISHED.
+    as_before = job.stopped and job.phase is Phase.ENDING and job.status in (JobStatus.INITIALIZING, JobStatus.RUNNING)
+    _hold(job, as_before or job.status in STATUSES[job.phase], "status fits the phase")
+    _hold(job, not job.stopped or job.phase not in (Phase.PLACING, Phase.BACKING_OFF), "nothing follows a stop")
     driver = job.driver
     with_driver = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING)
     _hold(job, not with_driver or (driver is not None and not driver.gone), "the phase's driver may be alive")

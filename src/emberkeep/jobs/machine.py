@@ -57,6 +57,8 @@ class JobMachine(JobState):
             self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
             self.phase = Phase.STARTING
             self._enter(JobStatus.INITIALIZING, now)
+            if self.stopped:
+                self._script_until = now.at + self._policy.script_timeout
 
     def _request_place(self, now: Moment) -> None:
         self.driver = None
@@ -184,6 +186,10 @@ class JobMachine(JobState):
             self.history.attempt_ended(self.attempt, outcome, now.ms)
             self._restart_at = None
             self.verdict = Verdict(JobStatus.FINISHED, outcome.exit_code, "")
+        elif self.stopped and (outcome.kind is not FailureKind.SCRIPT or self._live().stop_at is not None):
+            # All that the job was to do is in its savepoint: how its process ended changes nothing about that.
+            self.history.attempt_ended(self.attempt, outcome, now.ms)
+            self.verdict = _STOPPED
         else:
             self._attempt_failed(outcome, now)
         self._go_on(now)
@@ -192,6 +198,8 @@ class JobMachine(JobState):
         self.history.attempt_failed(self.attempt, outcome, now.ms)
         self._restart_at = None
         root_cause = outcome.message or f"the driver ended with exit code {outcome.exit_code}"
+        if self.stopped:
+            root_cause = f"{root_cause} (after the job was stopped: its savepoint is complete)"
         if self._restarts(outcome):
             decision = self._strategy.failed(now.at, now.chance)
             if not isinstance(decision, GiveUp):
@@ -204,6 +212,8 @@ class JobMachine(JobState):
 
     def _restarts(self, outcome: AttemptOutcome) -> bool:
         """Whether the restart strategy is asked after such an end."""
+        if self.stopped:
+            return False
         if outcome.kind is FailureKind.SCRIPT:
             return self._policy.restarts_script_failures
         return outcome.kind in (FailureKind.LOST, FailureKind.SETUP)
@@ -235,10 +245,26 @@ class JobMachine(JobState):
         self._enter(JobStatus.CANCELLING, now)
         if driver is not None and not driver.gone:
             self.phase = Phase.ENDING
-            self._stop(driver, self._policy.grace if event.grace is None else event.grace, now)
+            grace = self._policy.grace if event.grace is None else event.grace
+            self._stop(driver, grace, now)
+            self._hasten(driver, grace, now)
         elif self.phase is not Phase.RECORDING_ATTEMPT:
             self._record_result(now)
         self._effects.append(ev.WithdrawPlace())
+
+    def _stop_recorded(self, event: ev.StopRecorded, now: Moment) -> None:
+        if self.verdict is not None or self.stopped:
+            return
+        self.stopped = True
+        if self.phase in (Phase.STARTING, Phase.RUNNING):
+            self._script_until = now.at + self._policy.script_timeout
+            return
+        # The attempt was lost meanwhile, and the next one is being prepared.
+        self._restart_at = None
+        self.verdict = _STOPPED
+        if self.phase in (Phase.PLACING, Phase.BACKING_OFF):
+            self._effects.append(ev.WithdrawPlace())
+            self._record_result(now)
 
     def _fail(self, outcome: AttemptOutcome, root_cause: str, now: Moment) -> None:
         """Fail without a driver."""
@@ -324,6 +350,8 @@ class JobMachine(JobState):
             driver.condemned = True
             self._effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_ended(_lost(_silence(driver)), now)
+        elif self._script_until is not None and driver.stop_at is None and now.at >= self._script_until:
+            self._stop(driver, self._policy.grace, now)
         elif order_at is not None and now.at >= order_at:
             if driver.stop_at is not None:
                 self._order_stop(driver, now)
@@ -355,6 +383,9 @@ class JobMachine(JobState):
         check(self)
 
 
+_STOPPED = Verdict(JobStatus.FINISHED, 0, "")
+
+
 def _lost(message: str) -> AttemptOutcome:
     return AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message)
 
@@ -378,6 +409,7 @@ _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.AttemptUnknown: JobMachine._attempt_unknown,
     ev.ResultRecorded: JobMachine._result_recorded,
     ev.CancelRequested: JobMachine._cancel,
+    ev.StopRecorded: JobMachine._stop_recorded,
     ev.Tick: JobMachine._tick,
     ev.TaskManagerLost: JobMachine._task_manager_lost,
     ev.StartAccepted: JobMachine._start_accepted,

@@ -29,7 +29,8 @@ class Verdict:
 
 class JobState:
     """One job. ``attempt`` is the newest attempt number in the store, 0 for a job that was never started; ``home``:
-    where that attempt's driver was to be started."""
+    where that attempt's driver was to be started; ``stopped``: the job was suspended or drained, nothing follows that
+    attempt."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class JobState:
         *,
         attempt: int = 0,
         home: DriverHome | None = None,
+        stopped: bool = False,
     ) -> None:
         self.graph = graph
         self._home = home
@@ -49,11 +51,13 @@ class JobState:
         self.history = JobHistory()
         self.verdict: Verdict | None = None
         self.result: JobResult | None = None
+        self.stopped = stopped
         self._policy = policy
         self._strategy = strategy
         self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
         self._explain_at: float | None = None
         self._restart_at: float | None = None
+        self._script_until: float | None = None  # of a job that was stopped
         self._forget_at: float | None = None
         self._forgotten = False
         self._effects: list[Effect] = []
@@ -70,7 +74,12 @@ class JobState:
         driver = self.driver
         if driver is None or driver.gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
             return None
-        times = (driver.order_due_at(), driver.silent_at(self._policy), driver.gone_at(self._policy))
+        times = (
+            driver.order_due_at(),
+            driver.silent_at(self._policy),
+            driver.gone_at(self._policy),
+            self._script_until if driver.stop_at is None else None,
+        )
         return min((time for time in times if time is not None), default=None)
 
     def refusal(self, attempt: int) -> str:
@@ -84,6 +93,8 @@ class JobState:
             return f"attempt {attempt} of job {self.graph.job_id} was given up; the job is {self.status.value}"
         if self.status is JobStatus.CANCELLING and not driver.reachable:
             return f"job {self.graph.job_id} is cancelled and its task manager cannot be reached to end the driver"
+        if self.stopped and driver.stop_at is not None and not driver.reachable:
+            return f"job {self.graph.job_id} was stopped and its task manager cannot be reached to end the script"
         return ""
 
     def stands_on(self) -> InstanceId | None:
@@ -110,6 +121,8 @@ class JobState:
             return "the job store to take the next attempt"
         if self.phase is Phase.RECORDING_RESULT:
             return "the job store to take its result"
+        if driver is not None and self.stopped and self.phase in (Phase.STARTING, Phase.RUNNING):
+            return "the end of its script: it was stopped, and nothing of it is started again"
         if driver is None or self.phase not in (Phase.STARTING, Phase.ENDING):
             return ""
         where = f"on task manager {driver.place.task_manager}" if driver.place else "on a task manager not heard of yet"

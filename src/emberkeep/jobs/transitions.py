@@ -59,11 +59,12 @@ TRANSITIONS: dict[Phase, Row] = {
             ev.PlaceGranted: {_P.RECORDING_ATTEMPT},
             ev.PlaceExplained: {_P.RECORDING_RESULT},
             ev.CancelRequested: {_P.RECORDING_RESULT},
+            ev.StopRecorded: {_P.RECORDING_RESULT},
         },
     ),
     _P.RECORDING_ATTEMPT: _row(
         _P.RECORDING_ATTEMPT,
-        (ev.CancelRequested,),
+        (ev.CancelRequested, ev.StopRecorded),
         {
             ev.AttemptRecorded: {_P.STARTING, _P.PLACING, _P.RECORDING_RESULT},
             ev.AttemptUnknown: {_P.RECORDING_ATTEMPT, _P.RECORDING_RESULT},
@@ -71,7 +72,7 @@ TRANSITIONS: dict[Phase, Row] = {
     ),
     _P.STARTING: _row(
         _P.STARTING,
-        _DRIVER_FACTS,
+        (*_DRIVER_FACTS, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
             ev.DriverNotAtHome: {_P.STARTING, *_OVER},
@@ -83,7 +84,7 @@ TRANSITIONS: dict[Phase, Row] = {
     ),
     _P.RUNNING: _row(
         _P.RUNNING,
-        _DRIVER_FACTS,
+        (*_DRIVER_FACTS, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
@@ -93,7 +94,7 @@ TRANSITIONS: dict[Phase, Row] = {
     ),
     _P.ENDING: _row(
         _P.ENDING,
-        (*_DRIVER_FACTS, ev.CancelRequested),
+        (*_DRIVER_FACTS, ev.CancelRequested, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
             ev.DriverNotAtHome: {_P.ENDING, *_OVER},
@@ -104,10 +105,16 @@ TRANSITIONS: dict[Phase, Row] = {
     _P.BACKING_OFF: _row(
         _P.BACKING_OFF,
         (),
-        {ev.Tick: {_P.BACKING_OFF, _P.PLACING}, ev.CancelRequested: {_P.RECORDING_RESULT}},
+        {
+            ev.Tick: {_P.BACKING_OFF, _P.PLACING},
+            ev.CancelRequested: {_P.RECORDING_RESULT},
+            ev.StopRecorded: {_P.RECORDING_RESULT},
+        },
     ),
     _P.RECORDING_RESULT: _row(
-        _P.RECORDING_RESULT, (*_DRIVER_FACTS, ev.CancelRequested), {ev.ResultRecorded: {_P.ENDED}}
+        _P.RECORDING_RESULT,
+        (*_DRIVER_FACTS, ev.CancelRequested, ev.StopRecorded),
+        {ev.ResultRecorded: {_P.ENDED}},
     ),
     _P.ENDED: _row(_P.ENDED, _DRIVER_FACTS, {}),
 }

@@ -460,3 +460,95 @@ def test_results_can_be_written_as_json() -> None:
 
 def _policy(**changes: Any) -> JobPolicy:
     return dataclasses.replace(POLICY, **changes)
+
+
+@pytest.mark.req("END-4")
+@pytest.mark.req("END-5")
+class TestStopped:
+    """A job that was suspended or drained ends with its script, and nothing of it is started again."""
+
+    def test_its_script_goes_on_and_ends_the_job(self) -> None:
+        world, _ = running()
+        world.stop()
+        world.stop()
+        assert (world.status(), world.asked[-1]) == (JobStatus.RUNNING, ev.StartDriver(1, place(1)))
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    @pytest.mark.parametrize("outcome", [KILLED, RESOURCES, SETUP])
+    def test_an_attempt_that_is_lost_then_is_the_end_and_no_failure(self, outcome: AttemptOutcome) -> None:
+        world, _ = running()
+        world.stop()
+        world.tell(ev.DriverExited(1, place(1), outcome))
+        world.write_result()
+        assert (world.machine.result.status, world.machine.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
+
+    def test_a_script_that_does_not_end_is_ended(self) -> None:
+        world, _ = running(policy=dataclasses.replace(POLICY, script_timeout=7.0))
+        world.stop()
+        assert world.machine.deadline() == world.now + 7.0
+        world.wait(6.9)
+        assert world.take(ev.StopDriver) is None
+        world.wait(0.1)
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, place(1), POLICY.grace)
+        world.tell(ev.OutcomeReported(1, AttemptOutcome(exit_code=143, kind=FailureKind.SCRIPT, message="SystemExit")))
+        world.write_result()
+        assert (world.status(), world.machine.result.exit_code) == (JobStatus.FINISHED, 0)  # type: ignore[union-attr]
+
+    def test_a_script_that_raises_after_the_stop_has_failed_and_is_not_started_again(self) -> None:
+        world, _ = running(policy=dataclasses.replace(POLICY, restarts_script_failures=True))
+        world.stop()
+        world.tell(ev.OutcomeReported(1, SCRIPT_FAILED))
+        world.write_result()
+        assert world.status() is JobStatus.FAILED
+        assert world.machine.result.exit_code == 3  # type: ignore[union-attr]
+        assert "its savepoint is complete" in world.machine.result.root_cause  # type: ignore[union-attr]
+
+    def test_a_cancellation_wins(self) -> None:
+        world, _ = running()
+        world.stop()
+        world.tell(ev.CancelRequested())
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        world.tell(ev.DriverExited(1, place(1), SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    @pytest.mark.parametrize("steps", [0, 1, 2])
+    def test_it_is_not_started_again_when_the_attempt_was_lost_before_that_was_known(self, steps: int) -> None:
+        world, driver = running()
+        driver.alive = False
+        world.tell(ev.DriverExited(1, place(1), KILLED))
+        if steps > 0:
+            world.wait(5.0)
+        if steps > 1:
+            world.grant()
+        world.stop()
+        if steps > 1:
+            world.write_attempt()
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    def test_the_next_leader_starts_nothing_either(self) -> None:
+        world, driver = running()
+        world.stop()
+        world.restart()
+        driver.alive = False
+        world.report_completely(place(1, 2))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    def test_the_next_leader_ends_a_script_that_does_not(self) -> None:
+        world, driver = running()
+        world.stop()
+        world.restart()
+        world.report_completely(place(1))
+        assert world.register(driver)
+        world.wait(POLICY.heartbeat_timeout - 1)
+        for _ in range(7):
+            world.tell(ev.JobMasterHeard(1))
+            world.wait(9.0)
+        assert world.take(ev.StopDriver) is not None
+        world.tell(ev.DriverExited(1, place(1), KILLED))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
