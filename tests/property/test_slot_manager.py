@@ -17,7 +17,8 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.slots.slot_manager import Allotted, Granted, SlotManager
+from emberkeep.slots.place_queue import Granted
+from emberkeep.slots.slot_manager import Allotted, SlotManager
 
 LOST_AFTER = 10.0
 ORPHAN = 60.0
@@ -426,7 +427,7 @@ class Cluster(RuleBasedStateMachine):
             assert missing[job_id][wish] >= 0, "no more than was asked for"
             _use(room[node.info.id], allotted.allocation.profile)
             held[job_id] += 1
-        if self.slots._slots_dirty:
+        if self.slots._due.slots:
             return
         for job_id, wishes in missing.items():
             for wish, count in wishes.items():

@@ -380,8 +380,8 @@ LOCAL_NODES = define(
         "127.0.0.1",
         text,
         "list",
-        "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. One task manager "
-        "stands on each at most; its id is `tm-` and the node's name.",
+        "Nodes of `local-processes`, separated by commas: addresses of this machine, or `name=address`. One task "
+        "manager stands on each at most; its id is `tm-` and the node's name.",
     )
 )
 MIN_SLOTS = define(

@@ -7,6 +7,7 @@
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
 <state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/, and with several JobManagers
                                     in each of them a folder per cluster
+<state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```
 """
@@ -78,6 +79,10 @@ class StateLayout:
         if self.configuration[HA_TYPE] == "embedded":
             return place
         return place / self.configuration[HA_CLUSTER_ID]
+
+    @property
+    def started_task_managers(self) -> Path:
+        return self.root / "resourcemanager"
 
     def working_directory(self, task_manager: TaskManagerId) -> Path:
         return Path(self.configuration[WORKING_DIRECTORY] or self.root / "taskmanagers" / task_manager)

@@ -21,12 +21,14 @@ from emberkeep.base.options import (
     ALLOWED_HOSTS,
     BLOB_DIRECTORY,
     OFFLOAD_MIN_SIZE,
+    RESOURCE_MANAGER_TYPE,
     REST_ADDRESS,
     REST_BIND_ADDRESS,
     RPC_TIMEOUT,
 )
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
+from emberkeep.daemons.local_processes import LocalProcesses
 from emberkeep.daemons.log_catalogue import ProcessLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
@@ -41,6 +43,7 @@ from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.metrics import Metrics
 from emberkeep.rest.ports import LogKind
 from emberkeep.rest.waiting import MAX_WAITING
+from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.web.pages import web_routes
 
 # Probes of load balancers carry no token and learn nothing but a status; static files hold nothing of a cluster.
@@ -70,6 +73,13 @@ class JobManagerSettings:
         extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
         hosts = frozenset({configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra)})
         return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+
+
+def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
+    """Raises InvalidInput, Fatal."""
+    if settings.configuration[RESOURCE_MANAGER_TYPE] == "standalone":
+        return None
+    return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
 @dataclass(frozen=True)
@@ -117,6 +127,7 @@ async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIter
             blobs,
             address=settings.address,
             checkpoint_root=str(layout.checkpoints),
+            driver=_resource_driver(settings),
         )
         api = Api(
             gateway=service,

@@ -15,7 +15,7 @@ import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.config import Configuration
-from emberkeep.base.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS
+from emberkeep.base.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS, RESOURCE_MANAGER_TYPE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
@@ -32,7 +32,8 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
     _stop_at_end_of_input(stop)
     services, system = Services(), real_system()
     try:
-        leader = _own_blobs(configuration, "jobmanager")
+        alone = configuration.with_texts({RESOURCE_MANAGER_TYPE.key: "standalone"}, "embedded")
+        leader = _own_blobs(alone, "jobmanager")
         async with job_manager_process(system, leader, layout, services, stop) as job_manager:
             own = _own_blobs(configuration, "taskmanager").with_texts(
                 {JOB_MANAGER_ADDRESS.key: job_manager.address}, "embedded"

@@ -12,13 +12,14 @@ from typing import Any, Protocol
 from emberkeep.base import options
 from emberkeep.base.actors import INBOX_LIMIT, Actor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError, UnknownOutcome
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.views import TaskManagerView
+from emberkeep.jobs.hearing import Hearing
 from emberkeep.protocol.limits import LOCAL_STATE_JOBS
 from emberkeep.protocol.messages import (
     Ack,
@@ -38,6 +39,7 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.ledger import DriverNeed, DriverUse
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.slots.slot_manager import Allotted, SlotManager
+from emberkeep.slots.supply import Supply
 
 CALLS_AT_ONCE = 128
 WATCH_INTERVAL = 0.5  # seconds between two looks for what has lapsed
@@ -121,6 +123,7 @@ class ResourceManager(Actor[Call]):
         *,
         epoch: int,
         clock: SteadyClock,
+        hearing: Hearing,
         blocked: BlockedPlaces | None = None,
     ) -> None:
         super().__init__(
@@ -130,6 +133,7 @@ class ResourceManager(Actor[Call]):
         self._rpc = rpc
         self._epoch = epoch
         self._clock = clock
+        self._hearing = hearing
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         lost_after = configuration[options.HEARTBEAT_TIMEOUT]
@@ -245,6 +249,27 @@ class ResourceManager(Actor[Call]):
         address = (await self.view(task_manager)).info.address
         await self._rpc.call(address, StopTaskManager(epoch=self._epoch, drain=drain), Ack, timeout=self._rpc_timeout)
 
+    async def supply(self) -> Supply:
+        """What task managers there are, and what they cannot give at present."""
+        reply: Supply = await self.ask(self._slots.supply)
+        return reply
+
+    async def retire(self, task_manager: TaskManagerId) -> bool:
+        """Tell an idle task manager to end for good, and give it nothing new; False: it is not idle any more.
+
+        Raises RetryLater (it certainly was not told, and is used as before), UnknownOutcome.
+        """
+        if not await self.ask(partial(self._slots.retire, task_manager)):
+            return False
+        try:
+            await self.stop(task_manager, 0.0)
+        except (Absent, UnknownOutcome):
+            raise
+        except EmberkeepError as error:
+            await self.ask(partial(self._slots.recall, task_manager))
+            raise RetryLater(f"task manager {task_manager} was not told to end: {error}") from error
+        return True
+
     def _view(self, task_manager: TaskManagerId) -> TaskManagerView:
         registered = self._registered.get(task_manager)
         member = self._slots.member(task_manager)
@@ -276,6 +301,7 @@ class ResourceManager(Actor[Call]):
 
     def _register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
         info, report = request.info, request.report
+        self._hearing.heard(info.id, self._clock.now())
         replaced = self._slots.register(
             info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
         )
@@ -314,6 +340,7 @@ class ResourceManager(Actor[Call]):
         registered = self._registered.get(request.id)
         if registered is None:
             return TaskManagerHeartbeatReply(epoch=self._epoch, known=False)
+        self._hearing.heard(request.id, now)
         before, away = registered.report, self._is_away(request.id)
         late = report.sequence <= before.sequence
         if late or (report.allocations == before.allocations and report.drivers == before.drivers):
@@ -343,6 +370,7 @@ class ResourceManager(Actor[Call]):
     def _take_leave(self, info: TaskManagerInfo) -> None:
         """A task manager that shuts down has nothing left: it counts as lost now, not only when it has been silent."""
         logger.info("task manager %s at %s has shut down", info.id, info.address)
+        self._hearing.left(info.id)
         self._note_lost([self._slots.leave(info.id)])
 
     def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
@@ -394,7 +422,8 @@ class ResourceManager(Actor[Call]):
             self.tell(self._expire)
 
     def _expire(self) -> None:
-        lapsed = self._slots.expire(self._clock.now())
+        now = self._clock.now()
+        lapsed = self._slots.expire(now, self._hearing.since(now))
         for info in lapsed.away:
             logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
         if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now

@@ -23,6 +23,7 @@ from emberkeep.jobmanager.job_views import with_missing
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.task_manager_supplier import TaskManagerSupplier
 from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
 from emberkeep.jobs.model import JobGraph
 from emberkeep.jobs.ports import JobStore
@@ -37,11 +38,13 @@ from emberkeep.protocol.messages import (
     TaskManagerHeartbeat,
 )
 from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.resource_driver import ResourceManagerDriver
 
 
 class JobManagerService:
     """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
-    ``checkpoint_root`` where queries without an own checkpoint location keep theirs.
+    ``checkpoint_root`` where queries without an own checkpoint location keep theirs. ``driver``: starts task managers
+    when more are needed; None: people do.
 
     Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
     """
@@ -56,7 +59,9 @@ class JobManagerService:
         *,
         address: str,
         checkpoint_root: str,
+        driver: ResourceManagerDriver | None = None,
     ) -> None:
+        self._driver = driver
         self._system = system
         self._configuration = configuration
         self._rpc = rpc
@@ -115,7 +120,12 @@ class JobManagerService:
                 checkpoint_root=self._checkpoint_root,
             )
             resources.listen(dispatcher)
-            await self._lead(dispatcher, resources, blocklist, dispatcher.recover(stored, results))
+            suppliers = (
+                ()
+                if self._driver is None
+                else (TaskManagerSupplier(self._configuration, self._driver, resources, clock),)
+            )
+            await self._lead(dispatcher, resources, blocklist, suppliers, dispatcher.recover(stored, results))
         finally:
             await self._store.close()
 
@@ -124,6 +134,7 @@ class JobManagerService:
         dispatcher: Dispatcher,
         resources: ResourceManager,
         blocklist: BlocklistHandler,
+        suppliers: tuple[TaskManagerSupplier, ...],
         recovery: Coroutine[Any, Any, None],
     ) -> None:
         running = [
@@ -140,6 +151,7 @@ class JobManagerService:
                 recovering.result()
                 self._actors = (dispatcher, resources, blocklist)
                 self._ready.set()
+                running += [asyncio.create_task(each.run(), name="task-manager-supplier") for each in suppliers]
                 await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for task in running:
                 if task.done():

@@ -49,6 +49,7 @@ class Member:
     away: bool = False  # silent for too long: it gets nothing new, but what jobs hold there may go on
     blocked: bool = False  # by the blocklist: nothing new goes there
     evacuated: bool = False  # what runs there goes as well
+    retiring: bool = False  # it had nothing to do and is told to end: nothing new goes there
     claimed_by: JobId | None = None  # kept free for a driver that has waited for long
     claimed_memory: int = 0  # what that driver needs: not for slots
     free_slots: int = 0
@@ -92,13 +93,20 @@ class Member:
         self.free_memory -= allocation.profile.memory_mb
 
     def usable_level(self) -> int:
-        if self.avoided or self.away or self.blocked or self.free_memory - self.claimed_memory <= 0:
+        closed = self.avoided or self.away or self.blocked or self.retiring
+        if closed or self.free_memory - self.claimed_memory <= 0:
             return 0
         return max(0, min(self.free_slots, self.free_cores))
 
     def fits(self, profile: ResourceProfile) -> bool:
         memory = self.free_memory - self.claimed_memory
         return self.free_slots > 0 and profile.cores <= self.free_cores and profile.memory_mb <= memory
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is there and nothing is to come, ended drivers that are still told of included."""
+        holds = self.allocations or self.pending or self.drivers or self.reservations
+        return not (holds or self.away or self.claimed_by is not None)
 
     def free(self) -> ResourceProfile:
         return ResourceProfile(cores=max(0, self.free_cores), memory_mb=max(0, self.free_memory))

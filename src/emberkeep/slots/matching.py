@@ -200,7 +200,7 @@ class PlaceRound:
 
 
 def _takes_drivers(member: Member) -> bool:
-    closed = member.avoided or member.away or member.blocked
+    closed = member.avoided or member.away or member.blocked or member.retiring
     return member.free_places > 0 and not closed and member.claimed_by is None
 
 

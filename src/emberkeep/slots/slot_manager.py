@@ -7,15 +7,6 @@ when they never show up. Jobs say in total what they want; ``match`` decides.
 A task manager that is silent gets nothing new, but what jobs hold there goes on without it, as far as anybody knows: it
 is *away*, and what it was last known to hold stays in the accounts, until its jobs give that up or it is away for too
 long. When it starts anew, what its new life reports is what it has taken over.
-
-A task manager that is silent gets nothing new, but what jobs hold there goes on without it, as far as anybody knows: it
-is *away*, and what it was last known to hold stays in the accounts, until its jobs give that up or it is away for too
-long. When it starts anew, what its new life reports is what it has taken over.
-
-Driver places are given in the order of submission. One that fits nowhere does not hold up smaller ones behind it, until
-it has waited for ``patience`` seconds: then one task manager that is large enough takes no other drivers, and no slots
-that would use the memory it needs, so it cannot starve. Running work is never displaced. What runs there may itself
-need a slot before it can end, so such a claim lasts for as long again at most, and no other follows for as long.
 """
 
 from __future__ import annotations
@@ -27,22 +18,16 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots import shortage
 from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
-from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member, Reservation
+from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
-from emberkeep.slots.matching import PlaceRound, SlotRound
+from emberkeep.slots.matching import SlotRound
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
+from emberkeep.slots.place_queue import Due, Granted, PlaceQueue
 from emberkeep.slots.shelves import Shelves
+from emberkeep.slots.supply import Supply, demand_of, standing_of
 
 AVOIDED_FOR = 2.0  # seconds that a task manager which refused or was out of reach gets no new work
 UNASSIGNED = -1  # slot index of an allocation that the task manager has not placed yet
-
-
-@dataclass(frozen=True)
-class Granted:
-    """A driver place. ``info`` is the task manager's."""
-
-    job_id: JobId
-    info: TaskManagerInfo
 
 
 @dataclass(frozen=True)
@@ -82,7 +67,6 @@ class SlotManager:
         self._lost_after = lost_after
         self._orphan_timeout = orphan_timeout
         self._pending_timeout = pending_timeout
-        self._patience = patience
         self._members: dict[TaskManagerId, Member] = {}
         self._heard: dict[Member, float] = {}  # oldest first
         self._away: dict[Member, float] = {}  # when each was heard last
@@ -90,17 +74,13 @@ class SlotManager:
         self._avoided: dict[Member, float] = {}  # oldest first
         self._jobs: dict[JobId, JobAccount] = {}
         self._wanting: dict[JobAccount, None] = {}  # miss slots
-        self._waiting: dict[JobAccount, None] = {}  # wait for a driver place
-        self._claim: tuple[JobAccount, Member] | None = None
-        self._claim_ends = 0.0
-        self._no_claim_before = float("-inf")
         self._shelves = Shelves()
         self._blocked: BlockedPlaces = NothingBlocked()
         self._evacuating = False  # some task manager is evacuated
         self._state = StateIndex()
         self._ordinals = 0
-        self._slots_dirty = False
-        self._places_dirty = False
+        self._due = Due()
+        self._places = PlaceQueue(self._members, self._shelves, self._state, self._due, patience=patience)
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
@@ -134,7 +114,7 @@ class SlotManager:
             self._evacuating = self._evacuating or member.evacuated
             self._members[info.id] = member
             self._shelves.add(member)
-            self._slots_dirty = self._places_dirty = True
+            self._due.both()
         self._take_report(member, sequence, allocations, drivers, now)
         return replaced
 
@@ -182,7 +162,7 @@ class SlotManager:
             self._shelves.away -= 1
             member.away = False
             self._shelves.add(member)
-            self._slots_dirty = self._places_dirty = True
+            self._due.both()
 
     def holds_state(self, task_manager: TaskManagerId, sizes: Mapping[JobId, int]) -> None:
         """Bytes of local state on a registered task manager, by job."""
@@ -218,7 +198,7 @@ class SlotManager:
             self._note_place(driver, member)
             reservation = member.reservations.get(driver.job_id)
             if reservation is not None and driver.attempt >= reservation.attempt:
-                self._unreserve(driver.job_id)
+                self._places.unreserve(self._jobs[driver.job_id])
         self._changed(member)
 
     def _note_place(self, driver: DriverUse, member: Member) -> None:
@@ -240,7 +220,7 @@ class SlotManager:
 
     def _changed(self, member: Member) -> None:
         if self._shelves.update(member):
-            self._slots_dirty = self._places_dirty = True
+            self._due.both()
 
     def leave(self, task_manager: TaskManagerId) -> tuple[TaskManagerInfo, tuple[JobId, ...]]:
         """A task manager has said that it goes; returns it with the jobs that hold or were about to get slots there."""
@@ -270,10 +250,8 @@ class SlotManager:
             self._pending.pop(allocation_id, None)
         member.pending.clear()
         for job_id in list(member.reservations):
-            self._unreserve(job_id)
-        if self._claim is not None and self._claim[1] is member:
-            self._claim = None
-            member.claimed_by, member.claimed_memory = None, 0
+            self._places.unreserve(self._jobs[job_id])
+        self._places.member_gone(member)
         self._avoided.pop(member, None)
         member.avoided = False
 
@@ -298,6 +276,24 @@ class SlotManager:
             return True
         return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)
 
+    def retire(self, task_manager: TaskManagerId) -> bool:
+        """Nothing new goes there from now on, as it is told to end; False: it has something to do, or is not there."""
+        member = self._members.get(task_manager)
+        if member is None or not member.is_idle:
+            return False
+        member.retiring = True
+        self._shelves.update(member)
+        return True
+
+    def recall(self, task_manager: TaskManagerId) -> None:
+        """It has certainly not been told to end: it is used as before."""
+        member = self._members.get(task_manager)
+        if member is not None and member.retiring:
+            member.retiring = False
+            if not member.away:
+                self._shelves.update(member)
+                self._due.both()
+
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
     def block(self, places: BlockedPlaces) -> None:
@@ -315,7 +311,7 @@ class SlotManager:
             if blocked:
                 self._withdraw_pending(member)
             else:
-                self._slots_dirty = self._places_dirty = True
+                self._due.both()
         self._evacuating = any(member.evacuated for member in self._members.values())
 
     def _block_state(self, info: TaskManagerInfo) -> tuple[bool, bool]:
@@ -326,8 +322,7 @@ class SlotManager:
     def _withdraw_pending(self, member: Member) -> None:
         for allocation_id in list(member.pending):
             self._free_pending(allocation_id)
-        if self._claim is not None and self._claim[1] is member:
-            self._drop_claim()
+        self._places.member_closed(member)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -370,31 +365,13 @@ class SlotManager:
 
     def request_place(self, job_id: JobId, need: DriverNeed, attempt: int, now: float) -> None:
         """Ask for a driver place for ``attempt`` (or a newer one)."""
-        job = self._jobs[job_id]
-        self.withdraw_place(job_id)
-        job.need, job.need_attempt, job.need_since = need, attempt, now
-        self._waiting[job] = None
-        self._places_dirty = True
+        self._places.request(self._jobs[job_id], need, attempt, now)
 
     def withdraw_place(self, job_id: JobId) -> None:
         """Give up the request, or the place if its driver has not shown up."""
         job = self._jobs.get(job_id)
-        if job is None:
-            return
-        job.need = None
-        self._waiting.pop(job, None)
-        if self._claim is not None and self._claim[0] is job:
-            self._drop_claim()
-        member = job.reserved_on
-        if member is not None:
-            self._unreserve(job_id)
-            self._changed(member)
-
-    def _unreserve(self, job_id: JobId) -> None:
-        job = self._jobs[job_id]
-        if job.reserved_on is not None:
-            job.reserved_on.reservations.pop(job_id, None)
-            job.reserved_on = None
+        if job is not None:
+            self._places.withdraw(job)
 
     def require(
         self,
@@ -439,7 +416,7 @@ class SlotManager:
         job.review()
         if job.wants:
             self._wanting[job] = None
-            self._slots_dirty = True
+            self._due.slots = True
         else:
             self._wanting.pop(job, None)
 
@@ -448,16 +425,16 @@ class SlotManager:
     @property
     def dirty(self) -> bool:
         """Whether ``match`` may have something to give."""
-        return (self._slots_dirty and bool(self._wanting)) or (self._places_dirty and bool(self._waiting))
+        return (self._due.slots and bool(self._wanting)) or (self._due.places and bool(self._places.waiting))
 
     def match(self, now: float, new_id: Callable[[], AllocationId]) -> Matches:
         """Give what is free to who wants it: driver places first (without a driver a job uses no slot)."""
         places: list[Granted] = []
-        if self._places_dirty and self._waiting:
-            self._match_places(places, now)
-        self._places_dirty = False
+        if self._due.places and self._places.waiting:
+            places = self._places.match(now)
+        self._due.places = False
         slots: list[Allotted] = []
-        if self._slots_dirty and self._wanting:
+        if self._due.slots and self._wanting:
 
             def give(job: JobAccount, member: Member, profile: ResourceProfile) -> None:
                 slots.append(self._allot(job, member, profile, new_id(), now))
@@ -467,7 +444,7 @@ class SlotManager:
                 job.wants = [want for want in job.wants if want.missing]
                 if not job.wants:
                     del self._wanting[job]
-        self._slots_dirty = False
+        self._due.slots = False
         return Matches(tuple(places), tuple(slots))
 
     def _allot(
@@ -485,64 +462,6 @@ class SlotManager:
         self._pending[allocation.id] = (member, now + self._pending_timeout)
         job.add(allocation, member)
         return Allotted(allocation, member.info)
-
-    def _match_places(self, places: list[Granted], now: float) -> None:
-        if self._claim is not None:
-            job, member = self._claim
-            if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
-                self._drop_claim()
-                places.append(self._grant(job, member))
-        rounds = PlaceRound(self._members.values(), self._state)
-        if rounds.is_empty and (self._claim is not None or not self._members):
-            return  # the usual case with many waiting: none of them needs to be looked at
-        for job in sorted(self._waiting, key=lambda job: job.order):
-            need = job.need
-            if need is None:
-                continue
-            found = rounds.choose(job, need)
-            if found is not None:
-                places.append(self._grant(job, found))
-                rounds.put_back(found)
-            elif self._may_claim(job, now):
-                self._make_claim(job, need, now)
-
-    def _grant(self, job: JobAccount, member: Member) -> Granted:
-        need = job.need
-        if need is None:
-            raise AssertionError(f"job {job.job_id} asks for no driver place")
-        if self._claim is not None and self._claim[0] is job:
-            self._drop_claim()
-        job.need = None
-        del self._waiting[job]
-        job.reserved_on = member
-        member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
-        self._shelves.update(member)
-        return Granted(job.job_id, member.info)
-
-    def _may_claim(self, job: JobAccount, now: float) -> bool:
-        waited = now - job.need_since >= self._patience
-        return self._claim is None and waited and now >= self._no_claim_before
-
-    def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
-        able = [
-            member
-            for member in self._members.values()
-            if not (member.away or member.blocked) and shortage.could_host(member.info, need)
-        ]
-        if able:
-            member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
-            self._claim = (job, member)
-            self._claim_ends = now + self._patience
-            member.claimed_by, member.claimed_memory = job.job_id, need.memory_mb
-            self._shelves.update(member)
-
-    def _drop_claim(self) -> None:
-        if self._claim is not None:
-            _, member = self._claim
-            self._claim = None
-            member.claimed_by, member.claimed_memory = None, 0
-            self._shelves.update(member)
-            self._slots_dirty = self._places_dirty = True
 
     def is_pending(self, allocation_id: AllocationId) -> bool:
         """Whether a decided slot is still wanted and not reported yet."""
@@ -600,16 +519,20 @@ class SlotManager:
             del self._avoided[member]
             member.avoided = False
             self._shelves.update(member)
-            self._slots_dirty = self._places_dirty = True
-        if self._claim is not None and now >= self._claim_ends:
-            self._no_claim_before = now + self._patience
-            self._drop_claim()
-        if any(self._may_claim(job, now) for job in self._waiting):
-            self._places_dirty = True
+            self._due.both()
+        self._places.expire(now)
         gone = {info.instance for info, _ in lost}
         return Lapsed(tuple(lost), tuple(info for info in away if info.instance not in gone))
 
     # --- what others ask ----------------------------------------------------------------------------------------------
+
+    def supply(self) -> Supply:
+        """What task managers there are, and what they cannot give at present."""
+        return Supply(
+            standing=tuple(standing_of(member) for member in self._members.values()),
+            demand=demand_of(self._wanting, self._places.waiting),
+            blocked=self._blocked,
+        )
 
     def has_job(self, job_id: JobId) -> bool:
         return job_id in self._jobs
@@ -638,8 +561,8 @@ class SlotManager:
             return ""
         # While a round is due nobody knows what it will leave.
         if job.need is not None:
-            return "" if self._places_dirty else shortage.missing_place(job.need, self._shelves)
-        if self._slots_dirty:
+            return "" if self._due.places else shortage.missing_place(job.need, self._shelves)
+        if self._due.slots:
             return ""
         return "; ".join(shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants)
 

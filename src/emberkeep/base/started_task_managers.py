@@ -1,0 +1,85 @@
+"""The task managers that a JobManager has started on this machine: a record each, so that others know them too.
+
+The next leader goes on with them, and ``emberkeep cluster down`` ends them. A record is written before the process is
+started and completed after it; the mark in it, which the process carries in its environment, leads to a process whose
+starter was killed in between.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.durable import read_record, sync_directory, write_record
+from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive, read_stat
+
+MARK_VARIABLE = "EMBERKEEP_TASK_MANAGER_START"
+
+_KIND, _VERSION = "started-task-manager", 1
+_SUFFIX = ".record"
+_PROC = Path("/proc")
+
+
+class StartedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One start. ``identity`` None: written before it. ``directory``: where the task manager works."""
+
+    task_manager: TaskManagerId
+    node_id: str
+    mark: str
+    directory: str
+    identity: ProcessIdentity | None = None
+
+    def process(self) -> ProcessIdentity | None:
+        """The live process of this start; None when it has ended, or never was. Blocks."""
+        if self.identity is None:
+            return _find_marked(self.mark)
+        return self.identity if is_alive(self.identity) else None
+
+
+def write_started(directory: Path, record: StartedRecord) -> None:
+    """Durably, in place of an earlier record of that task manager. Raises Fatal."""
+    write_record(_path(directory, record.task_manager), _KIND, _VERSION, msgspec.json.encode(record))
+
+
+def read_started(directory: Path) -> list[StartedRecord]:
+    """All records, by id. Raises Fatal (damaged, of another release)."""
+    found = []
+    for path in sorted(directory.glob(f"*{_SUFFIX}")):
+        try:
+            found.append(msgspec.json.decode(read_record(path, _KIND, _VERSION), type=StartedRecord))
+        except Absent:
+            continue  # forgotten meanwhile
+        except msgspec.MsgspecError as error:
+            raise Fatal(f"{path} is damaged: {error}", hint="end that task manager, then delete the file") from None
+    return found
+
+
+def forget_started(directory: Path, task_manager: TaskManagerId) -> None:
+    """Raises OSError. Nothing when there is no record."""
+    path = _path(directory, task_manager)
+    if path.exists():
+        path.unlink(missing_ok=True)
+        sync_directory(directory)
+
+
+def _path(directory: Path, task_manager: TaskManagerId) -> Path:
+    return directory / f"{task_manager}{_SUFFIX}"
+
+
+def _find_marked(mark: str) -> ProcessIdentity | None:
+    """The task manager that carries this mark: it leads its session, unlike what it has started for a moment."""
+    variable = f"{MARK_VARIABLE}={mark}".encode()
+    for entry in _PROC.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            marked = variable in (entry / "environ").read_bytes().split(b"\0")
+        except OSError:  # another user's, or it has ended meanwhile
+            continue
+        stat = read_stat(int(entry.name)) if marked else None
+        if stat is not None and stat.session == stat.pid:
+            return identify(stat.pid)
+    return None

@@ -1,0 +1,167 @@
+"""Drivers that wait for a place, in the order of submission, as part of the SlotManager.
+
+One that fits nowhere does not hold up smaller ones behind it, until it has waited for ``patience`` seconds: then one
+task manager that is large enough takes no other drivers, and no slots that would use the memory it needs, so it cannot
+starve. Running work is never displaced. What runs there may itself need a slot before it can end, so such a claim lasts
+for as long again at most, and no other follows for as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.slots import shortage
+from emberkeep.slots.ledger import DriverNeed, JobAccount, Member, Reservation
+from emberkeep.slots.locality import StateIndex
+from emberkeep.slots.matching import PlaceRound
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.shelves import Shelves
+
+
+@dataclass
+class Due:
+    """Which rounds of matching may have something to give."""
+
+    slots: bool = False
+    places: bool = False
+
+    def both(self) -> None:
+        self.slots = self.places = True
+
+
+@dataclass(frozen=True)
+class Granted:
+    """A driver place. ``info`` is the task manager's."""
+
+    job_id: JobId
+    info: TaskManagerInfo
+
+
+class PlaceQueue:
+    """All times are monotonic seconds. ``members``, ``shelves``, ``state`` and ``due`` are the SlotManager's."""
+
+    def __init__(
+        self,
+        members: Mapping[TaskManagerId, Member],
+        shelves: Shelves,
+        state: StateIndex,
+        due: Due,
+        *,
+        patience: float,
+    ) -> None:
+        self.waiting: dict[JobAccount, None] = {}
+        self._members = members
+        self._shelves = shelves
+        self._state = state
+        self._due = due
+        self._patience = patience
+        self._claim: tuple[JobAccount, Member] | None = None
+        self._claim_ends = 0.0
+        self._no_claim_before = float("-inf")
+
+    def request(self, job: JobAccount, need: DriverNeed, attempt: int, now: float) -> None:
+        """Ask for a place for ``attempt`` (or a newer one)."""
+        self.withdraw(job)
+        job.need, job.need_attempt, job.need_since = need, attempt, now
+        self.waiting[job] = None
+        self._due.places = True
+
+    def withdraw(self, job: JobAccount) -> None:
+        """Give up the request, or the place if its driver has not shown up."""
+        job.need = None
+        self.waiting.pop(job, None)
+        if self._claim is not None and self._claim[0] is job:
+            self._drop_claim()
+        member = job.reserved_on
+        if member is not None:
+            self.unreserve(job)
+            if self._shelves.update(member):
+                self._due.both()
+
+    def unreserve(self, job: JobAccount) -> None:
+        """Its driver has shown up, or the place is gone; the member is the caller's to count again."""
+        if job.reserved_on is not None:
+            job.reserved_on.reservations.pop(job.job_id, None)
+            job.reserved_on = None
+
+    def member_closed(self, member: Member) -> None:
+        """Nothing new goes there any more: it is not kept free for anybody."""
+        if self._claim is not None and self._claim[1] is member:
+            self._drop_claim()
+
+    def member_gone(self, member: Member) -> None:
+        """As ``member_closed``, of one that nobody counts any more."""
+        if self._claim is not None and self._claim[1] is member:
+            self._claim = None
+            member.claimed_by, member.claimed_memory = None, 0
+
+    def match(self, now: float) -> list[Granted]:
+        """Give the places that are free to those who wait."""
+        places: list[Granted] = []
+        if self._claim is not None:
+            job, member = self._claim
+            if job.need is not None and member.free_places > 0 and member.free_memory >= job.need.memory_mb:
+                self._drop_claim()
+                places.append(self._grant(job, member))
+        rounds = PlaceRound(self._members.values(), self._state)
+        if rounds.is_empty and (self._claim is not None or not self._members):
+            return places  # the usual case with many waiting: none of them needs to be looked at
+        for job in sorted(self.waiting, key=lambda job: job.order):
+            need = job.need
+            if need is None:
+                continue
+            found = rounds.choose(job, need)
+            if found is not None:
+                places.append(self._grant(job, found))
+                rounds.put_back(found)
+            elif self._may_claim(job, now):
+                self._make_claim(job, need, now)
+        return places
+
+    def _grant(self, job: JobAccount, member: Member) -> Granted:
+        need = job.need
+        if need is None:
+            raise AssertionError(f"job {job.job_id} asks for no driver place")
+        if self._claim is not None and self._claim[0] is job:
+            self._drop_claim()
+        job.need = None
+        del self.waiting[job]
+        job.reserved_on = member
+        member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
+        self._shelves.update(member)
+        return Granted(job.job_id, member.info)
+
+    def _may_claim(self, job: JobAccount, now: float) -> bool:
+        waited = now - job.need_since >= self._patience
+        return self._claim is None and waited and now >= self._no_claim_before
+
+    def _make_claim(self, job: JobAccount, need: DriverNeed, now: float) -> None:
+        able = [
+            member
+            for member in self._members.values()
+            if not (member.away or member.blocked or member.retiring) and shortage.could_host(member.info, need)
+        ]
+        if able:
+            member = max(able, key=lambda member: (member.free_memory, -member.ordinal))
+            self._claim = (job, member)
+            self._claim_ends = now + self._patience
+            member.claimed_by, member.claimed_memory = job.job_id, need.memory_mb
+            self._shelves.update(member)
+
+    def _drop_claim(self) -> None:
+        if self._claim is not None:
+            _, member = self._claim
+            self._claim = None
+            member.claimed_by, member.claimed_memory = None, 0
+            self._shelves.update(member)
+            self._due.both()
+
+    def expire(self, now: float) -> None:
+        """Let lapse what is due: a claim, or the patience of one who waits."""
+        if self._claim is not None and now >= self._claim_ends:
+            self._no_claim_before = now + self._patience
+            self._drop_claim()
+        if any(self._may_claim(job, now) for job in self.waiting):
+            self._due.places = True

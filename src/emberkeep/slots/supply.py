@@ -1,0 +1,158 @@
+"""What task managers there are and what they cannot give: the picture by which more are started or idle ones ended."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.slots.resource_driver import TaskManagerSpec
+
+LOOKED_AT = 1000  # jobs that miss something, the oldest ones: they are enough to say that more is needed
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One registered task manager. ``spare``: what it has free but gives nobody for the moment, as it refused or was
+    out of reach just now."""
+
+    id: TaskManagerId
+    slots: int
+    idle: bool
+    away: bool
+    blocked: bool
+    spare: Room | None = None
+
+    @property
+    def usable_slots(self) -> int:
+        return 0 if self.away or self.blocked else self.slots
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What no registered task manager can give at present. ``slots``: with how many of each size are missing."""
+
+    slots: tuple[tuple[SlotRequirement, int], ...] = ()
+    drivers: tuple[DriverNeed, ...] = ()
+
+
+@dataclass(frozen=True)
+class Supply:
+    standing: tuple[Standing, ...]
+    demand: Demand
+    blocked: BlockedPlaces
+
+
+@dataclass
+class Room:
+    """What one task manager can still take, while demand is laid into it."""
+
+    slots: int
+    places: int
+    cores: int
+    memory_mb: int
+    runtime: RuntimeVersions
+
+    def take_driver(self, need: DriverNeed) -> bool:
+        fits = self.places > 0 and need.memory_mb <= self.memory_mb and need.python in ("", self.runtime.python)
+        if fits:
+            self.places -= 1
+            self.memory_mb -= need.memory_mb
+        return fits
+
+    def take_slots(self, profile: ResourceProfile, runtime: RuntimeVersions, wanted: int) -> int:
+        """How many of ``wanted`` it takes."""
+        if runtime != self.runtime:
+            return 0
+        by_memory = self.memory_mb // profile.memory_mb if profile.memory_mb else wanted
+        by_cores = self.cores // profile.cores if profile.cores else wanted
+        taken = max(0, min(wanted, self.slots, by_cores, by_memory))
+        self.slots -= taken
+        self.cores -= taken * profile.cores
+        self.memory_mb -= taken * profile.memory_mb
+        return taken
+
+
+def room_of(spec: TaskManagerSpec) -> Room:
+    """All that a new task manager has."""
+    return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime)
+
+
+def standing_of(member: Member) -> Standing:
+    """How the supply sees a registered task manager."""
+    spare = None
+    if member.avoided and not (member.away or member.blocked or member.retiring):
+        spare = Room(
+            max(0, member.free_slots),
+            max(0, member.free_places),
+            max(0, member.free_cores),
+            max(0, member.free_memory),
+            member.info.runtime,
+        )
+    return Standing(
+        id=member.info.id,
+        slots=member.info.slots,
+        idle=member.is_idle,
+        away=member.away,
+        blocked=member.blocked,
+        spare=spare,
+    )
+
+
+def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount]) -> Demand:
+    """What jobs miss, the oldest one's first."""
+    slots = [(want.requirement, want.missing) for job in _oldest(wanting) for want in job.wants]
+    drivers = [job.need for job in _oldest(waiting) if job.need is not None]
+    return Demand(slots=tuple(slots), drivers=tuple(drivers))
+
+
+def _oldest(jobs: Iterable[JobAccount]) -> list[JobAccount]:
+    return heapq.nsmallest(LOOKED_AT, jobs, key=lambda job: job.order)
+
+
+@dataclass
+class _Packing:
+    """``rooms``: what is there to come, then what is to be started for the rest, ``most`` of those."""
+
+    rooms: list[Room]
+    spec: TaskManagerSpec
+    most: int
+    started: int = 0
+
+    def new_room(self) -> Room | None:
+        if self.started >= self.most:
+            return None
+        self.started += 1
+        room = room_of(self.spec)
+        self.rooms.append(room)
+        return room
+
+    def lay_driver(self, need: DriverNeed) -> None:
+        if any(room.take_driver(need) for room in self.rooms) or not room_of(self.spec).take_driver(need):
+            return
+        if (new := self.new_room()) is not None:
+            new.take_driver(need)
+
+    def lay_slots(self, requirement: SlotRequirement, missing: int) -> None:
+        profile, runtime = requirement.profile, requirement.runtime
+        for room in self.rooms:
+            missing -= room.take_slots(profile, runtime, missing)
+        if not room_of(self.spec).take_slots(profile, runtime, 1):
+            return
+        while missing > 0 and (new := self.new_room()) is not None:
+            missing -= new.take_slots(profile, runtime, missing)
+
+
+def missing_task_managers(demand: Demand, coming: Sequence[Room], spec: TaskManagerSpec, most: int) -> int:
+    """How many have to be started so that ``demand`` is met, beside those that are ``coming``; ``most`` at most. What
+    would not fit into an empty one asks for none."""
+    packing = _Packing([replace(room) for room in coming], spec, most)
+    for need in demand.drivers:
+        packing.lay_driver(need)
+    for requirement, missing in demand.slots:
+        packing.lay_slots(requirement, missing)
+    return packing.started
