@@ -46,6 +46,7 @@ LIMITS = PoolLimits(
     silence_timeout=10.0,
     start_timeout=30.0,
     orphan_timeout=40.0,
+    evacuation_timeout=25.0,
 )
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 SMALL = ResourceProfile(cores=1, memory_mb=500)
@@ -126,15 +127,19 @@ class PoolMachine(RuleBasedStateMachine):
     # --- rules -------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.pool.requirement is None or self.pool.failed or len(self.pool.held) >= 3)
-    @rule(count=st.sampled_from([4, 3, 1, 0]), profile=st.sampled_from([SMALL, LARGE]))
-    def application_starts(self, count: int, profile: ResourceProfile) -> None:
-        self.give(ApplicationStarted(SlotRequirement(count=count, profile=profile, runtime=RUNTIME)))
+    @rule(count=st.sampled_from([4, 3, 1, 0]), profile=st.sampled_from([SMALL, LARGE]), decommissions=st.booleans())
+    def application_starts(self, count: int, profile: ResourceProfile, decommissions: bool) -> None:
+        requirement = SlotRequirement(count=count, profile=profile, runtime=RUNTIME)
+        self.give(ApplicationStarted(requirement, decommissions))
 
     @rule(blocked=st.frozensets(st.sampled_from(["tm0", "tm1", "tm2"]), max_size=2), evacuates=st.booleans())
     def places_are_blocked(self, blocked: frozenset[str], evacuates: bool) -> None:
         before, target = copy.deepcopy(self.pool.held), self.pool.target
         self.give(PlacesBlocked(Places(blocked, blocked if evacuates else frozenset())))
         assert self.pool.target == target, "what leaves a blocked place is no failure: it is wanted again at once"
+        for slot in self.pool.held.values():
+            if slot.task_manager.id in blocked and evacuates:
+                assert slot.leaving, "what is held on an evacuated task manager leaves"
         for allocation_id, slot in before.items():
             if slot.task_manager.id not in blocked:
                 assert allocation_id in self.pool.held, "only slots on blocked task managers are given back"
@@ -145,7 +150,7 @@ class PoolMachine(RuleBasedStateMachine):
     def nothing_is_free_on_a_blocked_task_manager(self) -> None:
         for slot in self.pool.held.values():
             where = (slot.task_manager.id, slot.task_manager.node_id)
-            assert not self.pool.blocked.is_evacuated(*where)
+            assert slot.leaving or not self.pool.blocked.is_evacuated(*where)
             if self.pool.blocked.is_blocked(*where):
                 assert slot.state is ExecutorState.RUNNING or slot.registered
 
@@ -215,6 +220,8 @@ class PoolMachine(RuleBasedStateMachine):
             assert now == slot, "a late or repeated offer changes nothing"
         elif not absent and state is not None and not right:
             assert now is None, "a slot with a stranger in it is given back"
+        elif slot.leaving and (absent or state is None):
+            assert now is None, "a slot that leaves gets no other executor"
         else:
             assert now is not None
             assert now.task_manager.instance == instance
@@ -265,8 +272,9 @@ class PoolMachine(RuleBasedStateMachine):
         executors = sorted(slot.executor_id for slot in self.pool.held.values())
         seen = data.draw(st.lists(st.sampled_from(executors), unique=True)) if executors else []
         silent = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
+        takers = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
         before = copy.deepcopy(self.pool.held)
-        self.give(SparkSaw(frozenset(seen), frozenset(silent)))
+        self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers)))
         for key, slot in before.items():
             view = self.pool.lives.views.get(slot.task_manager.instance)
             orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
@@ -295,8 +303,14 @@ class PoolMachine(RuleBasedStateMachine):
     @invariant()
     def wants_no_more_than_is_required(self) -> None:
         wanted = 0 if self.pool.requirement is None else self.pool.requirement.count
-        assert len(self.pool.held) <= wanted
+        assert self.pool.staying <= wanted
         assert sum(requirement.count for requirement in self.pool.declared()) <= wanted
+
+    @invariant()
+    def nothing_leaves_for_ever(self) -> None:
+        for slot in self.pool.held.values():
+            if slot.leaving_since is not None:
+                assert self.now - slot.leaving_since < LIMITS.evacuation_timeout + 20.0, "the longest step of time"
 
     @invariant()
     def says_what_it_waits_for(self) -> None:

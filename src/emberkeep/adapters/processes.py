@@ -153,6 +153,13 @@ class ProcessSupervisor:
             if process.name == name and process.is_ours:
                 await self._end(process, grace)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the leader of a process; unknown names, and leaders that have ended, are ignored."""
+        for process in self._processes.values():
+            if process.name == name and process.is_ours and process.pidfd is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(process.pidfd, number)
+
     async def _end(self, process: Family, grace: float) -> None:
         # Look first: once the leader is dead its children are ours, and a parent no longer tells where they belong.
         doomed = {process.marker} if grace <= 0 else set()

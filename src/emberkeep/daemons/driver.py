@@ -164,6 +164,7 @@ class _Driver:
             artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),
             python=application.python,
             jars_first=application.user_class_path_first,
+            decommissions=application.decommissions,
         )
 
     def _outcome(self, script: ScriptOutcome, runtime: DriverRuntime) -> AttemptOutcome:

@@ -64,11 +64,12 @@ class SparkBridge:
         self._seen: frozenset[ExecutorId] = frozenset()
         self.runtime: DriverRuntime | None = None
 
-    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
             return None
         try:
-            view = await asyncio.get_running_loop().run_in_executor(self._thread, spark_view, self.runtime, doubted)
+            loop = asyncio.get_running_loop()
+            view = await loop.run_in_executor(self._thread, spark_view, self.runtime, doubted, leaving)
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return None

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from collections.abc import Set as AbstractSet
@@ -206,6 +207,9 @@ class ProcessLauncher:
         if binding is not None:
             binding.cancel()
         await self._supervisor.stop(process_name(key), grace)
+
+    def decommission(self, key: ExecutorKey) -> None:
+        self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def kill_all(self) -> None:
         """SIGKILL for whatever still runs: also for what a task manager started that was refused or has crashed."""

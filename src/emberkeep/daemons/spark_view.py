@@ -5,14 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.ports import SparkView
+from emberkeep.jobmaster.ports import BlocksLeft, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
+from emberkeep.spark import executor_blocks as spark_blocks
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.driver_runtime import DriverRuntime
 
 
-def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId]) -> SparkView:
+def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView:
     """One look, see ``SparkDriver.view``. Crosses into the JVM. Raises SparkUnavailable."""
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -44,8 +45,14 @@ def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId]) -> SparkV
         active_tasks=jobs.active_tasks,
         completed_tasks=jobs.completed_tasks,
         failed_tasks=jobs.failed_tasks,
+        takers=frozenset(ExecutorId(executor) for executor in runtime.block_takers()) if leaving else frozenset(),
+        blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(leaving).items()},
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
+
+
+def _blocks(left: spark_blocks.BlocksLeft) -> BlocksLeft:
+    return BlocksLeft(shuffle=left.shuffle, cached=left.cached, at_least=left.at_least)
 
 
 def _commit(query: spark_model.QueryProgress, location: str) -> QueryCheckpoint:

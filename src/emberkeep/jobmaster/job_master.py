@@ -20,6 +20,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.options import (
+    EVACUATION_TIMEOUT,
     EXECUTOR_BACKOFF_INITIAL,
     EXECUTOR_BACKOFF_MAX,
     EXECUTOR_FAILURE_WINDOW,
@@ -168,6 +169,7 @@ class JobMaster(Actor[Event]):
                 silence_timeout=silence_timeout,
                 start_timeout=configuration[EXECUTOR_START_TIMEOUT],
                 orphan_timeout=configuration[ORPHAN_TIMEOUT],
+                evacuation_timeout=configuration[EVACUATION_TIMEOUT],
             )
         )
         self._blocklist = BlocklistFollower()
@@ -189,6 +191,7 @@ class JobMaster(Actor[Event]):
         self._ending = False
         self._abandoned = False
         self._beating: set[InstanceId] = set()  # task managers with a beat under way
+        self._beat_again: set[InstanceId] = set()  # of these, those with news meanwhile
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
         self._handlers: dict[type[Any], Callable[[Any], Any]] = {
             OfferSlots: self._offered,
@@ -261,12 +264,16 @@ class JobMaster(Actor[Event]):
         for info, allocations in self.pool.to_beat():
             if info.instance not in self._beating:
                 self._beating.add(info.instance)
-                self.start_effect("beat", self._beat(info, allocations), deadline=None)
+                self._beat_again.discard(info.instance)
+                decommissioned = self.pool.decommissioned(allocations)
+                self.start_effect("beat", self._beat(info, allocations, decommissioned), deadline=None)
 
     def _beat_returned(self, event: BeatReturned) -> None:
         self._beating.discard(event.instance)
         if event.reply is None:
             return
+        if event.instance in self._beat_again:
+            self._beat_due(BeatDue())
         reply = event.reply
         executors = tuple(_found(report) for report in reply.executors)
         self._decide(pool.BeatAnswered(event.task_manager, reply.instance, event.asked, reply.allocations, executors))
@@ -275,13 +282,13 @@ class JobMaster(Actor[Event]):
 
     def _application_started(self, event: StartedApplication) -> None:
         self._application = event.application
-        self._decide(pool.ApplicationStarted(event.application.requirement))
+        self._decide(pool.ApplicationStarted(event.application.requirement, event.application.decommissions))
 
     def _spark_viewed(self, event: SparkViewed) -> None:
         self._view = event.view
         if event.view is not None:
             self._checkpoints.see(event.view.commits)
-            self._decide(pool.SparkSaw(event.view.executors, event.view.silent))
+            self._decide(pool.SparkSaw(event.view.executors, event.view.silent, event.view.takers))
 
     def _end(self, _: Ending) -> None:
         self._ending = True
@@ -339,6 +346,9 @@ class JobMaster(Actor[Event]):
                     self._start_executor(effect.allocation_id)
                 case pool.ReleaseSlotAt():
                     self.start_effect("release", self._release(effect.allocation_id, effect.address), deadline=None)
+                case pool.BeatNow():
+                    self._beat_again = set(self._beating)
+                    self._beat_due(BeatDue())
                 case pool.RemoveExecutor():
                     if not effect.orderly:
                         self._note_exception(effect)
@@ -403,9 +413,16 @@ class JobMaster(Actor[Event]):
         await self._calls.release(address, request)
         self.tell(pool.ReleaseDone(allocation_id))
 
-    async def _beat(self, info: TaskManagerInfo, allocations: tuple[AllocationId, ...]) -> None:
+    async def _beat(
+        self,
+        info: TaskManagerInfo,
+        allocations: tuple[AllocationId, ...],
+        decommissioned: tuple[AllocationId, ...],
+    ) -> None:
         own = self.identity
-        request = JobMasterBeat(job_id=own.job_id, attempt=own.attempt, allocations=allocations)
+        request = JobMasterBeat(
+            job_id=own.job_id, attempt=own.attempt, allocations=allocations, decommissioned=decommissioned
+        )
         reply: SlotsReply | None = None
         try:
             reply = await self._calls.beat(info.address, request)
@@ -421,7 +438,7 @@ class JobMaster(Actor[Event]):
             try:
                 async with asyncio.timeout(self._rpc_timeout):
                     doubted = self.pool.doubted(self._system.clock.monotonic())
-                    await self.ask(SparkViewed(await self._spark.view(doubted)))
+                    await self.ask(SparkViewed(await self._spark.view(doubted, self.pool.leaving())))
             except (EmberkeepError, TimeoutError) as error:
                 log.debug("Spark does not answer", reason=str(error))
             await asyncio.sleep(self._interval)

@@ -28,6 +28,16 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: tuple[Artefact, ...] = ()
     python: str = ""  # of the Python workers
     jars_first: bool = False
+    decommissions: bool = False  # an executor that is told to (SIGPWR) hands over its blocks and ends by itself
+
+
+class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """What an executor keeps that others may need; -1: not known. ``at_least``: there are more map outputs than were
+    looked at."""
+
+    shuffle: int = -1  # map outputs
+    cached: int = -1  # RDD blocks
+    at_least: bool = False
 
 
 class SparkView(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +51,17 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     completed_tasks: int
     failed_tasks: int
     commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that have just ended
+    takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; told while some leave
+    blocks: dict[ExecutorId, BlocksLeft] = {}  # of those that leave
 
 
 class SparkDriver(Protocol):
     """The driver's JVM. Calls may take a while (they cross into the JVM) and run in a thread of the adapter."""
 
-    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         """The present state; None while no SparkContext is up. ``doubted``: the executors of which it is to be said
-        whether Spark still hears them."""
+        whether Spark still hears them; ``leaving``: those of which it is to be said what they keep, and with them which
+        executors can take that over."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         """Tell Spark that an executor is lost; unknown ids are ignored."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emberkeep.blocklist.follower import BlocklistFollower
-from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
-from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, ProcessState
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
 from emberkeep.slots.pool_events import HeldSlot
 from emberkeep.slots.slot_pool import SlotPool
 
@@ -32,7 +32,9 @@ def job_master_status(
     return JobMasterStatus(
         sequence=sequence,
         requirements=pool.declared(),
-        executors=tuple(_executor_view(slot, application, away=pool.is_away(slot, now)) for slot in pool.held.values()),
+        executors=tuple(
+            _executor_view(slot, application, seen, away=pool.is_away(slot, now)) for slot in pool.held.values()
+        ),
         queries=seen.queries,
         active_stages=seen.active_stages,
         active_tasks=seen.active_tasks,
@@ -47,7 +49,7 @@ def job_master_status(
     )
 
 
-def _executor_view(slot: HeldSlot, application: Application | None, *, away: bool) -> ExecutorView:
+def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkView, *, away: bool) -> ExecutorView:
     return ExecutorView(
         executor_id=slot.executor_id,
         allocation_id=slot.allocation.id,
@@ -59,4 +61,11 @@ def _executor_view(slot: HeldSlot, application: Application | None, *, away: boo
         heap_mb=0 if application is None else application.heap_mb,
         pid=slot.pid,
         away=away,
+        departure=_departure(slot, seen.blocks.get(slot.executor_id, BlocksLeft())) if slot.leaving else None,
+    )
+
+
+def _departure(slot: HeldSlot, left: BlocksLeft) -> Departure:
+    return Departure(
+        begun=slot.decommissioned, shuffle_blocks=left.shuffle, cached_blocks=left.cached, at_least=left.at_least
     )

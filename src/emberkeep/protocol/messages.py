@@ -317,11 +317,13 @@ class ReleaseSlot(Message, frozen=True, kw_only=True):
 
 class JobMasterBeat(Message, frozen=True, kw_only=True):
     """The allocations that the JobMaster holds on this TaskManager: others of this attempt, once offered and answered,
-    are freed. Silence for ``heartbeat.timeout`` (and no driver of the attempt alive here) frees them all."""
+    are freed. Silence for ``heartbeat.timeout`` (and no driver of the attempt alive here) frees them all.
+    ``decommissioned``: those of them whose executors are to hand over their blocks and end by themselves."""
 
     job_id: JobId
     attempt: int
     allocations: tuple[AllocationId, ...]
+    decommissioned: tuple[AllocationId, ...] = ()
 
 
 class SlotsReply(Message, frozen=True, kw_only=True):
@@ -364,6 +366,17 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     checkpoint_location: str
 
 
+class Departure(Message, frozen=True, kw_only=True):
+    """How far an executor is that leaves. ``begun`` False: it waits for another one that can take its blocks. Blocks:
+    how many still lie there, as Spark's driver knows; -1: not known. ``at_least``: there are more map outputs than were
+    looked at."""
+
+    begun: bool
+    shuffle_blocks: int = -1
+    cached_blocks: int = -1
+    at_least: bool = False
+
+
 class ExecutorView(Message, frozen=True, kw_only=True):
     """One slot of the job as its JobMaster sees it."""
 
@@ -377,6 +390,7 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     heap_mb: int
     pid: int = 0
     away: bool = False  # its task manager is silent; Spark says that it lives
+    departure: Departure | None = None  # it leaves an evacuated place, and does not count as one of those wanted
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):

@@ -27,6 +27,13 @@ class HeldSlot:
     registered: bool = False  # Spark has listed it before
     lives: bool = False  # by Spark's last word: registered, and heard lately
     pid: int = 0
+    takes_blocks: bool = False  # by Spark's last word: from others that leave
+    leaving_since: float | None = None  # its place is evacuated: another one is wanted for it, and it is to end
+    decommissioned: bool = False  # its task manager has to tell it to hand its blocks over and end
+
+    @property
+    def leaving(self) -> bool:
+        return self.leaving_since is not None
 
 
 @dataclass
@@ -54,9 +61,11 @@ class FoundExecutor:
 
 @dataclass(frozen=True)
 class ApplicationStarted:
-    """A SparkContext is up and wants this. One that was up before is over."""
+    """A SparkContext is up and wants this. One that was up before is over. ``decommissions``: its executors can be told
+    to hand over what they keep to others before they end."""
 
     requirement: SlotRequirement
+    decommissions: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,10 +131,12 @@ class TaskManagerLost:
 
 @dataclass(frozen=True)
 class SparkSaw:
-    """The executors that are registered with Spark. ``silent``: those of them that it has not heard for too long."""
+    """The executors that are registered with Spark. ``silent``: those of them that it has not heard for too long;
+    ``takers``: those that can take over what others keep, told while some leave."""
 
     executors: frozenset[ExecutorId]
     silent: frozenset[ExecutorId] = frozenset()
+    takers: frozenset[ExecutorId] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -194,6 +205,11 @@ class ReleaseSlotAt:
 
 
 @dataclass(frozen=True)
+class BeatNow:
+    """Task managers have to be told something of the slots that are held."""
+
+
+@dataclass(frozen=True)
 class RemoveExecutor:
     """Spark must stop counting on this executor. ``orderly``: it ended with code 0, as Spark lets executors go that it
     has no use for, at the end of a session above all; nobody needs to be told of a loss then."""
@@ -214,4 +230,4 @@ class StatusChanged:
     """What the JobManager is told has changed."""
 
 
-PoolEffect = AcceptOffer | StartExecutorIn | ReleaseSlotAt | RemoveExecutor | FailAttempt | StatusChanged
+PoolEffect = AcceptOffer | StartExecutorIn | ReleaseSlotAt | BeatNow | RemoveExecutor | FailAttempt | StatusChanged

@@ -7,12 +7,17 @@ the failure window. Slots lost with their task manager are wanted again at once.
 A silent task manager is no lost executor: while Spark hears the executor, its slot is kept, for the orphan timeout at
 most. When the task manager is started again it offers the slot again, and the slot is bound to the new life: with its
 executor where that runs, else with a new one. What was given up is refused, unless its executor is known to have ended.
+
+A slot on an evacuated place is *leaving*: it does not count as one of those wanted, so that another is wanted at once.
+Its executor is decommissioned as soon as another one is there to take over what it keeps, and ends by itself; for the
+evacuation timeout at most. It never gets another executor. Where the block ends before its executor was decommissioned,
+a slot that is wanted still stays.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +30,7 @@ from emberkeep.slots.pool_events import (
     ApplicationStarted,
     ApplicationStopped,
     BeatAnswered,
+    BeatNow,
     ClusterLacks,
     ExecutorExited,
     ExecutorRuns,
@@ -63,6 +69,7 @@ class PoolLimits(NamedTuple):
     silence_timeout: float  # of a task manager; of an executor that was registered with Spark and is not any more
     start_timeout: float  # of an executor until it registers with Spark
     orphan_timeout: float  # of an executor whose task manager is silent
+    evacuation_timeout: float  # of an executor on an evacuated place, until it has left
 
 
 class SlotPool:
@@ -75,6 +82,7 @@ class SlotPool:
         self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
         self.lives = TaskManagerLives(late=limits.silence_timeout)
         self.blocked: BlockedPlaces = NothingBlocked()
+        self._decommissions = False  # the application's executors can hand over what they keep
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
@@ -101,15 +109,20 @@ class SlotPool:
 
     def handle(self, event: PoolEvent, now: float) -> list[PoolEffect]:
         """Take one event at ``now``."""
-        effects = self._handlers[type(event)](event, now)
+        effects = [*self._handlers[type(event)](event, now), *self._review_leaving(now)]
         self._note_emptiness(now)
         return effects
 
     # --- what is there -----------------------------------------------------------------------------------------------
 
     @property
+    def staying(self) -> int:
+        """How many slots are held that do not leave."""
+        return sum(not slot.leaving for slot in self.held.values())
+
+    @property
     def target(self) -> int:
-        """How many slots are wanted at present, held ones included."""
+        """How many slots are wanted at present, held ones that do not leave included."""
         if self.requirement is None or self.failed:
             return 0
         return max(0, self.requirement.count - len(self._pauses))
@@ -118,7 +131,7 @@ class SlotPool:
         """What the ResourceManager is told."""
         if self.requirement is None:
             return ()
-        count = max(self.target, len(self.held))
+        count = max(self.target, self.staying)
         return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
 
     def on_task_manager(self, instance: InstanceId) -> tuple[AllocationId, ...]:
@@ -133,13 +146,21 @@ class SlotPool:
         """Task managers to be told which slots are held there."""
         return self.lives.to_beat(self.held)
 
+    def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:
+        """Those of these held slots whose executors are to hand over what they keep and end."""
+        return tuple(key for key in allocations if self.held[key].decommissioned)
+
+    def leaving(self) -> frozenset[ExecutorId]:
+        """Executors that leave."""
+        return frozenset(slot.executor_id for slot in self.held.values() if slot.leaving)
+
     def doubted(self, now: float) -> frozenset[ExecutorId]:
         """Executors whose task managers are silent: Spark is to be asked whether it still hears them."""
         return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
 
     def waiting(self, now: float) -> str:
         """What is missing, in words; "" when nothing is."""
-        if self.requirement is None or len(self.held) >= self.requirement.count:
+        if self.requirement is None or self.staying >= self.requirement.count:
             return ""
         texts = []
         if self._pauses:
@@ -148,7 +169,7 @@ class SlotPool:
                 f"{len(self._pauses)} of {self.requirement.count} executors ended and will be replaced, "
                 f"the next one in {soonest:.1f} s"
             )
-        if len(self.held) < self.target and self.missing:
+        if self.staying < self.target and self.missing:
             texts.append(self.missing)
         return "; ".join(texts)
 
@@ -158,7 +179,7 @@ class SlotPool:
         _require(len(executors) == len(set(executors)), "one executor lives in two slots")
         _require(not (self.held.keys() & self.releasing.keys()), "a slot is held and being released")
         wanted = 0 if self.requirement is None else self.requirement.count
-        _require(len(self.held) + len(self._pauses) <= wanted, "more is held or about to be wanted than required")
+        _require(self.staying + len(self._pauses) <= wanted, "more is held or about to be wanted than required")
         instances = {slot.task_manager.instance for slot in self.held.values()}
         _require(instances == set(self.lives.views), "task managers watched are not those that hold slots")
         for key, slot in self.held.items():
@@ -168,13 +189,14 @@ class SlotPool:
                 f"a slot of the wrong size is held: {slot}",
             )
             _require(not self._must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
+            _require(slot.leaving or not slot.decommissioned, f"an executor is decommissioned that stays: {slot}")
         _require(self.requirement is not None or not self._pauses, "a pause without an application")
 
     # --- application -------------------------------------------------------------------------------------------------
 
     def _application_started(self, event: ApplicationStarted, now: float) -> list[PoolEffect]:
         effects = self._application_stopped(ApplicationStopped(), now)
-        self.requirement = event.requirement
+        self.requirement, self._decommissions = event.requirement, event.decommissions
         return [*effects, StatusChanged()]
 
     def _application_stopped(self, _: ApplicationStopped, now: float) -> list[PoolEffect]:
@@ -224,7 +246,7 @@ class SlotPool:
             self.requirement is not None
             and allocation.profile == self.requirement.profile
             and (fresh or back)
-            and len(self.held) < self.target
+            and self.staying < self.target
         )
 
     def _accept(self, allocation: Allocation, info: TaskManagerInfo, now: float) -> None:
@@ -246,10 +268,11 @@ class SlotPool:
         self._forget_empty(before.instance)
         if found is None or found.state is None:
             # Where nothing new may start the slot goes back.
-            return self._leave(slot) if self._is_blocked(info) else self._start_anew(slot, found, now)
+            goes = slot.leaving or self._is_blocked(info)
+            return self._leave(slot) if goes else self._start_anew(slot, found, now)
         if found.executor_id == slot.executor_id:
             slot.state, slot.pid = found.state, found.pid
-            return self._leave(slot) if self._must_leave(slot) else [StatusChanged()]
+            return [*self._obey_blocklist(slot, now), StatusChanged()]
         reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor_id} on {info.id}"
         return [
             *self._give_back(slot),
@@ -266,7 +289,7 @@ class SlotPool:
         unseen = not slot.registered and not known  # it may never have been started
         gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=unseen)
         slot.executor_id, slot.state, slot.pid = self._new_executor(), ExecutorState.STARTING, 0
-        slot.registered, slot.lives, slot.unseen_since = False, False, now
+        slot.registered, slot.lives, slot.takes_blocks, slot.unseen_since = False, False, False, now
         return [gone, StartExecutorIn(slot.allocation.id), StatusChanged()]
 
     def _executor_runs(self, event: ExecutorRuns, _: float) -> list[PoolEffect]:
@@ -282,6 +305,8 @@ class SlotPool:
             return []
         how = _exit_text(event.exit_code, ran=slot.state is ExecutorState.RUNNING)
         reason = f"{how}: {event.detail}" if event.detail else how
+        if slot.leaving:
+            return self._left(slot, reason, orderly=event.exit_code in (0, None))
         return self._ended(slot, reason, now, failure=event.exit_code != 0)
 
     def _slot_gone(self, event: SlotGone, _: float) -> list[PoolEffect]:
@@ -353,11 +378,55 @@ class SlotPool:
 
     # --- blocklist ---------------------------------------------------------------------------------------------------
 
-    def _places_blocked(self, event: PlacesBlocked, _: float) -> list[PoolEffect]:
-        """What may not stay goes back, and is wanted elsewhere at once: no executor has failed."""
+    def _places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
+        """What may not stay goes, and is wanted elsewhere at once: no executor has failed."""
         self.blocked = event.places
-        leaving = [slot for slot in self.held.values() if self._must_leave(slot)]
-        return [effect for slot in leaving for effect in self._leave(slot)]
+        effects = [effect for slot in list(self.held.values()) for effect in self._obey_blocklist(slot, now)]
+        return [*effects, *self._welcome_back()]
+
+    def _obey_blocklist(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """A slot without an executor, or with one that cannot hand over anything, goes back at once; others leave."""
+        if not self._must_leave(slot):
+            return []
+        if not (slot.registered and self._decommissions):
+            return self._leave(slot)
+        slot.leaving_since = now
+        return [StatusChanged()]
+
+    def _welcome_back(self) -> list[PoolEffect]:
+        """Slots that were about to leave stay where the block has ended, as far as they are still wanted."""
+        effects: list[PoolEffect] = []
+        for slot in self.held.values():
+            evacuated = self.blocked.is_evacuated(slot.task_manager.id, slot.task_manager.node_id)
+            if slot.leaving and not slot.decommissioned and not evacuated and self.staying < self.target:
+                slot.leaving_since = None
+                effects.append(StatusChanged())
+        return effects
+
+    def _review_leaving(self, now: float) -> list[PoolEffect]:
+        """Executors leave once another one can take over what they keep; those that take too long are ended."""
+        effects: list[PoolEffect] = []
+        for slot in [slot for slot in self.held.values() if slot.leaving]:
+            if now - (slot.leaving_since or 0.0) >= self.limits.evacuation_timeout:
+                effects += self._left(slot, self._overdue(slot), orderly=False)
+            elif not slot.decommissioned and self._has_successor():
+                slot.decommissioned = True
+                effects.append(BeatNow())
+        return effects
+
+    def _has_successor(self) -> bool:
+        """Whether an executor that stays can take blocks. Without any, Spark would give the blocks up."""
+        return any(slot.takes_blocks and not slot.leaving for slot in self.held.values())
+
+    def _overdue(self, slot: HeldSlot) -> str:
+        what = "did not hand over its blocks and end" if slot.decommissioned else "found no other to hand its blocks to"
+        return f"{what} within {self.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"
+
+    def _left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
+        """The end of an executor that leaves: no failure, and no pause, as its replacement is wanted already."""
+        where = f"executor {slot.executor_id}, leaving {slot.task_manager.id},"
+        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, f"{where} {reason}", orderly=orderly)
+        return [*self._give_back(slot), gone, StatusChanged()]
 
     def _leave(self, slot: HeldSlot) -> list[PoolEffect]:
         reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which is blocked"
@@ -369,10 +438,11 @@ class SlotPool:
 
     def _must_leave(self, slot: HeldSlot) -> bool:
         """A slot counts as free until its executor is known to run. So an executor stays on a blocked task manager, and
-        no free slot does; where tasks are evacuated neither does."""
+        no free slot does; where tasks are evacuated only those stay that are leaving."""
         info = slot.task_manager
         free = slot.state is ExecutorState.STARTING and not slot.registered
-        return (free and self._is_blocked(info)) or self.blocked.is_evacuated(info.id, info.node_id)
+        evacuated = self.blocked.is_evacuated(info.id, info.node_id)
+        return (free and self._is_blocked(info)) or (evacuated and not slot.leaving)
 
     # --- task managers, Spark, time ----------------------------------------------------------------------------------
 
@@ -438,6 +508,7 @@ class SlotPool:
         for slot in self.held.values():
             listed = slot.executor_id in event.executors
             slot.lives = listed and slot.executor_id not in event.silent
+            slot.takes_blocks = slot.lives and slot.executor_id in event.takers
             if listed:
                 if not slot.registered:
                     effects.append(StatusChanged())
@@ -447,7 +518,10 @@ class SlotPool:
             limit = self.limits.silence_timeout if slot.registered else self.limits.start_timeout
             if slot.executor_id not in event.executors and now - slot.unseen_since > limit:
                 what = "is not known to Spark any more" if slot.registered else "did not register with Spark in time"
-                effects += self._ended(slot, what, now, failure=True)
+                if slot.leaving:
+                    effects += self._left(slot, what, orderly=slot.decommissioned)
+                else:
+                    effects += self._ended(slot, what, now, failure=True)
         return effects
 
     def _cluster_lacks(self, event: ClusterLacks, _: float) -> list[PoolEffect]:

@@ -19,6 +19,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.slots.table_events import (
     AttemptsOver,
     Close,
+    DecommissionExecutor,
     Drain,
     DriverAcknowledged,
     DriverEnded,
@@ -265,6 +266,7 @@ class SlotTable:
         if slot.executor_id is not None:
             slot.former = (*slot.former, slot.executor_id)
         slot.executor_id, slot.pid, slot.exit_code, slot.detail = event.executor_id, 0, None, ""
+        slot.decommissioned = False
         return [LaunchExecutor(event.allocation_id, event.executor_id)]
 
     def _executor_started(self, event: ExecutorStarted, _: float) -> list[TableEffect]:
@@ -308,11 +310,22 @@ class SlotTable:
                 slot.missed_beats = 0
                 if slot.state is not SlotState.RELEASING:
                     self._accept(slot, now)
+                if slot.allocation.id in event.decommissioned:
+                    effects += self._decommission(slot)
             elif slot.claim_until is None and slot.state is not SlotState.RELEASING:
                 slot.missed_beats += 1
                 if slot.missed_beats >= BEATS_MISSED:
                     effects += self._release(slot)
         return effects
+
+    @staticmethod
+    def _decommission(slot: Slot) -> list[TableEffect]:
+        """Tell its executor once; it is told again by the next life, which does it no harm."""
+        if slot.state is not SlotState.RUNNING or slot.decommissioned or slot.executor_id is None:
+            return []
+        slot.decommissioned = True
+        allocation = slot.allocation
+        return [DecommissionExecutor(allocation.job_id, allocation.attempt, allocation.id, slot.executor_id)]
 
     def _slot_of(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> Slot | None:
         slot = self.slots.get(allocation_id)
@@ -336,7 +349,7 @@ class SlotTable:
         return EndExecutor(allocation.job_id, allocation.attempt, allocation.id, slot.executor_id)
 
     def _free(self, slot: Slot) -> list[TableEffect]:
-        ended_by_itself = slot.state is SlotState.EXITED
+        ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned
         self._move(slot, None)
         del self.slots[slot.allocation.id]
         self._freed.append(slot.allocation.id)

@@ -39,6 +39,7 @@ class Slot:
     exit_code: int | None = None
     detail: str = ""
     missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
+    decommissioned: bool = False  # its executor was told, by this life, to hand over what it keeps and end
 
 
 @dataclass
@@ -119,12 +120,13 @@ class SlotReleased:
 
 @dataclass(frozen=True)
 class JobMasterHeard:
-    """A beat: the JobMaster holds these. Raises Conflict for a superseded attempt; RetryLater while recovered slots of
-    it are being offered again."""
+    """A beat: the JobMaster holds these; the executors of ``decommissioned`` are to hand over what they keep and end.
+    Raises Conflict for a superseded attempt; RetryLater while recovered slots of it are being offered again."""
 
     job_id: JobId
     attempt: int
     allocations: tuple[AllocationId, ...]
+    decommissioned: tuple[AllocationId, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -257,6 +259,16 @@ class EndExecutor:
 
 
 @dataclass(frozen=True)
+class DecommissionExecutor:
+    """Have it hand over what it keeps and end by itself. Said again by the next life of this task manager."""
+
+    job_id: JobId
+    attempt: int
+    allocation_id: AllocationId
+    executor_id: ExecutorId
+
+
+@dataclass(frozen=True)
 class TellJobMaster:
     """The executor of this slot started to run or ended."""
 
@@ -293,6 +305,7 @@ TableEffect = (
     | SlotFreed
     | LaunchExecutor
     | EndExecutor
+    | DecommissionExecutor
     | TellJobMaster
     | LaunchDriver
     | EndDriver

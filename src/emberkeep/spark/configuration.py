@@ -19,6 +19,8 @@ DEFAULT_EXECUTOR_CORES = 1
 DEFAULT_EXECUTOR_HEAP_MB = 1024
 MINIMUM_OVERHEAD_MB = 384
 OFF_HEAP_SWITCH = "spark.memory.offHeap.enabled"
+DECOMMISSION_SWITCH = "spark.decommission.enabled"
+_DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 _MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
 _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
 _SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the setting's name
@@ -59,6 +61,12 @@ def defaults(settings: DriverSettings) -> dict[str, str]:
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
         "spark.app.name": settings.app_name,
+        # An executor that has to leave its node hands over its blocks and ends, once nothing is left: Spark looks every
+        # 30 s otherwise, and knows executors that have just come only after a minute.
+        DECOMMISSION_SWITCH: "true",
+        "spark.storage.decommission.enabled": "true",
+        "spark.storage.decommission.replicationReattemptInterval": "2s",
+        "spark.storage.cachedPeersTtl": "2000",
     }
 
 
@@ -117,6 +125,7 @@ def application(
         executor_instances=_instances(merged, cores),
         executor_cores_set="spark.executor.cores" in merged,
         executor_heap_set=heap is not None,
+        decommissions=is_true(merged, DECOMMISSION_SWITCH) and merged.get(_DECOMMISSION_SIGNAL, "PWR") == "PWR",
     )
 
 

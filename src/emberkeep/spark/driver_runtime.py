@@ -8,10 +8,11 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
-from emberkeep.spark import progress, scheduler_control
+from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.executor_blocks import BlocksLeft
 from emberkeep.spark.job_files import add_to_path
 from emberkeep.spark.model import (
     Application,
@@ -63,6 +64,14 @@ class DriverRuntime:
     def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
         """Those of them that Spark has not heard for several heartbeat intervals. Raises SparkUnavailable."""
         return scheduler_control.silent_executors(self._context(), executor_ids)
+
+    def block_takers(self) -> frozenset[str]:
+        """Executors that can take over what others keep. Raises SparkUnavailable."""
+        return executor_blocks.block_takers(self._context())
+
+    def blocks_left(self, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
+        """What these executors keep that others may need. Raises SparkUnavailable."""
+        return executor_blocks.blocks_left(self._context(), executor_ids)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
         """Make Spark drop an executor (and tell it to end, should it still live); unknown ids are ignored.

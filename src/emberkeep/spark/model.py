@@ -58,7 +58,8 @@ class Application:
     divided by the cores of one), None where it asks for nothing. ``executor_cores_set`` and ``executor_heap_set``
     tell whether the number comes from the configuration or is Spark's default. ``executor_overhead_mb``: what an
     executor takes beyond its heap (native memory, Python workers, off-heap), by Spark's rule. ``python``: the
-    interpreter of the Python workers, as the application names it.
+    interpreter of the Python workers, as the application names it. ``decommissions``: executors hand over their blocks
+    and end when they get SIGPWR.
     """
 
     app_id: str
@@ -75,6 +76,7 @@ class Application:
     executor_instances: int | None = None
     executor_cores_set: bool = False
     executor_heap_set: bool = False
+    decommissions: bool = False
 
 
 class ApplicationListener(Protocol):

@@ -82,6 +82,10 @@ class Launcher(Protocol):
         the process has ended (its exit is told as well). One whose artefacts are still being fetched is not started:
         Fatal to who starts it. Unknown keys return at once."""
 
+    def decommission(self, key: ExecutorKey) -> None:
+        """Have a running executor hand over what it keeps to others and end by itself (SIGPWR). Repeats do no harm;
+        unknown keys are ignored."""
+
     async def forget_job(self, job_id: JobId) -> None:
         """The job has ended for good: delete its files except its logs. Its processes have ended."""
 

@@ -130,6 +130,11 @@ class Processes:
         lapse = StopLapsed(key.job_id, key.attempt, allocation_id)
         self._run("end-process", self._launcher.stop(key, grace), grace + KILL_MARGIN, lapse)
 
+    def decommission(self, key: ExecutorKey) -> None:
+        """Have an executor hand over its blocks and end; its end is told as any other."""
+        log.info("executor is decommissioned", job=key.job_id, executor=key.executor_id)
+        self._launcher.decommission(key)
+
     def forget(self, job_id: JobId) -> None:
         """Delete a job's files."""
         task = self._start_effect("forget-job", self._launcher.forget_job(job_id), deadline=None)

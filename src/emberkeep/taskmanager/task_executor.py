@@ -323,7 +323,7 @@ class TaskExecutor(Actor[Event]):
         return Ack()
 
     def _beat(self, message: JobMasterBeat) -> Message:
-        self._decide(table.JobMasterHeard(message.job_id, message.attempt, message.allocations))
+        self._decide(table.JobMasterHeard(message.job_id, message.attempt, message.allocations, message.decommissioned))
         held = self.table.held_by(message.job_id, message.attempt)
         reports = [executor_report(slot) for slot in held]
         return SlotsReply(
@@ -392,14 +392,8 @@ class TaskExecutor(Actor[Event]):
                 self.link.wake()
             case table.LaunchDriver() | table.LaunchExecutor():
                 pass  # done by who handles the request
-            case table.EndExecutor():
-                executor = ExecutorKey(
-                    job_id=effect.job_id,
-                    attempt=effect.attempt,
-                    allocation_id=effect.allocation_id,
-                    executor_id=effect.executor_id,
-                )
-                self._processes.end(executor, 0.0)
+            case table.EndExecutor() | table.DecommissionExecutor():
+                self._tell_executor(effect)
             case table.EndDriver():
                 self._processes.end(DriverKey(job_id=effect.job_id, attempt=effect.attempt), effect.grace)
             case table.TellJobMaster():
@@ -414,6 +408,18 @@ class TaskExecutor(Actor[Event]):
             case table.SlotFreed():
                 for listener in self._listeners:
                     listener.allocation_freed(effect.allocation, effect.may_return)
+
+    def _tell_executor(self, effect: table.EndExecutor | table.DecommissionExecutor) -> None:
+        key = ExecutorKey(
+            job_id=effect.job_id,
+            attempt=effect.attempt,
+            allocation_id=effect.allocation_id,
+            executor_id=effect.executor_id,
+        )
+        if isinstance(effect, table.EndExecutor):
+            self._processes.end(key, 0.0)
+        else:
+            self._processes.decommission(key)
 
     async def _tick(self) -> None:
         while True:

@@ -28,6 +28,7 @@ class FakeLauncher:
         self.alive: dict[ProcessKey, int] = {}  # pids
         self.started: list[StartDriver | StartExecutor] = []
         self.stops: list[tuple[ProcessKey, float]] = []
+        self.decommissioned: list[ExecutorKey] = []
         self.forgotten: list[JobId] = []
         self.kept: list[frozenset[JobId]] = []  # at each adoption
         self.outcomes: dict[DriverKey, AttemptOutcome] = {}  # left by drivers that an earlier life has started
@@ -74,6 +75,9 @@ class FakeLauncher:
             except TimeoutError:
                 pass
         self.end(key, KILLED if grace == 0 or not self.obeys else 143)
+
+    def decommission(self, key: ExecutorKey) -> None:
+        self.decommissioned.append(key)
 
     async def forget_job(self, job_id: JobId) -> None:
         self.forgotten.append(job_id)

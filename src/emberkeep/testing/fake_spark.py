@@ -20,13 +20,14 @@ class FakeSpark:
         self.failures: list[str] = []
         self.abandonments: list[str] = []
 
-    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         await self._cross()
         if not self.is_up:
             return None
         return SparkView(
             executors=frozenset(self.executors),
             silent=frozenset(self.silent & doubted),
+            takers=frozenset(self.executors) if leaving else frozenset(),
             queries=(),
             active_stages=0,
             active_tasks=0,

@@ -51,6 +51,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mute_attempts: int = 0  # so many first attempts hang before their JobMaster is up
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
     bad_executors: bool = False  # every executor dies at its start
+    decommissions: bool = True  # executors can hand over their blocks
 
 
 def script_of(arguments: tuple[str, ...]) -> Script:
@@ -96,13 +97,14 @@ class SimSpark:
         self._truth = truth
         self._changed = asyncio.Event()
 
-    async def view(self, doubted: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         await asyncio.sleep(0.005)  # crosses into the JVM
         if self.application is None:
             return None
         own = self.process.key
         return SparkView(
             executors=frozenset(self.executors),
+            takers=frozenset(self.executors) if leaving else frozenset(),
             silent=frozenset(key for key in doubted & self.executors.keys() if not self._hears(self.executors[key])),
             queries=(),
             active_stages=1,
@@ -288,6 +290,7 @@ class DriverWork:
             environ={"SIM_BAD": "1"} if self.script.bad_executors else {},
             auth_secret="",
             python_path=(),
+            decommissions=self.script.decommissions,
         )
         self.service.application_started(self.spark.application)
 

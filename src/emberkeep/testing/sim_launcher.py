@@ -18,6 +18,7 @@ from emberkeep.testing.scripts import DriverWork, ExecutorWork, SimSpark, Truth,
 from emberkeep.testing.virtual_loop import seeded_random, seeded_system
 
 DRIVER_PORTS = 30_000  # plus the pid
+HANGS = 0.1  # chance that an executor which is decommissioned does not end
 
 
 @dataclass
@@ -163,6 +164,17 @@ class SimLauncher:
         # A killed process may take its time to vanish: what it holds is not free before.
         await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
         self._kill(process)
+
+    def decommission(self, key: ExecutorKey) -> None:
+        """The executor hands over its blocks and ends; now and then it hangs in that."""
+        process = self._processes.get(key)
+        if process is None or not process.alive:
+            return
+        self._room.machines.history.count("executor decommissioned")
+        if self._rng.random() < HANGS:
+            return
+        loop, context = self._room.machines.loop, process.party.scope.context
+        loop.call_later(self._rng.uniform(1.0, 5.0), self._room.machines.exit, process, 0, context=context)
 
     def _kill(self, process: Process) -> None:
         if process.alive:

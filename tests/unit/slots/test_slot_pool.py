@@ -9,13 +9,21 @@ from emberkeep.slots.model import Allocation, SlotRequirement
 from emberkeep.slots.pool_events import (
     ApplicationStarted,
     BeatAnswered,
+    BeatNow,
     ExecutorExited,
+    ExecutorRuns,
+    PlacesBlocked,
+    PoolEffect,
     ReleaseDone,
     ReleaseSlotAt,
+    RemoveExecutor,
     SlotsOffered,
+    SparkSaw,
+    StatusChanged,
+    Tick,
 )
 from emberkeep.slots.slot_pool import SlotPool
-from tests.property.test_slot_pool import LIMITS, RUNTIME, SMALL, task_manager
+from tests.property.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
 
 SLOT = AllocationId("a" * 32)
 INFO = task_manager("tm0#1")
@@ -38,3 +46,78 @@ def test_a_slot_whose_release_was_lost_is_told_of_by_beats() -> None:
     assert pool.to_beat() == [(INFO, ())], "it holds the slot still"
     pool.handle(BeatAnswered(INFO.id, INFO.instance, (), ()), 13.0)
     assert pool.to_beat() == []
+
+
+def held_pool(*, decommissions: bool) -> SlotPool:
+    """Two executors that run: 0 on tm0, 1 on tm1."""
+    pool = SlotPool(LIMITS)
+    pool.handle(ApplicationStarted(SlotRequirement(count=2, profile=SMALL, runtime=RUNTIME), decommissions), 0.0)
+    for number in range(2):
+        pool.handle(SlotsOffered(task_manager(f"tm{number}#1"), (slot_named(str(number)),)), 0.0)
+        pool.handle(ExecutorRuns(AllocationId(str(number)), ExecutorId(str(number)), 10 + number), 0.0)
+    saw(pool, "0", "1")
+    return pool
+
+
+def slot_named(name: str) -> Allocation:
+    return Allocation(
+        id=AllocationId(name), slot_index=0, job_id=JobId("1" * 32), attempt=1, profile=SMALL, job_master="jm:1"
+    )
+
+
+def saw(pool: SlotPool, *executors: str, takers: tuple[str, ...] = (), now: float = 1.0) -> list[PoolEffect]:
+    return pool.handle(SparkSaw(frozenset(map(ExecutorId, executors)), takers=frozenset(map(ExecutorId, takers))), now)
+
+
+def evacuated(*task_managers: str) -> PlacesBlocked:
+    return PlacesBlocked(Places(frozenset(task_managers), frozenset(task_managers)))
+
+
+@pytest.mark.req("BLK-18")
+def test_an_executor_leaves_once_another_can_take_its_blocks_and_its_slot_is_wanted_elsewhere_at_once() -> None:
+    pool = held_pool(decommissions=True)
+    assert pool.handle(evacuated("tm0"), 1.0) == [StatusChanged()]
+    assert (pool.staying, pool.target, pool.declared()[0].count) == (1, 2, 2), "another one is wanted for it"
+    assert pool.leaving() == {ExecutorId("0")}
+    assert pool.decommissioned([AllocationId("0")]) == ()
+
+    assert BeatNow() in saw(pool, "0", "1", takers=("0", "1"))
+    assert pool.decommissioned([AllocationId("0"), AllocationId("1")]) == (AllocationId("0"),)
+    assert BeatNow() not in saw(pool, "0", "1", takers=("1",)), "beats repeat it"
+    assert pool.handle(evacuated("tm0", "tm1"), 2.0) == [StatusChanged()], "the last one has nobody to hand over to"
+
+    effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 0, ""), 9.0)
+    gone = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
+    assert [(one.executor_id, one.orderly) for one in gone] == [(ExecutorId("0"), True)]
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
+    assert (pool.target, pool.waiting(9.0)) == (2, ""), "no pause: it is no failure"
+
+
+@pytest.mark.req("BLK-18")
+def test_who_finds_no_successor_is_ended_in_time_or_stays_when_the_block_ends() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(evacuated("tm0", "tm1"), 1.0)
+    saw(pool, "0", "1", takers=("0", "1"), now=2.0)
+    assert not pool.decommissioned([AllocationId("0"), AllocationId("1")])
+    pool.handle(evacuated("tm1"), 3.0)
+    assert pool.leaving() == {ExecutorId("1")}, "the other one stays: its node is not blocked any more"
+    saw(pool, "0", "1", takers=("0",), now=4.0)
+    assert pool.decommissioned([AllocationId("1")])
+    pool.handle(PlacesBlocked(Places()), 5.0)
+    assert pool.leaving() == {ExecutorId("1")}, "what was told to end leaves"
+
+    assert not pool.handle(Tick(), LIMITS.evacuation_timeout)
+    effects = pool.handle(Tick(), LIMITS.evacuation_timeout + 1.0)
+    (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
+    assert not gone.orderly
+    assert "blocklist.evacuation.timeout" in gone.reason
+    assert ReleaseSlotAt(AllocationId("1"), "tm1:1") in effects
+    assert pool.target == 2
+
+
+@pytest.mark.req("BLK-8")
+def test_an_executor_that_cannot_hand_over_anything_leaves_at_once() -> None:
+    pool = held_pool(decommissions=False)
+    effects = pool.handle(evacuated("tm0"), 1.0)
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
+    assert list(pool.held) == [AllocationId("1")]
