@@ -217,7 +217,9 @@ class ResourceManager(Actor[Call]):
 
     def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
         if status is not None:
-            held = {executor.allocation_id: executor.task_manager for executor in status.executors}
+            # What leaves an evacuated place does not count: as much is wanted elsewhere at once.
+            staying = (executor for executor in status.executors if executor.departure is None)
+            held = {executor.allocation_id: executor.task_manager for executor in staying}
             self._slots.require(job_id, attempt, job_master, status.requirements, held)
         lost = self._lost.get(job_id)
         return Standing(tuple(lost.instances) if lost else (), self._slots.missing(job_id))
