@@ -399,6 +399,10 @@ class SlotManager:
             for allocation_id, member in list(job.held.items()):
                 if (member.away or member.evacuated) and allocation_id not in held:
                     self._unaccount(member.allocations[allocation_id])
+        for allocation_id, task_manager in held.items():
+            known = self._members.get(task_manager)
+            if known is not None and allocation_id in known.allocations and allocation_id not in job.held:
+                self._account(known.allocations[allocation_id], known)  # it was to leave, and stays
         elsewhere = sum(task_manager not in self._members for task_manager in held.values())
         if elsewhere != job.elsewhere:
             job.elsewhere = elsewhere
