@@ -131,7 +131,7 @@ class _Turn:
     async def serve(self, epoch: int) -> None:
         services = Services()
         try:
-            async with leadership(self._settings, self._store) as present:
+            async with leadership(self._settings, self._store, steps_aside=True) as present:
                 self._leadership = present
                 if self._paused:
                     present.service.pause()

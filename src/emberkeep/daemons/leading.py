@@ -105,8 +105,11 @@ class Leadership:
 
 
 @contextlib.asynccontextmanager
-async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIterator[Leadership]:
-    """Nothing of it runs yet. On leaving, its connections to others are closed. Raises Fatal (storage)."""
+async def leadership(
+    settings: JobManagerSettings, store: JobStore, *, steps_aside: bool = False
+) -> AsyncIterator[Leadership]:
+    """Nothing of it runs yet. On leaving, its connections to others are closed. ``steps_aside``: see JobManagerService.
+    Raises Fatal (storage)."""
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
@@ -127,6 +130,7 @@ async def leadership(settings: JobManagerSettings, store: JobStore) -> AsyncIter
             blobs,
             address=settings.address,
             checkpoint_root=str(layout.checkpoints),
+            steps_aside=steps_aside,
             driver=_resource_driver(settings),
         )
         api = Api(

@@ -33,6 +33,7 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views import JobView, Submission
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import JobPointers, merged
+from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import job_policy
@@ -70,6 +71,7 @@ class Dispatcher(Actor[Call]):
         *,
         resources: ResourceManager,
         clock: SteadyClock,
+        hearing: Hearing,
         epoch: int,
         address: str,
         checkpoint_root: str,
@@ -81,6 +83,7 @@ class Dispatcher(Actor[Call]):
         self._blobs = blobs
         self._resources = resources
         self._clock = clock
+        self._hearing = hearing
         self._epoch = epoch
         self._address = address
         self._checkpoint_root = checkpoint_root
@@ -269,7 +272,8 @@ class Dispatcher(Actor[Call]):
 
     def _register_jobmaster(self, request: RegisterJobMaster) -> bool:
         job = self._accepted(request.job_id, request.attempt)
-        job.job_master = request.address
+        job.job_master, job.task_manager = request.address, request.task_manager
+        self._hearing.heard(request.task_manager, self._clock.now())
         self._apply(job.job_id, ev.JobMasterRegistered(request.attempt, request.task_manager, request.pid))
         return self._take_status(job, request.attempt, request.status)
 
@@ -280,6 +284,8 @@ class Dispatcher(Actor[Call]):
 
     def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
         job = self._accepted(request.job_id, request.attempt)
+        if job.task_manager is not None:
+            self._hearing.heard(job.task_manager, self._clock.now())
         if not job.machine.knows_jobmaster():
             return (False, False, "")
         return (True, self._take_status(job, request.attempt, request.status), job.job_master)
@@ -386,7 +392,8 @@ class Dispatcher(Actor[Call]):
         if job is None:
             return
         before = job.machine.status
-        moment = ev.Moment(self._clock.now(), self._clock.now_ms(), self._system.rng.random())
+        now = self._clock.now()
+        moment = ev.Moment(now, self._clock.now_ms(), self._system.rng.random(), self._hearing.since(now))
         effects = job.machine.handle(event, moment)
         if job.machine.status is not before:
             logger.info("job %s: %s → %s (%s)", job_id, before.value, job.machine.status.value, type(event).__name__)

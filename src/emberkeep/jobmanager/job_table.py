@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from emberkeep.base.errors import Absent
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.job_views import view_of, view_of_result
 from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.checkpoints import JobPointers
@@ -23,6 +23,7 @@ class Job:
     graph: JobGraph | None
     order: int
     job_master: str = ""
+    task_manager: TaskManagerId | None = None  # where its driver says that it is
     report: JobMasterStatus | None = None  # of the present attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
     pointers: JobPointers = field(default=JobPointers())  # as the store holds them

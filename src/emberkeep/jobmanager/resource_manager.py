@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from emberkeep.base import options
 from emberkeep.base.actors import INBOX_LIMIT, Actor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
@@ -124,6 +124,7 @@ class ResourceManager(Actor[Call]):
         epoch: int,
         clock: SteadyClock,
         hearing: Hearing,
+        steps_aside: bool = False,
         blocked: BlockedPlaces | None = None,
     ) -> None:
         super().__init__(
@@ -134,6 +135,7 @@ class ResourceManager(Actor[Call]):
         self._epoch = epoch
         self._clock = clock
         self._hearing = hearing
+        self._steps_aside = steps_aside
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         lost_after = configuration[options.HEARTBEAT_TIMEOUT]
@@ -154,6 +156,7 @@ class ResourceManager(Actor[Call]):
         self._listener = listener
 
     async def run(self) -> None:
+        """Until cancelled. Raises Conflict, where it ``steps_aside``, once hardly anybody is heard any more."""
         self.start_effect("watch", self._watch(), deadline=None)
         await super().run()
 
@@ -421,6 +424,8 @@ class ResourceManager(Actor[Call]):
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
+            if self._steps_aside and self._hearing.is_cut_off(self._clock.now()):
+                raise Conflict("hardly any task manager is heard any more: another JobManager shall try to lead")
             self.tell(self._expire)
 
     def _expire(self) -> None:

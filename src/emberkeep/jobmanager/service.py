@@ -25,6 +25,7 @@ from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.task_manager_supplier import TaskManagerSupplier
 from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
+from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.model import JobGraph
 from emberkeep.jobs.ports import JobStore
 from emberkeep.protocol.messages import (
@@ -44,7 +45,7 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 class JobManagerService:
     """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
     ``checkpoint_root`` where queries without an own checkpoint location keep theirs. ``driver``: starts task managers
-    when more are needed; None: people do.
+    when more are needed; None: people do. ``steps_aside``: another one is to lead once hardly anybody is heard here.
 
     Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
     """
@@ -60,6 +61,7 @@ class JobManagerService:
         address: str,
         checkpoint_root: str,
         driver: ResourceManagerDriver | None = None,
+        steps_aside: bool = False,
     ) -> None:
         self._driver = driver
         self._system = system
@@ -69,6 +71,7 @@ class JobManagerService:
         self._blobs = blobs
         self._address = address
         self._checkpoint_root = checkpoint_root
+        self._steps_aside = steps_aside
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         self._epoch = 0
         self._started_ms = 0
@@ -96,6 +99,11 @@ class JobManagerService:
             await self._blobs.open([entry.job_id for entry in stored], [result.job_id for result in results])
             self._started_ms = self._system.clock.now_ms()
             clock = SteadyClock(self._system.clock)
+            hearing = Hearing(
+                # Noticed before anything is concluded from it, which is after the whole timeout.
+                patience=self._configuration[options.HEARTBEAT_TIMEOUT] / 2,
+                longest_doubt=self._configuration[options.DRIVER_LEASE],
+            )
             # Known before any task manager is heard: nothing is ever decided without it.
             blocked = await reads.read("the blocklist cannot be read", self._store.blocklist)
             resources = ResourceManager(
@@ -104,6 +112,8 @@ class JobManagerService:
                 self._rpc,
                 epoch=self._epoch,
                 clock=clock,
+                hearing=hearing,
+                steps_aside=self._steps_aside,
                 blocked=BlockedPlaces(blocked.entries),
             )
             blocklist = BlocklistHandler(self._system, blocked, reads, resources)
@@ -115,6 +125,7 @@ class JobManagerService:
                 self._blobs,
                 resources=resources,
                 clock=clock,
+                hearing=hearing,
                 epoch=self._epoch,
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,

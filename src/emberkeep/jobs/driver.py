@@ -56,26 +56,30 @@ class Driver:
             self.lost_at = now
             self.listed = False
 
-    def silent_at(self, policy: JobPolicy) -> float | None:
-        """When it has been silent for too long although its task manager could end it; None while that is not so."""
-        if not self.reachable or self.stop_at is not None:
+    def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
+        """When it has been silent for too long although its task manager could end it; None while that is not so.
+        Silence counts from ``hears_since`` on (None: not at present)."""
+        if hears_since is None or not self.reachable or self.stop_at is not None:
             return None
         if self.registered:
-            return self.heard_at + policy.heartbeat_timeout
-        return self.since + policy.start_timeout
+            return max(self.heard_at, hears_since) + policy.heartbeat_timeout
+        return max(self.since, hears_since) + policy.start_timeout
 
-    def gone_at(self, policy: JobPolicy) -> float | None:
+    def gone_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
         """When it counts as gone without a task manager's word; None: only its task manager can prove that.
 
         With its task manager lost or unknown, after a lease without a word of its JobMaster. With a live one that was
         told to end it and never listed it, after the same time: the order to start has not arrived then, and a driver
-        that starts later is refused when it registers, before it runs any of the script.
+        that starts later is refused when it registers, before it runs any of the script. Silence counts from
+        ``hears_since`` on (None: not at present).
         """
+        if hears_since is None:
+            return None
         if not self.reachable:
             silent_since = self.heard_at if self.registered else max(self.heard_at, self.lost_at or self.since)
-            return silent_since + policy.lease
+            return max(silent_since, hears_since) + policy.lease
         if self.stop_at is not None and not self.listed:
-            return max(self.stop_at, self.heard_at) + policy.lease
+            return max(self.stop_at, self.heard_at, hears_since) + policy.lease
         return None
 
     def order_due_at(self) -> float | None:

@@ -14,11 +14,13 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, Job
 
 @dataclass(frozen=True)
 class Moment:
-    """What the outside says when an event happens: monotonic seconds, Unix milliseconds, a random number in [0, 1)."""
+    """What the outside says when an event happens: monotonic seconds, Unix milliseconds, a random number in [0, 1), and
+    since when (monotonic seconds) this leader hears most of its peers, None while it does not."""
 
     at: float
     ms: int
     chance: float = 0.5
+    hears_since: float | None = 0.0
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class JobMachine(JobState):
         targets = TRANSITIONS[self.phase].get(type(event))
         if targets is None:
             raise self._illegal(event)
+        self._looked_at, self._hears_since = now.at, now.hears_since
         before = self.phase
         _HANDLERS[type(event)](self, event, now)
         if not isinstance(event, ev.JobMasterHeard | ev.Tick) or self.phase is not before:
@@ -341,7 +342,9 @@ class JobMachine(JobState):
             self._driver_due(self._live(), now)
 
     def _driver_due(self, driver: Driver, now: Moment) -> None:
-        gone_at, silent_at = driver.gone_at(self._policy), driver.silent_at(self._policy)
+        silence_from = self._silence_from()
+        gone_at = driver.gone_at(self._policy, silence_from)
+        silent_at = driver.silent_at(self._policy, silence_from)
         order_at = driver.order_due_at()
         if gone_at is not None and now.at >= gone_at:
             driver.condemned = True

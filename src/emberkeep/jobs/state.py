@@ -58,6 +58,8 @@ class JobState:
         self._explain_at: float | None = None
         self._restart_at: float | None = None
         self._script_until: float | None = None  # of a job that was stopped
+        self._looked_at = 0.0  # the newest event's time, and what was said with it
+        self._hears_since: float | None = None
         self._forget_at: float | None = None
         self._forgotten = False
         self._effects: list[Effect] = []
@@ -74,13 +76,21 @@ class JobState:
         driver = self.driver
         if driver is None or driver.gone or self.phase not in (Phase.STARTING, Phase.RUNNING, Phase.ENDING):
             return None
+        silence_from = self._silence_from()
         times = (
             driver.order_due_at(),
-            driver.silent_at(self._policy),
-            driver.gone_at(self._policy),
+            driver.silent_at(self._policy, silence_from),
+            driver.gone_at(self._policy, silence_from),
             self._script_until if driver.stop_at is None else None,
+            # Nobody says when peers are heard again.
+            self._looked_at + self._policy.repeat if silence_from is None else None,
         )
         return min((time for time in times if time is not None), default=None)
+
+    def _silence_from(self) -> float | None:
+        """Since when a driver's silence counts. Not while this leader may be cut off itself: nobody restarts a healthy
+        job. One that was cancelled is not wanted back."""
+        return 0.0 if self.verdict_is(JobStatus.CANCELED) else self._hears_since
 
     def refusal(self, attempt: int) -> str:
         """Why a JobMaster of ``attempt`` has to end itself; "" when it may go on."""
@@ -123,11 +133,16 @@ class JobState:
             return "the job store to take its result"
         if driver is not None and self.stopped and self.phase in (Phase.STARTING, Phase.RUNNING):
             return "the end of its script: it was stopped, and nothing of it is started again"
+        if driver is not None and self._silence_from() is None and self._is_overdue(driver):
+            return "word from its driver: hardly any task manager is heard, this JobManager itself may be cut off"
         if driver is None or self.phase not in (Phase.STARTING, Phase.ENDING):
             return ""
         where = f"on task manager {driver.place.task_manager}" if driver.place else "on a task manager not heard of yet"
         what = "the end of" if self.phase is Phase.ENDING else "word from"
         return f"{what} the driver of attempt {driver.attempt} {where}"
+
+    def _is_overdue(self, driver: Driver) -> bool:
+        return self.phase is Phase.RUNNING and self._looked_at >= driver.heard_at + self._policy.heartbeat_timeout
 
     def verdict_is(self, status: JobStatus) -> bool:
         return self.verdict is not None and self.verdict.status is status

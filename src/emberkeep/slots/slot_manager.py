@@ -496,8 +496,11 @@ class SlotManager:
         del self._pending[allocation_id]
         return True
 
-    def expire(self, now: float) -> Lapsed:
-        """Let lapse what is due: silent task managers, decided slots that never showed up, avoidance, patience."""
+    def expire(self, now: float, hears_since: float | None = 0.0) -> Lapsed:
+        """Let lapse what is due: silent task managers, decided slots that never showed up, avoidance, patience.
+
+        ``hears_since``: silence is counted for the orphan timeout from then on; None: not at present.
+        """
         lost, away = [], []
         while self._heard:
             member, heard_at = next(iter(self._heard.items()))
@@ -509,7 +512,8 @@ class SlotManager:
             else:
                 lost.append((member.info, self._remove(member)))
         for member, heard_at in list(self._away.items()):
-            if now - heard_at >= self._orphan_timeout or not self._is_needed(member):
+            orphaned = hears_since is not None and now - max(heard_at, hears_since) >= self._orphan_timeout
+            if orphaned or not self._is_needed(member):
                 lost.append((member.info, self._remove(member)))
         while self._pending:
             allocation_id, (_, until) = next(iter(self._pending.items()))
