@@ -23,6 +23,7 @@ from emberkeep.protocol.messages import (
 from emberkeep.taskmanager.ports import ExecutorKey
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
+    INTERVAL,
     JOB,
     JOB_MASTER,
     SLOT,
@@ -338,6 +339,18 @@ def test_nothing_is_started_or_answered_before_it_is_on_disk(run: Run) -> None:
         assert bench.launcher.executors() == [
             ExecutorKey(job_id=JOB, attempt=1, allocation_id=SLOT, executor_id=ExecutorId("0"))
         ]
+
+    run(story)
+
+
+@pytest.mark.req("LOC-9")
+def test_nothing_is_written_while_slots_stay_as_they_are(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.running_executor()
+        await bench.keep_beating(2 * INTERVAL, SLOT)
+        written = bench.store.writes
+        await bench.keep_beating(20 * TIMEOUT, SLOT)
+        assert bench.store.writes == written
 
     run(story)
 

@@ -1,0 +1,54 @@
+"""A task manager's state gateway: off unless it is asked for, and where it keeps what it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.state_copies import DiskCopies
+from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.base.config import Configuration
+from emberkeep.base.ids import JobId
+from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.system import real_system
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.protocol.messages import ListLocalState, LocalStateListed
+from emberkeep.testing.contracts.local_copies import keep
+from emberkeep.testing.state_slots import SLOT, begin_slot
+
+JOB = JobId("1" * 32)
+
+
+@pytest.mark.req("LOC-9")
+async def test_it_is_off_by_default_and_leaves_no_file(tmp_path: Path) -> None:
+    configuration = Configuration()
+    working = WorkingDirectory(tmp_path / "tm")
+    layout = StateLayout(tmp_path, configuration)
+    async with state_gateway_link(real_system(), configuration, working, layout, Services()) as link:
+        assert link is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.req("LOC-1", "LOC-2")
+async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_and_the_secret(tmp_path: Path) -> None:
+    configuration = Configuration().with_texts({"state.backend.local-recovery": "true"}, "the test")
+    working = WorkingDirectory(tmp_path / "tm")
+    layout = StateLayout(tmp_path, configuration)
+    own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
+    copies = DiskCopies(working.root / "state")
+    copies.open_copies()
+    for version in range(1, 4):
+        keep(copies, f"q/state/0/0/{version}.delta", b"state", job=JOB, allocation=SLOT, root=own_state.location)
+    known = set()
+    for _ in range(2):
+        async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+            assert link is not None
+            known.add((link.address, begin_slot(link, JOB, own_state)))
+            answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
+            assert isinstance(answer, LocalStateListed)
+            (held,) = answer.holdings
+            assert (held.name, held.files, held.size, held.newest_version) == ("q/state/0/0", 3, 15, 3)
+        await services.cancel()
+    assert len(known) == 1
