@@ -27,6 +27,8 @@ from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.job_table import Job, JobTable
+from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobmanager.procedures import Procedures
 from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -39,6 +41,7 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGra
 from emberkeep.jobs.policy import job_policy
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.jobs.restart import restart_strategy
+from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import (
     Ack,
     DriverReport,
@@ -93,6 +96,7 @@ class Dispatcher(Actor[Call]):
         self._creating: dict[JobId, JobGraph] = {}
         self._writes = StoreWrites(store, system.rng)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
+        self._procedures = Procedures(self, self._writes, self._apply, self._checkpoints_written)
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
@@ -195,9 +199,15 @@ class Dispatcher(Actor[Call]):
         except InvalidInput as error:  # accepted by another release
             configuration, problem = self._configuration, problem or str(error)
         machine = JobMachine(
-            graph, job_policy(configuration), restart_strategy(configuration), attempt=attempt, home=stored.home
+            graph,
+            job_policy(configuration),
+            restart_strategy(configuration),
+            attempt=attempt,
+            home=stored.home,
+            stopped=bool(stored.stopped),
         )
-        job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers)
+        standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
+        job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing)
         self._table.active[graph.job_id] = job
         if readable:  # of an unreadable one everything is kept until it has ended
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
@@ -252,6 +262,37 @@ class Dispatcher(Actor[Call]):
             raise Conflict(f"job {job_id} has ended: it is {status.value}")
         return status.is_globally_terminal
 
+    # --- savepoints and stops -----------------------------------------------------------------------------------------
+
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> None:
+        """Ask a job for something, durably; see ``ProcedureGateway``. Raises Absent, Conflict, RetryLater,
+        UnknownOutcome, Fatal."""
+        answer: asyncio.Future[None] = await self.ask(partial(self._request_procedure, job_id, request))
+        await answer
+
+    def _request_procedure(self, job_id: JobId, request: ProcedureRequest) -> asyncio.Future[None]:
+        view = self._table.view(job_id)
+        answer: asyncio.Future[None] = self._answers.new()
+        if self._procedures.knows(job_id, request.trigger_id, view.pointers):
+            answer.set_result(None)
+        elif view.status.is_globally_terminal:
+            raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
+        else:
+            standing = self._table.active[job_id].standing
+            self._procedures.request(job_id, standing, view.status, request, answer)
+        return answer
+
+    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        """Raises Absent."""
+        reply: ProcedureView = await self.ask(partial(self._procedure, job_id, trigger_id))
+        return reply
+
+    def _procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        view = self._table.view(job_id)
+        if view.procedure is not None and view.procedure.trigger_id == trigger_id:
+            return view.procedure
+        return self._procedures.ended(job_id, trigger_id, view.pointers)
+
     # --- views --------------------------------------------------------------------------------------------------------
 
     async def views(self) -> list[JobView]:
@@ -264,6 +305,18 @@ class Dispatcher(Actor[Call]):
         return reply
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
+
+    async def orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
+        """What a JobMaster is to be told with its answer: what the job is asked to do, and the trigger id of the newest
+        request whose end is recorded."""
+        reply: tuple[ProcedureRequest | None, str] = await self.ask(partial(self._orders, job_id, told))
+        return reply
+
+    def _orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
+        job = self._table.active.get(job_id)
+        if job is None:
+            return None, ""
+        return job.standing.wanted, Procedures.recorded(job.standing, told)
 
     async def register_jobmaster(self, request: RegisterJobMaster) -> bool:
         """True: the newest word of it. Raises Conflict when it has to end itself."""
@@ -309,6 +362,7 @@ class Dispatcher(Actor[Call]):
             self._apply(job.job_id, ev.ExceptionsNoted(attempt, status.exceptions))
         if merged(job.pointers, attempt, status.checkpoints) is not job.pointers:
             self._checkpoints.note(job.job_id, attempt, status.checkpoints)
+        self._procedures.take(job.job_id, job.standing, attempt, status.procedure)
         return True
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
@@ -417,7 +471,7 @@ class Dispatcher(Actor[Call]):
                 resources.withdraw_place(job_id)
             case ev.RecordAttempt(attempt):
                 home = job.machine.granted_home()
-                record = self._record_attempt(job_id, attempt, home)
+                record = self._record_attempt(job, attempt, home)
                 self.start_effect(f"record attempt of {job_id}", record, deadline=None)
             case ev.StartDriver(attempt, place):
                 self._calls.submit(("start", job_id, attempt), partial(self._start, job, attempt, place))
@@ -433,13 +487,17 @@ class Dispatcher(Actor[Call]):
                 resources.remove_job(job_id)
                 self._table.remove(job_id)
 
-    async def _record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
-        written = await self._writes.record_attempt(job_id, attempt, home)
-        self.tell(partial(self._attempt_recorded, job_id, attempt, written))
+    async def _record_attempt(self, job: Job, attempt: int, home: DriverHome | None) -> None:
+        # What the attempt before it has done counts first: it may have been the last one.
+        await job.standing.settled.wait()
+        written = await self._writes.record_attempt(job.job_id, attempt, home)
+        self.tell(partial(self._attempt_recorded, job, attempt, written))
 
-    def _attempt_recorded(self, job_id: JobId, attempt: int, written: bool) -> None:
+    def _attempt_recorded(self, job: Job, attempt: int, written: bool) -> None:
+        job_id = job.job_id
         if written:
             self._resources.begin_attempt(job_id, attempt)
+            self._procedures.attempt_recorded(job_id, job.standing)
         self._apply(job_id, ev.AttemptRecorded() if written else ev.AttemptUnknown())
 
     async def _record_result(self, result: JobResult) -> None:
@@ -449,6 +507,7 @@ class Dispatcher(Actor[Call]):
     def _ended(self, job: Job) -> None:
         self._blobs.job_ended(job.job_id)
         self._checkpoints.forget(job.job_id)
+        self._procedures.job_ended(job.job_id, job.standing, job.machine.status)
         if self._table.ended(job) and not self._expiring:
             self._expiring = True
             self.start_effect("expire results", self._expire(), deadline=None)
@@ -466,6 +525,7 @@ class Dispatcher(Actor[Call]):
             job_manager=self._address,
             checkpoint_root=self._checkpoint_root,
             checkpoints=job.pointers.queries,
+            procedure=job.standing.wanted,
         )
         event: ev.Event
         try:

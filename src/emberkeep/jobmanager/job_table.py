@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.job_views import view_of, view_of_result
+from emberkeep.jobmanager.procedures import Procedures, Standing
 from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
@@ -27,10 +28,16 @@ class Job:
     report: JobMasterStatus | None = None  # of the present attempt
     noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
     pointers: JobPointers = field(default=JobPointers())  # as the store holds them
+    standing: Standing = field(default_factory=Standing)  # what it was asked to do
 
     @property
     def job_id(self) -> JobId:
         return self.machine.graph.job_id
+
+    def view(self) -> JobView:
+        """Its picture."""
+        procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
+        return view_of(self.machine, self.graph, self.report, self.pointers, procedure)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report; False: it is an older one."""
@@ -69,7 +76,7 @@ class JobTable:
 
     def ended(self, job: Job) -> bool:
         """Keep the picture of a job that has just ended; True when older ones had to go."""
-        self._ended[job.job_id] = view_of(job.machine, job.graph, job.report, job.pointers)
+        self._ended[job.job_id] = job.view()
         self._lingering.add(job.job_id)
         surplus = len(self._ended) - self._keep
         for job_id in list(self._ended)[: max(0, surplus)]:
@@ -97,13 +104,9 @@ class JobTable:
         job = self.active.get(job_id)
         if job is None or job_id in self._lingering:
             raise Absent(f"there is no job {job_id}", hint="`emberkeep list` shows all jobs; old results expire")
-        return view_of(job.machine, job.graph, job.report, job.pointers)
+        return job.view()
 
     def views(self) -> list[JobView]:
         """Newest submission first."""
-        running = [
-            view_of(job.machine, job.graph, job.report, job.pointers)
-            for job_id, job in self.active.items()
-            if job_id not in self._lingering
-        ]
+        running = [job.view() for job_id, job in self.active.items() if job_id not in self._lingering]
         return sorted([*running, *self._ended.values()], key=lambda view: (-view.submitted_ms, view.job_id))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
@@ -12,7 +13,11 @@ from emberkeep.protocol.messages import JobMasterStatus
 
 
 def view_of(
-    machine: JobMachine, graph: JobGraph | None, report: JobMasterStatus | None, pointers: JobPointers
+    machine: JobMachine,
+    graph: JobGraph | None,
+    report: JobMasterStatus | None,
+    pointers: JobPointers,
+    procedure: ProcedureView | None = None,
 ) -> JobView:
     """A job of this JobManager's life. ``graph`` None: it could not be read."""
     ended = machine.status.is_globally_terminal
@@ -38,6 +43,7 @@ def view_of(
         status_report=report,
         result=result,
         pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
+        procedure=None if ended else procedure,
     )
 
 

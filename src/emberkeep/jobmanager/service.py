@@ -20,6 +20,7 @@ from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.job_views import with_missing
+from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -28,6 +29,7 @@ from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
 from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.model import JobGraph
 from emberkeep.jobs.ports import JobStore
+from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.protocol.messages import (
     Ack,
     JobMasterHeartbeat,
@@ -268,6 +270,7 @@ class JobManagerService:
         job_id, status = request.job_id, request.status
         blocklist = await self._blocklist.exchange(status.blocklist_revision, status.block_reports)
         standing = await self._resources.standing(job_id, request.attempt, address, status if newest else None)
+        procedure, recorded = await self._dispatcher.orders(job_id, status.procedure)
         return JobMasterReply(
             epoch=self._epoch,
             known=True,
@@ -275,6 +278,8 @@ class JobManagerService:
             lost=standing.lost,
             missing=standing.missing,
             blocklist=blocklist,
+            procedure=procedure,
+            procedure_recorded=recorded,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
@@ -330,6 +335,15 @@ class JobManagerService:
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         self._check_confirmed()
         await self._resources.stop(task_manager_id, drain)
+
+    # --- ProcedureGateway ---------------------------------------------------------------------------------------------
+
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> None:
+        self._check_confirmed()
+        await self._dispatcher.request_procedure(job_id, request)
+
+    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        return await self._dispatcher.procedure(job_id, trigger_id)
 
     # --- BlocklistGateway ---------------------------------------------------------------------------------------------
 

@@ -11,11 +11,13 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import JobStore
+from emberkeep.lifecycle.model import ProcedureRequest
 
 T = TypeVar("T")
 
@@ -100,6 +102,67 @@ class StoreWrites:
                     raise
                 await self._pause(f"the cancellation of job {job_id} is not stored", tries, error)
 
+    async def record_procedure(
+        self, job_id: JobId, request: ProcedureRequest, give_up: Callable[[EmberkeepError], None]
+    ) -> bool:
+        """True: written. False, after ``give_up`` was told why: certainly not. Raises Conflict: another leads.
+
+        When that is not certain ``give_up`` is told as well, but the work goes on: what may be in the store must become
+        known to the JobManager.
+        """
+        tries, uncertain = 0, False
+        while True:
+            try:
+                await self._store.record_procedure(job_id, request)
+            except Absent:
+                give_up(Conflict(f"job {job_id} has just ended"))
+                return False
+            except Conflict as error:
+                give_up(RetryLater(f"this JobManager leads no more: {error.message}", hint="try again"))
+                raise
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                uncertain = uncertain or isinstance(error, UnknownOutcome)
+                if isinstance(error, Fatal) or tries >= SUBMISSION_TRIES:
+                    give_up(error if not uncertain else UnknownOutcome(error.message, hint=_SAME_TRIGGER))
+                    if not uncertain:
+                        return False
+                await self._pause(f"what job {job_id} is asked to do is not stored", tries, error)
+            else:
+                return True
+
+    async def forget_procedure(self, job_id: JobId) -> bool:
+        """Write that nothing is asked of the job any more. False: it has ended. Raises Conflict: another leads."""
+        tries = 0
+        while True:
+            try:
+                await self._store.record_procedure(job_id, None)
+            except Absent:
+                return False
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                await self._pause(f"the end of a request about job {job_id} is not stored", tries, error)
+            else:
+                return True
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers | None:
+        """Write it; returns all pointers, None when the job has ended or a newer attempt is recorded. Raises Conflict:
+        another leads."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
+            except Absent:
+                return None
+            except Conflict:
+                await self.read("it is not known who leads", self._store.confirm)
+                return None
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                await self._pause(f"the end of request {trigger_id} about job {job_id} is not stored", tries, error)
+
     async def record_result(self, result: JobResult) -> None:
         """Write the result; repeating it is harmless."""
         tries = 0
@@ -145,4 +208,5 @@ class StoreWrites:
 
 
 _LOOK = "it may become blocked or unblocked yet: look at the blocklist before you try again"
+_SAME_TRIGGER = "it may be done: ask again with the same trigger id to find out"
 _SAME_KEY = "the job may exist: submit again with the same idempotency key to find out"

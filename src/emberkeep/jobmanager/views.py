@@ -8,6 +8,7 @@ import msgspec
 
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.jobmanager.blocklist_views import BlocklistGateway
+from emberkeep.jobmanager.procedure_views import ProcedureGateway, ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobGraph, JobResult, JobStatus
 from emberkeep.protocol.messages import JobMasterStatus, TaskManagerReport
@@ -35,6 +36,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     status_report: JobMasterStatus | None
     result: JobResult | None
     pointers: JobPointers = JobPointers()  # as they are stored; of an ended job only its savepoints
+    procedure: ProcedureView | None = None  # what it does on request, or was stopped by; None once it has ended
 
 
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +59,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     created: bool
 
 
-class JobManagerGateway(BlocklistGateway, Protocol):
+class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     """What the edges may ask of a JobManager. Implemented by the JobManager's actors, faked in tests."""
 
     def epoch(self) -> int:

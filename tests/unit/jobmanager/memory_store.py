@@ -15,6 +15,7 @@ from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
 
 T = TypeVar("T")
@@ -84,6 +85,17 @@ class FailingStore:
 
     async def record_cancel(self, job_id: JobId) -> None:
         await self._step("record_cancel", lambda: self._store.record_cancel(job_id))
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        await self._step("record_procedure", lambda: self._store.record_procedure(job_id, request))
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        return await self._step(
+            "record_procedure_end",
+            lambda: self._store.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped),
+        )
 
     async def record_result(self, result: JobResult) -> None:
         await self._step("record_result", lambda: self._store.record_result(result))

@@ -1,0 +1,334 @@
+"""Savepoint, suspend, drain and move, as the JobManager's neighbours see them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.protocol.messages import JobMasterReply
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+SUCCESS = AttemptOutcome(exit_code=0)
+KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
+JOB = graph(1).job_id
+
+
+def request(number: int = 1, procedure: Procedure = Procedure.SUSPEND, target: str = "/savepoints") -> ProcedureRequest:
+    return ProcedureRequest(
+        trigger_id=f"{number:032x}", procedure=procedure, target_directory=target, requested_ms=1_000 + number
+    )
+
+
+def progress(of: ProcedureRequest, phase: ProcedurePhase, **more: Any) -> ProcedureProgress:
+    if phase is ProcedurePhase.COMPLETED and of.procedure.makes_savepoint:
+        more = {
+            "savepoint": f"/savepoints/{of.trigger_id[-4:]}",
+            "manifest_sha256": "ab" * 32,
+            "ended_ms": 2_000,
+            **more,
+        }
+    return ProcedureProgress(trigger_id=of.trigger_id, phase=phase, **more)
+
+
+async def told(master: FakeJobMaster, end: ProcedureProgress) -> JobMasterReply:
+    """The first answer that wants nothing any more."""
+    async with asyncio.timeout(600):
+        while (reply := await master.beat(procedure=end)).procedure is not None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.1)
+    return reply
+
+
+COPYING, COMPLETED, FAILED = ProcedurePhase.COPYING, ProcedurePhase.COMPLETED, ProcedurePhase.FAILED
+
+
+class TestAsking:
+    @pytest.mark.req("END-5")
+    def test_it_is_durable_when_it_is_acknowledged_and_told_with_the_next_answer(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                assert (await master.beat()).procedure is None
+                await service.request_procedure(JOB, request())
+                assert store.disk.jobs[JOB].procedure == request()
+                reply = await master.beat()
+                assert (reply.procedure, reply.procedure_recorded) == (request(), "")
+                view = await service.procedure(JOB, request().trigger_id)
+                assert (view.phase, view.is_over) == (None, False)
+                await master.beat(procedure=progress(request(), COPYING, detail="copying", files_done=2, files_total=3))
+                view = await service.procedure(JOB, request().trigger_id)
+                assert view.phase is COPYING
+                assert view.progress is not None
+                assert view.progress.files_done == 2
+                assert (await cluster.view(JOB)).procedure == view
+
+        in_virtual_time(scenario)
+
+    def test_one_at_a_time_but_the_same_again_is_the_same(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                for _ in range(2):
+                    await service.request_procedure(JOB, request(1, Procedure.DRAIN))
+                with pytest.raises(Conflict, match=f"being drained .*{request(1).trigger_id}"):
+                    await service.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
+                with pytest.raises(Conflict, match="used for another request: DRAIN into /savepoints"):
+                    await service.request_procedure(JOB, request(1, Procedure.SAVEPOINT))
+                with pytest.raises(Absent):
+                    await service.request_procedure(graph(2).job_id, request(3))
+                with pytest.raises(Absent):
+                    await service.procedure(JOB, request(2).trigger_id)
+
+        in_virtual_time(scenario)
+
+    def test_what_was_not_stored_is_refused_and_what_may_be_stored_becomes_known(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                store.before["record_procedure"] = [Fatal("no space left")]
+                with pytest.raises(Fatal):
+                    await service.request_procedure(JOB, request(1))
+                with pytest.raises(Absent):
+                    await service.procedure(JOB, request(1).trigger_id)
+                store.before["record_procedure"] = [RetryLater("busy")] * 5
+                store.after["record_procedure"] = [UnknownOutcome("no answer")]
+                with pytest.raises(RetryLater):
+                    await service.request_procedure(JOB, request(2))
+                store.before["record_procedure"] = []
+                store.after["record_procedure"] = [UnknownOutcome("no answer")]
+                await service.request_procedure(JOB, request(3))
+                assert (await master.beat()).procedure == request(3)
+
+        in_virtual_time(scenario)
+
+    def test_a_job_that_is_ending_or_has_ended_takes_none(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.cancel(JOB)
+                with pytest.raises(Conflict, match="CANCELLING"):
+                    await service.request_procedure(JOB, request())
+                await master.ends(SUCCESS)
+                cluster.task_managers[0].exits(JOB, 1, SUCCESS)
+                await cluster.reaches(JOB, JobStatus.CANCELED)
+                with pytest.raises(Conflict, match="has ended: it is CANCELED"):
+                    await service.request_procedure(JOB, request())
+
+        in_virtual_time(scenario)
+
+
+class TestEnd:
+    @pytest.mark.req("END-5")
+    def test_a_savepoint_is_recorded_before_that_is_told_and_the_job_runs_on(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                wanted = request(1, Procedure.SAVEPOINT)
+                await service.request_procedure(JOB, wanted)
+                done = progress(wanted, COMPLETED)
+                store.before["record_procedure_end"] = [RetryLater("busy"), Fatal("no space left")]
+                store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
+                reply = await master.beat(procedure=done)
+                assert (reply.procedure, reply.procedure_recorded) == (wanted, "")
+                await cluster.holds(lambda: store.calls["record_procedure_end"] == 4)
+                await cluster.holds(lambda: store.disk.jobs[JOB].procedure is None)
+                reply = await told(master, done)
+                assert reply.procedure_recorded == wanted.trigger_id
+                view = await service.procedure(JOB, wanted.trigger_id)
+                assert (view.is_over, view.savepoint, view.phase) == (True, "/savepoints/0001", COMPLETED)
+                job = await cluster.view(JOB)
+                assert (job.status, job.procedure) == (JobStatus.RUNNING, None)
+                assert [pointer.trigger_id for pointer in job.pointers.savepoints] == [wanted.trigger_id]
+                await service.request_procedure(JOB, wanted)  # a client's repeat: it is done
+                await service.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-6")
+    def test_a_failure_lets_the_job_run_on_and_is_told(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                failed = progress(request(), FAILED, failure="/savepoints: no space left")
+                store.after["record_procedure"] = [UnknownOutcome("no answer")]
+                await master.beat(procedure=failed)
+                await cluster.holds(lambda: store.disk.jobs[JOB].procedure is None)
+                reply = await told(master, failed)
+                assert reply.procedure_recorded == request().trigger_id
+                view = await service.procedure(JOB, request().trigger_id)
+                assert (view.is_over, view.failure, view.phase) == (True, "/savepoints: no space left", FAILED)
+                assert (await cluster.view(JOB)).status is JobStatus.RUNNING
+            async with cluster.leading() as service:  # what failed is forgotten with its leader
+                with pytest.raises(Absent, match="leads no more"):
+                    await service.procedure(JOB, request().trigger_id)
+                reply = await (await cluster.next_jobmaster(JOB, 1)).register(procedure=failed)
+                assert (reply.procedure, reply.procedure_recorded) == (None, request().trigger_id)
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-4")
+    @pytest.mark.req("END-5")
+    @pytest.mark.parametrize("procedure", [Procedure.SUSPEND, Procedure.DRAIN])
+    def test_a_stop_is_over_when_the_script_has_ended(self, procedure: Procedure) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                wanted = request(1, procedure)
+                await service.request_procedure(JOB, wanted)
+                await master.beat(procedure=progress(wanted, COMPLETED))
+                await cluster.holds(lambda: store.disk.jobs[JOB].stopped == wanted.trigger_id)
+                reply = await told(master, progress(wanted, COMPLETED))
+                assert reply.procedure_recorded == wanted.trigger_id
+                view = await service.procedure(JOB, wanted.trigger_id)
+                assert (view.is_over, view.phase, view.savepoint) == (False, COMPLETED, "/savepoints/0001")
+                with pytest.raises(Conflict, match="was stopped by request"):
+                    await service.request_procedure(JOB, request(2))
+                await master.ends(SUCCESS)
+                await cluster.reaches(JOB, JobStatus.FINISHED)
+                view = await service.procedure(JOB, wanted.trigger_id)
+                assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
+            async with cluster.leading() as service:
+                view = await service.procedure(JOB, wanted.trigger_id)
+                assert (view.is_over, view.savepoint) == (True, "/savepoints/0001")
+                await service.request_procedure(JOB, wanted)
+
+        in_virtual_time(scenario)
+
+    def test_a_cancellation_wins_and_the_request_has_failed(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                await master.beat(procedure=progress(request(), COPYING))
+                await service.cancel(JOB)
+                cluster.task_managers[0].exits(JOB, 1, KILLED)
+                await cluster.reaches(JOB, JobStatus.CANCELED)
+                view = await service.procedure(JOB, request().trigger_id)
+                assert (view.is_over, view.phase) == (True, FAILED)
+                assert "it is CANCELED" in view.failure
+
+        in_virtual_time(scenario)
+
+    def test_a_script_that_ends_by_itself_before_is_told_truly(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                await master.ends(SUCCESS)
+                await cluster.reaches(JOB, JobStatus.FINISHED)
+                assert "it is FINISHED" in (await service.procedure(JOB, request().trigger_id)).failure
+
+        in_virtual_time(scenario)
+
+
+class TestFailover:
+    @pytest.mark.req("END-5")
+    def test_the_next_leader_and_the_next_attempt_carry_it_on(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                await service.request_procedure(JOB, request())
+            async with cluster.leading() as service:
+                assert (await service.procedure(JOB, request().trigger_id)).phase is None
+                await service.request_procedure(JOB, request())
+                master = await cluster.next_jobmaster(JOB, 1)
+                assert (await master.beat()).procedure == request()
+                cluster.task_managers[0].exits(JOB, 1, KILLED)
+                await cluster.next_jobmaster(JOB, 2)
+                assert cluster.task_managers[0].started[-1].procedure == request()
+                with pytest.raises(Conflict):
+                    await master.beat(procedure=progress(request(), COMPLETED))
+                assert store.disk.jobs[JOB].procedure == request()
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-5")
+    def test_a_stop_whose_attempt_is_lost_while_it_is_recorded_is_the_end(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                task_manager = await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                # Written, but for long the JobManager does not know.
+                store.after["record_procedure_end"] = [UnknownOutcome("no answer")] * 8
+                await master.beat(procedure=progress(request(), COMPLETED))
+                task_manager.exits(JOB, 1, KILLED)
+                await cluster.reaches(JOB, JobStatus.FINISHED)
+                assert [start.attempt for start in task_manager.started] == [1]
+                assert (await service.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-4")
+    def test_the_next_leader_starts_no_attempt_after_a_stop(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                task_manager = await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request(1, Procedure.DRAIN))
+                await master.beat(procedure=progress(request(), COMPLETED))
+                await cluster.holds(lambda: store.disk.jobs[JOB].stopped)
+            task_manager.exits(JOB, 1, KILLED)
+            async with cluster.leading() as service:
+                view = await cluster.reaches(JOB, JobStatus.FINISHED)
+                assert (view.exit_code, len(task_manager.started)) == (0, 1)
+                assert (await service.procedure(JOB, request().trigger_id)).is_over
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-6")
+    def test_a_move_has_ended_with_the_next_attempt(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                task_manager = await cluster.add()
+                master = await cluster.run_job()
+                move = request(1, Procedure.MOVE, "")
+                await service.request_procedure(JOB, move)
+                assert (await master.beat()).procedure == move
+                task_manager.exits(JOB, 1, KILLED)
+                master = await cluster.next_jobmaster(JOB, 2)
+                assert (await master.beat()).procedure is None
+                assert task_manager.started[-1].procedure is None
+                assert (await service.procedure(JOB, move.trigger_id)).phase is COMPLETED
+                await service.request_procedure(JOB, request(2))
+
+        in_virtual_time(scenario)
