@@ -1,0 +1,104 @@
+"""What a batch that arrives is: the next one, one that comes again, or one that contradicts the output. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.api.file_sink.errors import BatchesMissing, OutputIsAhead, OutputOfAnotherQuery, SinkFenced
+from emberkeep.api.file_sink.model import NOTHING_YET, Owner, Piece, SinkState
+
+_REMEMBERED_PLANS = 100  # Spark keeps as many batches in its logs (spark.sql.streaming.minBatchesToRetain)
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A micro-batch as foreachBatch gives it. ``plan``: digest of its entry in the query's offset log."""
+
+    query: str
+    checkpoint: str
+    batch: int
+    plan: str
+
+
+def claimed(state: SinkState | None, owner: Owner, first_growth: float, output: str) -> SinkState:
+    """The state with which ``owner`` begins to write. Raises SinkFenced for an attempt that was superseded."""
+    if state is None:
+        return SinkState(owner=owner, growth=first_growth)
+    before = state.owner
+    if owner.job_id and before.job_id == owner.job_id and before.attempt > owner.attempt:
+        raise SinkFenced(
+            f"attempt {before.attempt} of job {owner.job_id} writes to {output} already, this is attempt "
+            f"{owner.attempt}",
+            hint="this process was superseded and ends",
+        )
+    return msgspec.structs.replace(state, owner=owner)
+
+
+def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "") -> SinkState | None:
+    """The state in which this batch is the next one to be written; None when its rows are in the output already.
+
+    ``adopted``: id of the query whose output is continued by another one.
+    Raises OutputOfAnotherQuery, OutputIsAhead, BatchesMissing.
+    """
+    if state.query not in ("", arrival.query):
+        if adopted != state.query:
+            raise OutputOfAnotherQuery(
+                f"{output} was written by the query {state.query} up to its batch {state.last_batch}; now batch "
+                f"{arrival.batch} of another query, {arrival.query}, is to be written there",
+                hint="did the query lose its checkpoint? Start it from the checkpoint or a savepoint that belongs to "
+                f"this output, give an empty output, or adopt={state.query!r} if the new query really continues the "
+                "rows of the old one",
+            )
+        state = _numbered_anew(state)
+    state = msgspec.structs.replace(state, query=arrival.query, checkpoint=arrival.checkpoint)
+    if state.last_batch == NOTHING_YET or arrival.batch == state.last_batch + 1:
+        return state
+    if arrival.batch > state.last_batch + 1:
+        raise BatchesMissing(
+            f"batch {arrival.batch} is to be written to {output}, but the newest one there is {state.last_batch}: the "
+            "rows of the batches in between are missing",
+            hint="was an older copy of the output put back? Start from a savepoint of that time, or into an empty output",
+        )
+    if arrival.plan == state.plans.get(str(arrival.batch)):
+        return None
+    return _gone_back(state, arrival, output)
+
+
+def written(state: SinkState, arrival: Arrival, pieces: tuple[Piece, ...], schema: tuple[str, str]) -> SinkState:
+    """The batch's pieces are complete. ``schema``: key and text of what they hold."""
+    plans = {**state.plans, str(arrival.batch): arrival.plan}
+    oldest = arrival.batch - _REMEMBERED_PLANS
+    everything = (*state.pieces, *pieces)
+    schemas = {**state.schemas, schema[0]: schema[1]}
+    used = {piece.schema for piece in everything}
+    return msgspec.structs.replace(
+        state,
+        last_batch=arrival.batch,
+        plans={batch: plan for batch, plan in plans.items() if int(batch) > oldest},
+        schemas={key: text for key, text in schemas.items() if key in used},
+        pieces=everything,
+    )
+
+
+def _numbered_anew(state: SinkState) -> SinkState:
+    """What another query has written comes before the first batch of this one."""
+    pieces = (msgspec.structs.replace(piece, first=NOTHING_YET, last=NOTHING_YET) for piece in state.pieces)
+    return msgspec.structs.replace(state, plans={}, last_batch=NOTHING_YET, shown=NOTHING_YET, pieces=tuple(pieces))
+
+
+def _gone_back(state: SinkState, arrival: Arrival, output: str) -> SinkState:
+    """Another batch under a number that was used: fine as long as nobody can have seen a row of those before."""
+    mixed = any(piece.first < arrival.batch <= piece.last for piece in state.pieces)
+    if mixed or state.shown >= arrival.batch:
+        raise OutputIsAhead(
+            f"batch {arrival.batch} comes with other rows than the batch {arrival.batch} that was written to {output}, "
+            f"which holds rows up to batch {max(state.shown, arrival.batch)}: the query was started from an older "
+            "checkpoint or savepoint than this output has seen. To write it would repeat rows, to skip it would lose "
+            "them",
+            hint="start from the newest savepoint or checkpoint of this query, or give this run an empty output",
+        )
+    return msgspec.structs.replace(
+        state,
+        last_batch=arrival.batch - 1,
+        plans={batch: plan for batch, plan in state.plans.items() if int(batch) < arrival.batch},
+        pieces=tuple(piece for piece in state.pieces if piece.last < arrival.batch),
+    )

@@ -1,0 +1,81 @@
+"""The sink's commit log: numbered entries, each made only if it is not there, each with the whole state.
+
+Who appends must know the newest entry. So of two writers, one finds that its number is taken: it has been superseded,
+for a new attempt always begins with an entry of its own.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.api.file_sink.errors import SinkFenced
+from emberkeep.api.file_sink.model import SinkState
+from emberkeep.api.file_sink.ports import SinkFiles
+from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
+
+_KIND, _VERSION = "rolling-file-sink", 1
+_SUFFIX = ".record"
+_KEPT, _TOO_MANY = 20, 60  # entries
+
+
+class CommitLog:
+    """One writer's view of the log in ``directory``."""
+
+    def __init__(self, files: SinkFiles, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._newest = 0
+
+    def read(self) -> SinkState | None:
+        """The newest state; None where nothing was ever written. Raises Fatal (damaged), RetryLater."""
+        numbers = self._numbers()
+        self._newest = max(numbers, default=0)
+        if not numbers:
+            return None
+        where = self._path(self._newest)
+        data = decode_record(self._files.read(where), _KIND, _VERSION, where=where)
+        try:
+            return msgspec.json.decode(data, type=SinkState)
+        except msgspec.ValidationError as error:
+            raise Fatal(f"{where}: {error}") from error
+
+    def append(self, state: SinkState) -> None:
+        """Raises SinkFenced (somebody else has appended), RetryLater (outcome unknown: ``read`` before the next)."""
+        number = self._newest + 1
+        data = encode_record(_KIND, _VERSION, msgspec.json.encode(state))
+        try:
+            self._files.create(self._path(number), data)
+        except (Conflict, RetryLater) as error:
+            self._check_whether_ours(number, data, error)
+        numbers = self._numbers()
+        # Old entries are deleted, so a writer that slept for long may find its number free again.
+        if max(numbers, default=0) > number:
+            self._files.delete(self._path(number))
+            raise self._fenced()
+        self._newest = number
+        if len(numbers) > _TOO_MANY:
+            for old in sorted(numbers)[:-_KEPT]:
+                self._files.delete(self._path(old))
+
+    def _check_whether_ours(self, number: int, data: bytes, error: Conflict | RetryLater) -> None:
+        """A step whose answer was lost may have been done all the same."""
+        try:
+            found = self._files.read(self._path(number))
+        except Absent:
+            raise RetryLater(f"{self._path(number)} could not be written: {error}") from error
+        if found != data:
+            raise self._fenced() from error
+
+    def _fenced(self) -> SinkFenced:
+        return SinkFenced(
+            f"another writer has taken over the log at {self._directory}",
+            hint="a newer attempt of this job writes there, or a second sink with the same path: give each its own",
+        )
+
+    def _numbers(self) -> list[int]:
+        found = (name.removesuffix(_SUFFIX) for name in self._files.names(self._directory) if name.endswith(_SUFFIX))
+        return [int(name) for name in found if name.isdecimal()]
+
+    def _path(self, number: int) -> str:
+        return f"{self._directory}/{number:012d}{_SUFFIX}"

@@ -1,0 +1,25 @@
+"""What the sink refuses."""
+
+from __future__ import annotations
+
+from emberkeep.base.errors import EmberkeepError
+
+
+class SinkFenced(EmberkeepError):
+    """A newer attempt, or another sink object, writes to this output now: this one changes nothing any more."""
+
+
+class OutputOfAnotherQuery(EmberkeepError):
+    """The output was written by a query with another checkpoint: its batch ids mean other rows."""
+
+
+class OutputIsAhead(EmberkeepError):
+    """A batch comes again with other rows than those that are in the output: an older checkpoint was restored."""
+
+
+class BatchesMissing(EmberkeepError):
+    """The query has gone further than the output: batches in between were never given to this sink."""
+
+
+class SinkClosed(EmberkeepError):
+    """The sink was closed; it takes no more batches."""

@@ -1,0 +1,122 @@
+"""The sink's files on a file system that this process has mounted."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.base.durable import sync_directory
+from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
+
+
+class LocalFiles:
+    """Implements SinkFiles. A link makes a file appear whole and only once; a rename does not overwrite."""
+
+    def __init__(self, files: FileOps = SYSTEM_FILES) -> None:
+        self._files = files
+
+    def read(self, path: str) -> bytes:
+        with _explained(path):
+            try:
+                return Path(path).read_bytes()
+            except FileNotFoundError:
+                raise Absent(f"{path} does not exist") from None
+
+    def create(self, path: str, data: bytes) -> None:
+        target = Path(path)
+        temporary = str(target.with_name(f".{target.name}.{secrets.token_hex(6)}.tmp"))
+        with _explained(path):
+            _make_directories(target.parent)
+            descriptor = self._files.create(temporary, 0o644)
+            try:
+                self._files.write(descriptor, data)
+                self._files.sync(descriptor)
+                self._files.link(temporary, path)
+            except FileExistsError:
+                raise Conflict(f"{path} is there already") from None
+            finally:
+                os.close(descriptor)
+                with suppress(FileNotFoundError):
+                    self._files.unlink(temporary)
+            sync_directory(target.parent, self._files)
+
+    def names(self, directory: str) -> list[str]:
+        with _explained(directory):
+            try:
+                return sorted(os.listdir(directory))  # noqa: PTH208 - names, not paths
+            except FileNotFoundError:
+                return []
+
+    def files(self, directory: str) -> list[FoundFile]:
+        with _explained(directory):
+            root = Path(directory)
+            found = [path for path in root.rglob("*") if path.is_file()]
+            return sorted(
+                (FoundFile(path=path.relative_to(root).as_posix(), size=path.stat().st_size) for path in found),
+                key=lambda file: file.path,
+            )
+
+    def move(self, source: str, target: str) -> None:
+        with _explained(target):
+            _make_directories(Path(target).parent)
+            with suppress(FileNotFoundError):
+                self._move_new(source, target)
+            sync_directory(Path(target).parent, self._files)
+
+    def _move_new(self, source: str, target: str) -> None:
+        try:
+            self._files.rename_new(source, target)
+        except FileExistsError:
+            self._files.unlink(source)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOSYS):
+                raise
+            with suppress(FileExistsError):
+                self._files.link(source, target)
+            self._files.unlink(source)
+
+    def keep(self, paths: Sequence[str]) -> None:
+        with _explained(paths[0] if paths else ""):
+            for path in paths:
+                descriptor = os.open(path, os.O_RDONLY)
+                try:
+                    self._files.sync(descriptor)
+                finally:
+                    os.close(descriptor)
+            # The batch's directory was made just now, so its name in its parent counts, too.
+            for directory in sorted({parent for path in paths for parent in list(Path(path).parents)[:2]}):
+                sync_directory(directory, self._files)
+
+    def delete(self, path: str) -> None:
+        with _explained(path):
+            target = Path(path)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target, ignore_errors=True)
+            else:
+                target.unlink(missing_ok=True)
+                # Spark's local file system keeps a checksum beside each file.
+                target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
+
+
+def _make_directories(directory: Path) -> None:
+    if not directory.is_dir():
+        _make_directories(directory.parent)
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise RetryLater(
+            f"{error.filename or path}: {error.strerror or error}", hint="check free space and permissions there"
+        ) from error

@@ -1,0 +1,86 @@
+"""What the sink knows of its output: small frozen values, all of them in each entry of its commit log.
+
+Batches become *pieces*: Parquet files in the work directory, invisible to readers. Pieces are put together to *parts*,
+the files that readers see. A part is first closed (complete, still invisible), then moved to its place by one rename.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+NOTHING_YET = -1  # in the place of a batch id
+
+
+class FileFormat(enum.Enum):
+    """What readers get."""
+
+    PARQUET = "parquet"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Piece(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One invisible file with rows of the batches ``first`` to ``last`` that belong to one bucket.
+
+    ``bucket``: the directory of its partition values, as Spark writes it ("day=1/hour=2"), "" without partitions.
+    ``path``: below the work directory. ``rows``: None where nobody has counted. ``schema``: key in SinkState.schemas.
+    """
+
+    first: int
+    last: int
+    bucket: str
+    path: str
+    size: int  # bytes
+    schema: str
+    since_ms: int  # Unix milliseconds at which the oldest of its rows came
+    rows: int | None = None
+
+
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A complete part file: ``source`` below the work directory, ``target`` below the output."""
+
+    first: int
+    last: int
+    source: str
+    target: str
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who writes. ``job_id`` and ``attempt``: "" and 0 without Emberkeep. ``writer``: one life of one sink object."""
+
+    job_id: str
+    attempt: int
+    writer: str
+
+
+class SinkState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Persisted (kind "rolling-file-sink", version 1).
+
+    ``query``: id of the checkpoint that the batches come from. ``plans``: for the newest batches, a digest of what
+    Spark had planned for them (offsets, watermark, time), by which a repeated batch is told from another one under
+    the same number. ``shown``: newest batch of which a row stands in a part, so that it cannot be taken back.
+    ``moves``: parts that are visible by decision; their renames may be under way. ``growth``: bytes of a part per
+    byte of the pieces that it was made from, learned from the parts made so far.
+    """
+
+    owner: Owner
+    growth: float
+    query: str = ""
+    checkpoint: str = ""
+    last_batch: int = NOTHING_YET
+    shown: int = NOTHING_YET
+    plans: dict[str, str] = {}
+    schemas: dict[str, str] = {}
+    pieces: tuple[Piece, ...] = ()
+    closed: tuple[Part, ...] = ()
+    moves: tuple[Part, ...] = ()
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """When the pieces of a bucket become a part. None: never for this reason. Bytes, rows, milliseconds."""
+
+    max_bytes: int
+    max_rows: int | None = None
+    max_age_ms: int | None = None

@@ -1,0 +1,289 @@
+"""The sink's transactions over its ports: batches become pieces, pieces parts, parts visible.
+
+Every change is one entry of the commit log, written when all files that it names are complete. What a crash leaves
+beside the newest entry is either named by it, then whoever comes next finishes it (renames), or it is not, then it is
+deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
+from emberkeep.api.file_sink.commit_log import CommitLog
+from emberkeep.api.file_sink.errors import SinkFenced
+from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner, Part, Piece, SinkState
+from emberkeep.api.file_sink.ports import Frames, SinkFiles
+from emberkeep.api.file_sink.rolling import (
+    FIRST_GROWTH,
+    Take,
+    Work,
+    due,
+    grown,
+    merged,
+    needed,
+    next_age_ms,
+    published,
+    rolled,
+)
+from emberkeep.base.errors import EmberkeepError, RetryLater
+
+_STAGING, _MERGED, _LOG = "staging", "merged", "log"
+_EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # what follows the counter in the name that Spark gives to a file
+_HIDDEN = ("_", ".")
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """``output``: what readers list. ``work``: all that they must not see, on the same file system."""
+
+    output: str
+    work: str
+
+
+class PartWriter:
+    """Not thread-safe: one call at a time. Raises EmberkeepError of its kinds, and what Spark raises."""
+
+    def __init__(
+        self,
+        files: SinkFiles,
+        frames: Frames,
+        places: Places,
+        owner: Owner,
+        form: FileFormat,
+        limits: Limits,
+        now_ms: Callable[[], int],
+        adopted: str = "",
+    ) -> None:
+        self._files = files
+        self._frames = frames
+        self._places = places
+        self._owner = owner
+        self._form = form
+        self._limits = limits
+        self._now_ms = now_ms
+        self._adopted = adopted
+        self._log = CommitLog(files, f"{places.work}/{_LOG}")
+        self._state: SinkState | None = None  # None: not known, so it is read before the next step
+        self._has_claimed = False
+        self._fenced: SinkFenced | None = None
+        self._directories = 0
+        self._parts = 0
+
+    # --- what the sink asks for ---------------------------------------------------------------------------------------
+
+    def write_batch(self, arrival: Arrival, frame: Any) -> None:
+        """Park a batch's rows; show what has become due of the batches before it, which are committed now."""
+        state = received(self._opened(), arrival, self._places.output, self._adopted)
+        if state is None:
+            self._frames.evaluate(frame)
+            return
+        state = self._rolled(state, through=arrival.batch - 1, everything=False)
+        if state.closed:
+            self._publish(state)
+            state = self._opened()
+        schema = self._frames.schema(frame)
+        key = hashlib.sha256(schema.encode()).hexdigest()[:12]
+        directory = self._new_directory(_STAGING, f"{arrival.batch:06d}")
+        self._frames.stage(frame, f"{self._places.work}/{directory}")
+        pieces = self._pieces_in(directory, arrival.batch, key)
+        self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces])
+        self._commit(written(state, arrival, pieces, (key, schema)))
+
+    def show_what_is_due(self) -> None:
+        """What has become old while no batch came. A batch that Spark has not committed yet stays parked."""
+        state = self._opened()
+        after = self._rolled(state, through=self._committed(state), everything=False)
+        if after.closed:
+            self._publish(after)
+        elif after is not state:
+            self._commit(after)
+
+    def close_parts(self) -> None:
+        """Put all that waits into complete parts, which stay invisible."""
+        state = self._opened()
+        after = self._rolled(state, through=self._committed(state), everything=True)
+        if after is not state:
+            self._commit(after)
+
+    def publish(self) -> None:
+        """Make closed parts visible."""
+        state = self._opened()
+        if state.closed:
+            self._publish(state)
+
+    def clean_up(self) -> None:
+        """Delete all files in the work directory that nothing stands on."""
+        self._sweep(self._opened())
+
+    def next_age_ms(self) -> int | None:
+        """When a piece becomes due by its age, as far as this writer knows without looking."""
+        return None if self._state is None else next_age_ms(self._state, self._limits)
+
+    def newest(self) -> tuple[str, int]:
+        """Query and number of the newest batch that is parked or shown."""
+        state = self._opened()
+        return state.query, state.last_batch
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _opened(self) -> SinkState:
+        """The state; the first time after taking over from whoever wrote before."""
+        if self._fenced is not None:
+            raise self._fenced
+        if self._state is None:
+            try:
+                state = self._claimed()
+            except SinkFenced as error:
+                self._fenced = error
+                raise
+            self._has_claimed = True
+            self._move(state.moves)
+            self._sweep(state)
+        assert self._state is not None, "claiming has set it"  # noqa: S101
+        return self._state
+
+    def _claimed(self) -> SinkState:
+        before = self._log.read()
+        if self._has_claimed and before is not None and before.owner != self._owner:
+            raise SinkFenced(
+                f"another writer has taken over {self._places.output}",
+                hint="a newer attempt of this job writes there, or a second sink with the same path",
+            )
+        state = claimed(before, self._owner, FIRST_GROWTH[self._form], self._places.output)
+        self._commit(state)
+        return state
+
+    def _commit(self, state: SinkState) -> None:
+        """Make ``state`` the truth, and delete the files that only the one before stood on."""
+        before, self._state = self._state, None
+        try:
+            self._log.append(state)
+        except SinkFenced as error:
+            self._fenced = error
+            raise
+        self._state = state
+        if before is not None:
+            self._drop(before, state)
+
+    def _rolled(self, state: SinkState, *, through: int, everything: bool) -> SinkState:
+        """Do what is due; the result is not committed yet."""
+        work = due(state, self._limits, self._form, self._now_ms(), through=through, everything=everything)
+        for one in work:
+            state = self._done(state, one)
+        return state
+
+    def _done(self, state: SinkState, work: Work) -> SinkState:
+        if isinstance(work, Take):
+            part = self._part((work.piece,), work.piece.path)
+            return rolled(state, (work.piece,), (), (part,))
+        paths = [f"{self._places.work}/{piece.path}" for piece in work.pieces]
+        directory = self._new_directory(_MERGED, "part" if work.is_part else "piece")
+        absolute = f"{self._places.work}/{directory}"
+        self._frames.merge(paths, state.schemas[work.pieces[0].schema], absolute, is_part=work.is_part)
+        found = [file for file in self._files.files(absolute) if _is_data(file.path)]
+        if len(found) != 1:
+            raise RetryLater(f"{len(found)} files instead of one came out of putting together {len(paths)} files")
+        path = f"{directory}/{found[0].path}"
+        self._files.keep([f"{absolute}/{found[0].path}"])
+        if not work.is_part:
+            return rolled(state, work.pieces, (merged(work.pieces, path, found[0].size),), ())
+        state = grown(state, sum(piece.size for piece in work.pieces), found[0].size)
+        return rolled(state, work.pieces, (), (self._part(work.pieces, path),))
+
+    def _part(self, pieces: Sequence[Piece], source: str) -> Part:
+        self._parts += 1
+        first, last = min(piece.first for piece in pieces), max(piece.last for piece in pieces)
+        extension = _EXTENSION.search(source)
+        name = f"part-{max(first, 0):06d}-{max(last, 0):06d}-{self._owner.writer}-{self._parts}"
+        name += extension.group(1) if extension else f".{self._form.value}"
+        bucket = pieces[0].bucket
+        return Part(first=first, last=last, source=source, target=f"{bucket}/{name}" if bucket else name)
+
+    def _publish(self, state: SinkState) -> None:
+        self._commit(published(state))
+        self._move(self._opened().moves)
+
+    def _move(self, parts: Iterable[Part]) -> None:
+        for part in parts:
+            self._files.move(f"{self._places.work}/{part.source}", f"{self._places.output}/{part.target}")
+        state = self._state
+        if state is not None and state.moves:
+            self._state = msgspec.structs.replace(state, moves=())
+            self._drop(state, self._state)
+
+    def _committed(self, state: SinkState) -> int:
+        """The newest of the parked batches that Spark has committed. It begins a batch only after the one before."""
+        newest = state.last_batch
+        if newest == NOTHING_YET or self._frames.is_committed(state.checkpoint, newest):
+            return newest
+        return newest - 1
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def _new_directory(self, kind: str, name: str) -> str:
+        self._directories += 1
+        return f"{kind}/{name}-{self._owner.writer}-{self._directories}"
+
+    def _pieces_in(self, directory: str, batch: int, schema: str) -> tuple[Piece, ...]:
+        absolute = f"{self._places.work}/{directory}"
+        found = [file for file in self._files.files(absolute) if _is_data(file.path)]
+        # Spark writes a file without rows for the first task of a batch without partition columns.
+        counted = [file for file in found if self._limits.max_rows is not None or file.path.startswith("part-00000")]
+        rows = dict(
+            zip(
+                (file.path for file in counted),
+                self._frames.rows([f"{absolute}/{file.path}" for file in counted]),
+                strict=True,
+            )
+        )
+        return tuple(
+            Piece(
+                first=batch,
+                last=batch,
+                bucket=file.path.rpartition("/")[0],
+                path=f"{directory}/{file.path}",
+                size=file.size,
+                schema=schema,
+                since_ms=self._now_ms(),
+                rows=rows.get(file.path),
+            )
+            for file in found
+            if rows.get(file.path) != 0
+        )
+
+    def _drop(self, before: SinkState, after: SinkState) -> None:
+        """What cannot be deleted now is deleted when the next writer sweeps."""
+        kept = needed(after)
+        gone = needed(before) - kept
+        kept_directories = {_directory_of(path) for path in kept}
+        directories = {_directory_of(path) for path in gone} - kept_directories
+        files = {path for path in gone if _directory_of(path) in kept_directories}
+        for path in sorted(directories | files):
+            self._delete(path)
+
+    def _sweep(self, state: SinkState) -> None:
+        kept = {_directory_of(path) for path in needed(state)}
+        for kind in (_STAGING, _MERGED):
+            for name in self._files.names(f"{self._places.work}/{kind}"):
+                if f"{kind}/{name}" not in kept:
+                    self._delete(f"{kind}/{name}")
+
+    def _delete(self, path: str) -> None:
+        try:
+            self._files.delete(f"{self._places.work}/{path}")
+        except EmberkeepError:
+            return
+
+
+def _directory_of(path: str) -> str:
+    """Each batch and each merging has a directory of its own: the first two names of a path."""
+    return "/".join(path.split("/")[:2])
+
+
+def _is_data(path: str) -> bool:
+    return not any(name.startswith(_HIDDEN) for name in path.split("/"))

@@ -1,0 +1,156 @@
+"""Which pieces are put together now, and what becomes of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+import msgspec
+
+from emberkeep.api.file_sink.model import FileFormat, Limits, Part, Piece, SinkState
+
+FIRST_GROWTH = {FileFormat.PARQUET: 1.0, FileFormat.JSON: 4.0, FileFormat.CSV: 3.0}
+_PIECES_PER_BUCKET = 64  # so many small ones are put together to one that goes on waiting
+_MOST_PIECES = 1_000  # in all buckets; each stands in every entry of the commit log
+_KEPT = 0.8  # of what was learned before, when a part shows another growth
+
+
+class Take(msgspec.Struct, frozen=True, kw_only=True):
+    """This piece is a part as it is."""
+
+    piece: Piece
+
+
+class Merge(msgspec.Struct, frozen=True, kw_only=True):
+    """Read these pieces, all of one bucket and schema, and write one file. ``is_part``: else it is a piece again."""
+
+    pieces: tuple[Piece, ...]
+    is_part: bool
+
+
+Work = Take | Merge
+
+
+def due(
+    state: SinkState, limits: Limits, form: FileFormat, now_ms: int, *, through: int, everything: bool = False
+) -> tuple[Work, ...]:
+    """What to do with the pieces whose batches are committed, that is those up to ``through``.
+
+    ``everything``: all of them become parts, whatever their size.
+    """
+    ready = sorted((piece for piece in state.pieces if piece.last <= through), key=lambda piece: piece.bucket)
+    buckets = {bucket: tuple(pieces) for bucket, pieces in groupby(ready, key=lambda piece: piece.bucket)}
+    crowded = _crowded(buckets)
+    work: list[Work] = []
+    for bucket, pieces in buckets.items():
+        whole = everything or bucket in crowded or _is_old(pieces, limits, now_ms)
+        if whole or _is_large(pieces, limits, state.growth):
+            work += _parts(pieces, limits, state.growth, form, whole=whole)
+        elif len(pieces) >= _PIECES_PER_BUCKET:
+            work += [Merge(pieces=group, is_part=False) for group in _by_schema(pieces) if len(group) > 1]
+    return tuple(work)
+
+
+def next_age_ms(state: SinkState, limits: Limits) -> int | None:
+    """When the oldest piece becomes due by its age (Unix milliseconds), None for never."""
+    if limits.max_age_ms is None or not state.pieces:
+        return None
+    return min(piece.since_ms for piece in state.pieces) + limits.max_age_ms
+
+
+def merged(pieces: Iterable[Piece], path: str, size: int) -> Piece:
+    """The piece that stands for all of these."""
+    pieces = tuple(pieces)
+    rows = [piece.rows for piece in pieces if piece.rows is not None]
+    return msgspec.structs.replace(
+        pieces[0],
+        first=min(piece.first for piece in pieces),
+        last=max(piece.last for piece in pieces),
+        path=path,
+        size=size,
+        since_ms=min(piece.since_ms for piece in pieces),
+        rows=sum(rows) if len(rows) == len(pieces) else None,
+    )
+
+
+def rolled(state: SinkState, used: Iterable[Piece], made: Iterable[Piece], parts: Sequence[Part]) -> SinkState:
+    """``used`` pieces were put together to pieces ``made`` and to closed ``parts``."""
+    gone = {piece.path for piece in used}
+    return msgspec.structs.replace(
+        state,
+        pieces=(*(piece for piece in state.pieces if piece.path not in gone), *made),
+        closed=(*state.closed, *parts),
+        shown=max((state.shown, *(part.last for part in parts))),
+    )
+
+
+def grown(state: SinkState, pieces_size: int, part_size: int) -> SinkState:
+    """A part of ``part_size`` bytes was made from pieces of ``pieces_size`` bytes."""
+    return msgspec.structs.replace(state, growth=_KEPT * state.growth + (1 - _KEPT) * part_size / max(pieces_size, 1))
+
+
+def published(state: SinkState) -> SinkState:
+    """The closed parts become visible."""
+    return msgspec.structs.replace(state, moves=state.closed, closed=())
+
+
+def needed(state: SinkState) -> frozenset[str]:
+    """The files in the work directory that this state stands on."""
+    parts = (part.source for part in (*state.closed, *state.moves))
+    return frozenset((*(piece.path for piece in state.pieces), *parts))
+
+
+def _is_old(pieces: Sequence[Piece], limits: Limits, now_ms: int) -> bool:
+    return limits.max_age_ms is not None and now_ms - min(piece.since_ms for piece in pieces) >= limits.max_age_ms
+
+
+def _is_large(pieces: Sequence[Piece], limits: Limits, growth: float) -> bool:
+    rows = sum(piece.rows or 0 for piece in pieces)
+    size = growth * sum(piece.size for piece in pieces)
+    return size >= limits.max_bytes or (limits.max_rows is not None and rows >= limits.max_rows)
+
+
+def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
+    """Buckets with the most pieces, as many of them as make the others few enough."""
+    total = sum(map(len, buckets.values()))
+    chosen = []
+    for bucket in sorted(buckets, key=lambda name: len(buckets[name]), reverse=True):
+        if total <= _MOST_PIECES:
+            break
+        chosen.append(bucket)
+        total -= len(buckets[bucket])
+    return frozenset(chosen)
+
+
+def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFormat, *, whole: bool) -> list[Work]:
+    """Parts of about the wanted size; a rest that is too small for one goes on waiting, but for ``whole``."""
+    groups = [group for alike in _by_schema(pieces) for group in _packed(alike, limits, growth)]
+    if not whole and len(groups) > 1 and not _is_large(groups[-1], limits, growth):
+        groups.pop()
+    return [_part(group, form) for group in groups]
+
+
+def _part(group: tuple[Piece, ...], form: FileFormat) -> Work:
+    if len(group) == 1 and form is FileFormat.PARQUET:
+        return Take(piece=group[0])
+    return Merge(pieces=group, is_part=True)
+
+
+def _by_schema(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
+    ordered = sorted(pieces, key=lambda piece: (piece.schema, piece.first))
+    return [tuple(group) for _, group in groupby(ordered, key=lambda piece: piece.schema)]
+
+
+def _packed(pieces: Sequence[Piece], limits: Limits, growth: float) -> list[tuple[Piece, ...]]:
+    """Neighbours together until the next one would make them too large."""
+    groups: list[tuple[Piece, ...]] = []
+    group: tuple[Piece, ...] = ()
+    for piece in pieces:
+        together = (*group, piece)
+        size = growth * sum(one.size for one in together)
+        rows = sum(one.rows or 0 for one in together)
+        if group and (size > limits.max_bytes or (limits.max_rows is not None and rows > limits.max_rows)):
+            groups.append(group)
+            together = (piece,)
+        group = together
+    return [*groups, group]

@@ -1,0 +1,42 @@
+"""Which job this process works for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import msgspec
+
+JOB_VARIABLE = "EMBERKEEP_JOB_ID"
+ATTEMPT_VARIABLE = "EMBERKEEP_JOB_ATTEMPT"
+NAME_VARIABLE = "EMBERKEEP_JOB_NAME"
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """``job_id``: as Emberkeep shows it. ``attempt``: number of this start of the driver, from 1; it only grows.
+
+    False where Emberkeep does not run the process; the job id is "" then, and the attempt 0.
+    """
+
+    job_id: str = ""
+    attempt: int = 0
+    name: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.job_id)
+
+
+def current_job() -> Job:
+    """The job of this driver, executor or Python worker. Under plain spark-submit it is a false value with empty
+    fields, so scripts need not ask what runs them."""
+    job_id = os.environ.get(JOB_VARIABLE, "")
+    if not job_id:
+        return Job()
+    return Job(
+        job_id=job_id, attempt=int(os.environ.get(ATTEMPT_VARIABLE, "0")), name=os.environ.get(NAME_VARIABLE, "")
+    )
+
+
+def job_environment(job: Job) -> Mapping[str, str]:
+    """What a process is told, so that ``current_job`` answers there."""
+    return {JOB_VARIABLE: job.job_id, ATTEMPT_VARIABLE: str(job.attempt), NAME_VARIABLE: job.name}

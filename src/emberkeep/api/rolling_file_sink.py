@@ -1,0 +1,226 @@
+"""A file sink for streaming queries: every row once, in few files of a good size, visible only when it is committed."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import PurePosixPath
+from typing import Any
+
+from emberkeep.api.file_sink.age_watch import AgeWatch
+from emberkeep.api.file_sink.errors import BatchesMissing, SinkClosed
+from emberkeep.api.file_sink.hadoop_files import HadoopFiles
+from emberkeep.api.file_sink.local_files import LocalFiles
+from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
+from emberkeep.api.file_sink.part_writer import PartWriter, Places
+from emberkeep.api.file_sink.ports import SinkFiles
+from emberkeep.api.file_sink.spark_frames import SparkFrames
+from emberkeep.api.functions import RichFunction
+from emberkeep.api.job import current_job
+from emberkeep.base.errors import InvalidInput, RetryLater
+
+_STATE_VERSION = 1
+_MIB = 2**20
+
+
+class RollingFileSink(RichFunction):
+    """Give it to ``foreachBatch``: ``df.writeStream.foreachBatch(RollingFileSink("/data/out")).start()``.
+
+    A micro-batch's rows wait, invisible, until the pieces of their partition reach ``max_bytes`` or ``max_rows``, or
+    the oldest of them is ``max_age`` old (seconds, or a timedelta). Then they become one part file of ``path``, which
+    appears whole. So part files span batches and checkpoints. Rows become visible only after Spark has committed their
+    batch. A process that dies anywhere leaves nothing half: the next one goes on. One sink object serves one query.
+
+    ``format``: "parquet", "json" (lines) or "csv". ``partition_by``: columns that become directories. ``options``: of
+    Spark's writer for this format. ``work_dir``: where invisible files and the commit log lie, on the file system of
+    ``path``; by default ``_emberkeep-<name>`` beside it, so that not even a recursive glob below ``path`` meets them.
+    ``adopt``: the id of the query that wrote this output before, when another one is to continue it.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        format: str = "parquet",  # noqa: A002 - Spark's word
+        *,
+        partition_by: Sequence[str] | str = (),
+        max_bytes: int = 128 * _MIB,
+        max_rows: int | None = None,
+        max_age: float | timedelta | None = 600.0,
+        options: Mapping[str, Any] | None = None,
+        work_dir: str | None = None,
+        adopt: str = "",
+    ) -> None:
+        """Raises InvalidInput."""
+        self.path = str(path)
+        self._form = _form(format)
+        self._partition_by = (partition_by,) if isinstance(partition_by, str) else tuple(partition_by)
+        self._limits = _limits(max_bytes, max_rows, max_age)
+        self._options = {name: _text(value) for name, value in (options or {}).items()}
+        self._work_dir = work_dir
+        self._adopt = adopt
+        self._lock = threading.RLock()
+        self._writer: PartWriter | None = None
+        self._frames: SparkFrames | None = None
+        self._watch: AgeWatch | None = None
+        self._restored: tuple[str, int] | None = None
+
+    def __call__(self, frame: Any, batch_id: int) -> None:
+        """Raises SinkFenced, OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, SinkClosed, RetryLater."""
+        with self._lock:
+            if self._life == "closed":
+                raise SinkClosed(f"the sink of {self.path} was closed", hint="make a new one for another query")
+            writer = self._opened(frame.sparkSession)
+            assert self._frames is not None, "it was made with the writer"  # noqa: S101
+            arrival = self._frames.arrival(frame, int(batch_id))
+            self._check_restored(writer)
+            writer.write_batch(arrival, frame)
+
+    # --- the life of a function ---------------------------------------------------------------------------------------
+
+    def prepare_to_shutdown(self) -> None:
+        """Put all that waits into complete part files, not visible yet."""
+        with self._lock:
+            writer = self._opened_if_used()
+            if writer is not None:
+                writer.close_parts()
+
+    def snapshot_state(self) -> dict[str, Any] | None:
+        """Where the output stands. The waiting rows lie in the work directory, which outlives every attempt."""
+        with self._lock:
+            writer = self._opened_if_used()
+            if writer is None:
+                return None
+            query, batch = writer.newest()
+            return {"version": _STATE_VERSION, "path": self.path, "query": query, "batch": batch}
+
+    def initialize_state(self, state: Any) -> None:
+        if state.get("version") != _STATE_VERSION:
+            raise InvalidInput(f"the savepoint holds state of a sink in version {state.get('version')}, not 1")
+        self._restored = (str(state["query"]), int(state["batch"])) if state["path"] == self.path else None
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Show the part files that were closed for this savepoint."""
+        del checkpoint_id
+        with self._lock:
+            writer = self._opened_if_used()
+            if writer is not None:
+                writer.publish()
+
+    def shutdown(self) -> None:
+        """Show what was closed, delete what is not needed any more."""
+        with self._lock:
+            writer = self._opened_if_used()
+            if writer is not None:
+                writer.publish()
+                writer.clean_up()
+
+    def close(self) -> None:
+        self._life = "closed"
+        if self._watch is not None:
+            self._watch.stop()
+        with self._lock:
+            self._watch = self._writer = self._frames = None
+
+    # --- making it ----------------------------------------------------------------------------------------------------
+
+    def _opened_if_used(self) -> PartWriter | None:
+        """The writer, also in a process that ends a job before a batch came; None without Spark, or once closed."""
+        from pyspark.sql import SparkSession
+
+        if self._writer is not None or self._life == "closed":
+            return self._writer
+        session = SparkSession.getActiveSession()
+        return None if session is None else self._opened(session)
+
+    def _opened(self, session: Any) -> PartWriter:
+        if self._writer is None:
+            files, places = self._reach(session)
+            local = isinstance(files, LocalFiles)
+            self._frames = SparkFrames(
+                session,
+                self._form,
+                self._partition_by,
+                self._options,
+                (lambda path: f"file:{path}") if local else (lambda path: path),
+            )
+            job = current_job()
+            owner = Owner(job_id=job.job_id, attempt=job.attempt, writer=secrets.token_hex(4))
+            self._writer = PartWriter(
+                files, self._frames, places, owner, self._form, self._limits, _now_ms, self._adopt
+            )
+            self._watch = AgeWatch(self._writer.next_age_ms, self._show, _spark_is_up)
+            self._watch.start()
+        return self._writer
+
+    def _reach(self, session: Any) -> tuple[SinkFiles, Places]:
+        from py4j.protocol import Py4JError
+
+        try:
+            path = session._jvm.org.apache.hadoop.fs.Path(self.path)
+            system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())
+            full = system.makeQualified(path)
+            local = full.toUri().getScheme() == "file"
+            output = str(full.toUri().getPath() if local else full.toString())
+        except Py4JError as error:
+            raise RetryLater(f"{self.path} cannot be reached: {error}", hint="is this path right?") from error
+        work = self._work_dir
+        if work is None:
+            parent, name = output.rpartition("/")[::2]
+            if not name or full.getParent() is None:
+                raise InvalidInput(f"there is no place beside {self.path}", field="work_dir", hint="give work_dir")
+            work = f"{parent}/_emberkeep-{name}"
+        elif local:
+            work = str(system.makeQualified(session._jvm.org.apache.hadoop.fs.Path(work)).toUri().getPath())
+        files: SinkFiles = LocalFiles() if local else HadoopFiles(session)
+        return files, Places(output=output, work=str(PurePosixPath(work)) if local else work.rstrip("/"))
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._writer is not None:
+                self._writer.show_what_is_due()
+
+    def _check_restored(self, writer: PartWriter) -> None:
+        """Once: the savepoint may know of batches that the output has lost."""
+        restored, self._restored = self._restored, None
+        if restored is None:
+            return
+        query, batch = writer.newest()
+        if batch < restored[1]:
+            raise BatchesMissing(
+                f"the savepoint was taken when batch {restored[1]} of query {restored[0]} had been written to "
+                f"{self.path}, but there the newest one is {batch if query else 'none'}: rows are missing",
+                hint="was the output, or the work directory beside it, removed or put back from an older copy?",
+            )
+
+
+def _form(name: str) -> FileFormat:
+    try:
+        return FileFormat(name.lower())
+    except ValueError:
+        known = ", ".join(form.value for form in FileFormat)
+        raise InvalidInput(f"{name!r} is no format of this sink", field="format", hint=f"it has {known}") from None
+
+
+def _limits(max_bytes: int, max_rows: int | None, max_age: float | timedelta | None) -> Limits:
+    seconds = max_age.total_seconds() if isinstance(max_age, timedelta) else max_age
+    for field, value in (("max_bytes", max_bytes), ("max_rows", max_rows), ("max_age", seconds)):
+        if value is not None and value <= 0:
+            raise InvalidInput(f"{field} is {value}", field=field, hint="it must be more than 0")
+    return Limits(max_bytes=max_bytes, max_rows=max_rows, max_age_ms=None if seconds is None else int(seconds * 1000))
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def _spark_is_up() -> bool:
+    from pyspark import SparkContext
+
+    return SparkContext._active_spark_context is not None
