@@ -42,7 +42,8 @@ def up(
     Parameters
     ----------
     task_managers
-        How many. Default: 1 on 127.0.0.1; several stand on 127.0.0.2, 127.0.0.3, …
+        How many. Default: 1 on 127.0.0.1, or none where the JobManager starts them (resourcemanager.type); several
+        stand on 127.0.0.2, 127.0.0.3, …
     slots
         Slots (executors) of each. Default: taskmanager.numberOfTaskSlots.
     nodes
@@ -153,7 +154,7 @@ def show_task_manager(
 def _shape(
     task_managers: int | None, slots: int | None, nodes: str | None, memory: str | None, config: ConfigOptions
 ) -> ClusterShape:
-    from emberkeep.base.options import MEMORY, SLOTS
+    from emberkeep.base.options import MEMORY, RESOURCE_MANAGER_TYPE, SLOTS
     from emberkeep.client.cluster_file import ClusterShape
     from emberkeep.client.local_cluster import node_addresses
 
@@ -164,8 +165,9 @@ def _shape(
         configuration = configuration.with_texts({MEMORY.key: memory}, "--memory")
         if configuration[MEMORY] < 1024**2:
             raise InvalidInput(f"--memory {memory}: less than 1 MiB", field="--memory", hint="for example --memory 4g")
+    on_demand = configuration[RESOURCE_MANAGER_TYPE] != "standalone" and task_managers is None and nodes is None
     return ClusterShape(
-        nodes=node_addresses(task_managers, nodes),
+        nodes=() if on_demand else node_addresses(task_managers, nodes),
         slots=configuration[SLOTS],
         memory=memory or "",
         definitions=config.definitions,
@@ -198,6 +200,8 @@ def _local(config: ConfigOptions) -> LocalCluster:
 def _count(record: ClusterRecord) -> str:
     from emberkeep.cli.wording import counted
 
+    if not record.task_managers:
+        return "the JobManager starts task managers when jobs need them"
     return f"{counted(len(record.task_managers), 'task manager')} of {counted(record.shape.slots, 'slot')}"
 
 

@@ -23,6 +23,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.base.options import CANCELLATION_TIMEOUT, CORES, MEMORY, REST_BIND_ADDRESS, REST_PORT, WORKING_DIRECTORY
+from emberkeep.base.started_task_managers import StartedRecord, forget_started, read_started
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.client.cluster_file import (
     ClusterRecord,
@@ -198,6 +199,9 @@ class LocalCluster:
         self._say("starting the JobManager" if name == _JOB_MANAGER else f"starting {name}")
         directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
         own = {"rest.port": str(port), **_high_availability(zookeepers)}
+        if not shape.nodes:  # it starts task managers itself, when jobs need them
+            own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
+            own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
         if zookeepers:
             own["jobmanager.resource-id"] = name
         daemon = start_daemon(DaemonCommand("jobmanager", self._arguments(shape, own), directory / "logs"))
@@ -288,14 +292,19 @@ class LocalCluster:
         something = any(daemon.is_running for daemon in record.daemons)
         # The JobManager first: what it does not see, it cannot take for failures of jobs, so they continue next time.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
+        started = read_started(self._layout.started_task_managers)
         # SIGTERM would let drivers and executors go on, for the next task manager there.
-        self._end(record.task_managers, "task manager", grace, signal.SIGQUIT)
+        task_managers = (*record.task_managers, *_running(started))
+        self._end(task_managers, "task manager", grace, signal.SIGQUIT)
         self._end(tuple(zookeeper.daemon for zookeeper in record.zookeepers), "ZooKeeper", STOP_MARGIN)
-        left = kill_below([Path(daemon.directory) for daemon in record.task_managers])
-        left += [daemon.identity for daemon in record.daemons if daemon.is_running]
+        directories = {daemon.directory for daemon in record.task_managers} | {each.directory for each in started}
+        left = kill_below(map(Path, directories))
+        left += [daemon.identity for daemon in (*record.daemons, *task_managers) if daemon.is_running]
         if left:
             pids = ", ".join(str(identity.pid) for identity in left)
             raise Fatal(f"processes of the cluster do not end: {pids}", hint="look at them with `ps`, then try again")
+        for each in started:
+            forget_started(self._layout.started_task_managers, each.task_manager)
         self._layout.cluster_file.unlink(missing_ok=True)
         return something
 
@@ -398,6 +407,16 @@ async def unfinished_jobs(client: RestClient) -> int | None:
         return None
 
 
+def _running(started: list[StartedRecord]) -> tuple[DaemonRecord, ...]:
+    """The task managers that a JobManager has started and that live."""
+    live = ((each, each.process()) for each in started)
+    return tuple(
+        DaemonRecord(name=each.task_manager, identity=identity, directory=each.directory)
+        for each, identity in live
+        if identity is not None
+    )
+
+
 def _high_availability(zookeepers: tuple[ZooKeeperRecord, ...]) -> dict[str, str]:
     """Settings that every process of the cluster gets."""
     if not zookeepers:
@@ -411,4 +430,6 @@ def _describe(shape: ClusterShape) -> str:
     memory = f", {shape.memory} each" if shape.memory else ""
     several = f"{shape.job_managers} JobManagers, {shape.zookeepers} ZooKeepers, " if shape.zookeepers else ""
     nodes = ", ".join(shape.nodes)
+    if not nodes:
+        return f"{several}task managers of {shape.slots} slots as jobs need them{memory}"
     return f"{several}{count} task manager{'' if count == 1 else 's'} of {shape.slots} slots on {nodes}{memory}"

@@ -540,6 +540,7 @@ class SlotManager:
             standing=tuple(standing_of(member) for member in self._members.values()),
             demand=demand_of(self._wanting, self._places.waiting),
             blocked=self._blocked,
+            jobs=bool(self._jobs),
         )
 
     def has_job(self, job_id: JobId) -> bool:

@@ -42,9 +42,12 @@ class Demand:
 
 @dataclass(frozen=True)
 class Supply:
+    """``jobs``: some job has not ended."""
+
     standing: tuple[Standing, ...]
     demand: Demand
     blocked: BlockedPlaces
+    jobs: bool = False
 
 
 @dataclass

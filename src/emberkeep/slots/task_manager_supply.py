@@ -73,7 +73,7 @@ class TaskManagerSupply:
         return SupplyPlan(
             starts=self._starts(left, supply, now),
             revives=tuple(revives),
-            stops=tuple(self._stops(left, standing, now)),
+            stops=tuple(self._stops(left, standing, self._least(supply), now)),
             ends=tuple(ends),
         )
 
@@ -127,8 +127,13 @@ class TaskManagerSupply:
         if now - self._stopping[key] >= self._limits.stop_timeout:
             ends.append(key)
 
+    def _least(self, supply: Supply) -> int:
+        """Slots that are kept. While a job has not ended there is somebody: a leader that hears nobody at all believes
+        no silence, so it would wait for the word of drivers that died with the last task manager."""
+        return max(self._limits.min_slots, 1 if supply.jobs else 0)
+
     def _stops(
-        self, started: Sequence[StartedTaskManager], standing: dict[TaskManagerId, Standing], now: float
+        self, started: Sequence[StartedTaskManager], standing: dict[TaskManagerId, Standing], least: int, now: float
     ) -> list[TaskManagerId]:
         """Those that have been idle for long, as far as enough are left. On a blocked node none is of use."""
         usable = sum(each.usable_slots for each in standing.values() if each.id not in self._stopping)
@@ -138,7 +143,7 @@ class TaskManagerSupply:
             if idle_since is None or each.id in self._stopping or now - idle_since < self._limits.idle_timeout:
                 continue
             left = usable - standing[each.id].usable_slots
-            if standing[each.id].usable_slots == 0 or left >= self._limits.min_slots:
+            if standing[each.id].usable_slots == 0 or left >= least:
                 usable = left
                 self._stopping[each.id] = now
                 stops.append(each.id)
@@ -157,7 +162,7 @@ class TaskManagerSupply:
         most = min(STARTS_AT_ONCE, max(0, self._limits.max_slots - total) // slots)
         spare: list[Room] = [each.spare for each in staying if each.spare is not None]
         asked = missing_task_managers(supply.demand, [*spare, *coming], self._spec, most)
-        for_minimum = -(-max(0, self._limits.min_slots - usable) // slots)
+        for_minimum = -(-max(0, self._least(supply) - usable) // slots)
         return min(most, max(asked, for_minimum))
 
     def _may_start(self, now: float) -> bool:

@@ -12,7 +12,7 @@ import msgspec
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.base.options import BLOB_RETENTION
+from emberkeep.base.options import BLOB_RETENTION, CANCELLATION_TIMEOUT
 from emberkeep.blocklist.errors import NotBlocked
 from emberkeep.blocklist.model import Place
 from emberkeep.jobmanager.blob_server import BlobServer
@@ -31,6 +31,7 @@ from emberkeep.testing.sim_blobs import JM_PROCESS, SimBlobs, Uploading, artefac
 from emberkeep.testing.sim_blocklist import BlockCall, SimBlocklist, WatchedRpc
 from emberkeep.testing.sim_launcher import LaunchRoom, SimLauncher
 from emberkeep.testing.sim_store import SimStore
+from emberkeep.testing.sim_supply import SimDriver
 from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
 
 JM_NODE, JM_HOST, JM_PORT = "node-jm", "10.0.0.1", 8081
@@ -76,6 +77,7 @@ class ClusterPlan:
     slow_starts: float = 0.0
     skews: bool = False  # wall clocks differ
     files: bool = True  # each job has a file, which its client uploads
+    on_demand: bool = False  # the JobManager starts task managers itself
     only_agents: bool = False  # nothing is done to drivers, executors and the network: no work may be lost (P2)
 
 
@@ -126,6 +128,7 @@ class SimCluster:
         self.jm_service: JobManagerService | None = None
         self._skew = seeded_random(plan.seed, "skew")
         self._ids = seeded_random(plan.seed, "clients")
+        self.supply = SimDriver(self) if plan.on_demand else None
         self.jm_machine = self.machines.add(JM_NODE, JM_HOST, self._clock())
         client_machine = self.machines.add(CLIENT_NODE, CLIENT_HOST, self._clock())
         self.client = self.machines.start(client_machine, "client")
@@ -155,9 +158,9 @@ class SimCluster:
     # --- starting processes -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the JobManager and all task managers."""
+        """Start the JobManager and all task managers, unless it does that itself."""
         self.start_job_manager()
-        for node in self.nodes:
+        for node in [] if self.plan.on_demand else self.nodes:
             self.start_agent(node)
 
     def start_job_manager(self) -> None:
@@ -177,6 +180,7 @@ class SimCluster:
             blobs,
             address=self.jm_address,
             checkpoint_root="/checkpoints",
+            driver=self.supply,
         )
         self.jm_process, self.jm_service = process, service
         self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
@@ -225,6 +229,13 @@ class SimCluster:
         node.agent, node.info, node.service = process, info, service
         self.network.listen_rpc(address, process.party, service)
         self._run(process, service.run())
+        process.party.scope.spawn(self._retire(process, service), "retire")
+
+    async def _retire(self, process: Process, service: TaskManagerService) -> None:
+        """The JobManager has told a task manager to end for good."""
+        await service.retired()
+        await service.shutdown(self.configuration[CANCELLATION_TIMEOUT])
+        self.machines.exit(process, 0)
 
     def _run(self, process: Process, work: Awaitable[None]) -> None:
         async def main() -> None:

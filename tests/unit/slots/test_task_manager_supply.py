@@ -1,0 +1,275 @@
+"""When task managers are started and ended: single decisions, then long histories with a driver that fails."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.slots.blocked import NothingBlocked
+from emberkeep.slots.ledger import DriverNeed
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
+from emberkeep.slots.supply import Demand, Room, Standing, Supply, missing_task_managers
+from emberkeep.slots.task_manager_supply import STARTS_AT_ONCE, SupplyLimits, SupplyPlan, TaskManagerSupply
+
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+SPEC = TaskManagerSpec(slots=2, driver_places=1, total=ResourceProfile(cores=2, memory_mb=4000), runtime=RUNTIME)
+LIMITS = SupplyLimits(
+    min_slots=0,
+    max_slots=100,
+    idle_timeout=30.0,
+    registration_timeout=60.0,
+    stop_timeout=20.0,
+    retry_interval=3.0,
+    max_failures=5,
+)
+SMALL = ResourceProfile(cores=1, memory_mb=1000)
+
+
+def key(number: int) -> TaskManagerId:
+    return TaskManagerId(f"tm-{number}")
+
+
+def alive(*numbers: int) -> list[StartedTaskManager]:
+    return [StartedTaskManager(key(number), f"node-{number}") for number in numbers]
+
+
+def standing(number: int, *, idle: bool = False, away: bool = False, blocked: bool = False) -> Standing:
+    return Standing(id=key(number), slots=2, idle=idle, away=away, blocked=blocked)
+
+
+def slots(missing: int, profile: ResourceProfile = SMALL, runtime: RuntimeVersions = RUNTIME) -> Demand:
+    return Demand(slots=((SlotRequirement(count=missing, profile=profile, runtime=runtime), missing),))
+
+
+def supply(*there: Standing, demand: Demand | None = None) -> Supply:
+    return Supply(standing=there, demand=demand or Demand(), blocked=NothingBlocked())
+
+
+def made(**limits: float) -> TaskManagerSupply:
+    return TaskManagerSupply(replace(LIMITS, **limits), SPEC)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("demand", "wanted"),
+    [
+        (Demand(), 0),
+        (slots(1), 1),
+        (slots(2), 1),
+        (slots(5), 3),
+        (slots(2, ResourceProfile(cores=1, memory_mb=2500)), 2),  # one fits into the memory of each
+        (slots(1, ResourceProfile(cores=3, memory_mb=1)), 0),  # fits nowhere: none would help
+        (slots(1, runtime=RuntimeVersions(python="3.12", spark="4.3.0")), 0),
+        (Demand(drivers=(DriverNeed(1000, "3.11"), DriverNeed(1000, ""))), 2),  # one place each
+        (Demand(drivers=(DriverNeed(1000, "3.12"),)), 0),
+        (Demand(drivers=(DriverNeed(9000, ""),)), 0),
+        (Demand(slots=slots(2).slots, drivers=(DriverNeed(1000, ""),)), 1),  # the driver and both beside each other
+        (Demand(slots=slots(2).slots, drivers=(DriverNeed(3500, ""),)), 2),
+    ],
+)
+def test_as_many_are_missing_as_the_demand_fills(demand: Demand, wanted: int) -> None:
+    assert missing_task_managers(demand, [], SPEC, 100) == wanted
+
+
+def test_what_is_coming_counts_and_is_left_as_it_was() -> None:
+    spare = Room(slots=1, places=0, cores=2, memory_mb=4000, runtime=RUNTIME)
+    for _ in range(2):
+        assert missing_task_managers(slots(3), [spare], SPEC, 100) == 1
+    assert missing_task_managers(slots(100), [], SPEC, 3) == 3
+
+
+@pytest.mark.req("BLK-9")
+def test_one_is_started_when_slots_are_missing_and_counts_from_then_on() -> None:
+    planner = made()
+    assert planner.decide([], supply(), 0.0) == SupplyPlan()
+    assert planner.decide([], supply(demand=slots(2)), 1.0) == SupplyPlan(starts=1)
+    assert planner.decide(alive(1), supply(demand=slots(2)), 2.0) == SupplyPlan()
+    assert planner.decide(alive(1), supply(demand=slots(4)), 3.0) == SupplyPlan(starts=1)
+    assert planner.decide(alive(1, 2), supply(standing(1), standing(2), demand=slots(1)), 4.0) == SupplyPlan(starts=1)
+
+
+def test_a_new_leader_counts_what_the_last_one_has_started() -> None:
+    assert made().decide(alive(1, 2), supply(demand=slots(4)), 0.0) == SupplyPlan()
+
+
+def test_those_that_others_have_started_are_counted_and_left_alone() -> None:
+    planner = made(max_slots=5)
+    there = supply(standing(7, idle=True), standing(8), demand=slots(1))
+    assert planner.decide([], there, 0.0) == SupplyPlan(), "one more would be above the maximum"
+    assert planner.decide([], there, 1000.0) == SupplyPlan()
+
+
+def test_one_that_refused_just_now_is_waited_for() -> None:
+    spare = Room(slots=2, places=1, cores=2, memory_mb=4000, runtime=RUNTIME)
+    refusing = replace(standing(1), spare=spare)
+    assert made().decide(alive(1), supply(refusing, demand=slots(2)), 0.0) == SupplyPlan()
+    assert made().decide(alive(1), supply(refusing, demand=slots(3)), 0.0) == SupplyPlan(starts=1)
+
+
+def test_starts_are_bounded() -> None:
+    assert made().decide([], supply(demand=slots(99)), 0.0) == SupplyPlan(starts=STARTS_AT_ONCE)
+    assert made(max_slots=7).decide(alive(1), supply(demand=slots(99)), 0.0) == SupplyPlan(starts=2)
+
+
+def test_the_minimum_is_kept_and_blocked_ones_do_not_count_for_it() -> None:
+    planner = made(min_slots=4, idle_timeout=10.0)
+    assert planner.decide([], supply(), 0.0) == SupplyPlan(starts=2)
+    two = supply(standing(1, idle=True), standing(2, idle=True))
+    assert planner.decide(alive(1, 2), two, 1.0) == SupplyPlan()
+    assert planner.decide(alive(1, 2), two, 100.0) == SupplyPlan()
+    blocked = supply(standing(1, idle=True, blocked=True), standing(2, idle=True))
+    assert planner.decide(alive(1, 2), blocked, 101.0) == SupplyPlan(starts=1, stops=(key(1),))
+
+
+def test_while_a_job_has_not_ended_somebody_is_there() -> None:
+    planner = made()
+    assert planner.decide([], replace(supply(), jobs=True), 0.0) == SupplyPlan(starts=1)
+    idle = replace(supply(standing(1, idle=True)), jobs=True)
+    assert planner.decide(alive(1), idle, 1.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 100.0) == SupplyPlan()
+    assert planner.decide(alive(1), replace(idle, jobs=False), 101.0) == SupplyPlan(stops=(key(1),))
+
+
+def test_an_idle_one_is_told_to_end_once() -> None:
+    planner = made()
+    idle, busy = supply(standing(1, idle=True)), supply(standing(1))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), busy, 29.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(), "it had something to do meanwhile"
+    assert planner.decide(alive(1), idle, 59.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 60.0) == SupplyPlan(stops=(key(1),))
+    assert planner.decide(alive(1), idle, 61.0) == SupplyPlan()
+    planner.stop_failed(key(1))
+    assert planner.decide(alive(1), idle, 62.0) == SupplyPlan(stops=(key(1),))
+    assert planner.decide(alive(1), supply(demand=slots(1)), 63.0) == SupplyPlan(starts=1), "it comes no more"
+    gone = [StartedTaskManager(key(1), "node-1", alive=False)]
+    assert planner.decide(gone, supply(), 64.0) == SupplyPlan(ends=(key(1),))
+
+
+def test_one_that_does_not_end_in_time_is_killed() -> None:
+    planner = made()
+    idle = supply(standing(1, idle=True))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(stops=(key(1),))
+    assert planner.decide(alive(1), supply(), 49.0) == SupplyPlan()
+    assert planner.decide(alive(1), supply(), 50.0) == SupplyPlan(ends=(key(1),))
+
+
+def test_one_that_does_not_register_is_killed_and_the_next_one_waits_for_a_pause() -> None:
+    planner = made()
+    wanted = supply(demand=slots(1))
+    assert planner.decide(alive(1), wanted, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), wanted, 60.0) == SupplyPlan(ends=(key(1),))
+    assert planner.decide([], wanted, 62.9) == SupplyPlan()
+    assert planner.decide([], wanted, 63.0) == SupplyPlan(starts=1)
+
+
+def test_starts_that_come_to_nothing_have_a_limit_per_minute() -> None:
+    planner, starts = made(), 0
+    dead: list[StartedTaskManager] = []
+    for tenth in range(600):
+        now = tenth / 10
+        plan = planner.decide(dead, supply(demand=slots(1)), now)
+        dead = []
+        if plan.starts:
+            starts += 1
+            planner.decide(alive(1), supply(demand=slots(1)), now)
+            dead = [StartedTaskManager(key(1), "node-1", alive=False)]
+    assert starts == LIMITS.max_failures
+
+
+def test_one_that_died_is_started_again_where_jobs_hold_something() -> None:
+    dead = [StartedTaskManager(key(1), "node-1", alive=False)]
+    assert made().decide(dead, supply(standing(1, away=True)), 0.0) == SupplyPlan(revives=(key(1),))
+    assert made().decide(dead, supply(standing(1, idle=True)), 0.0) == SupplyPlan(ends=(key(1),))
+    assert made().decide(dead, supply(), 0.0) == SupplyPlan(ends=(key(1),))
+
+
+# --- histories --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class World:
+    """Nodes with at most one process each; starts fail, processes die, leaders are replaced, jobs come and go."""
+
+    rng: random.Random
+    limits: SupplyLimits
+    nodes: int = 6
+    now: float = 0.0
+    wanted: int = 0  # slots, of all jobs
+    up: dict[TaskManagerId, float] = field(default_factory=dict)  # alive; registers at this time
+    used: dict[TaskManagerId, int] = field(default_factory=dict)
+    listed: set[TaskManagerId] = field(default_factory=set)  # in the driver's records
+    leaving: set[TaskManagerId] = field(default_factory=set)
+
+    def registered(self) -> list[TaskManagerId]:
+        return [each for each, at in self.up.items() if at <= self.now and each not in self.leaving]
+
+    def serve(self) -> int:
+        """Give slots; returns how many are missing."""
+        self.used = dict.fromkeys(self.registered(), 0)
+        left = self.wanted
+        for each in self.used:
+            self.used[each] = min(2, left)
+            left -= self.used[each]
+        return left
+
+    def picture(self) -> tuple[Sequence[StartedTaskManager], Supply]:
+        missing = self.serve()
+        there = [
+            Standing(id=each, slots=2, idle=not used, away=False, blocked=False) for each, used in self.used.items()
+        ]
+        started = [StartedTaskManager(each, each, alive=each in self.up) for each in sorted(self.listed)]
+        return started, supply(*there, demand=slots(missing) if missing else None)
+
+    def carry_out(self, plan: SupplyPlan, planner: TaskManagerSupply) -> None:
+        for each in plan.ends:
+            self.listed.discard(each)
+            self.up.pop(each, None)
+            self.leaving.discard(each)
+        for each in (*plan.revives, *self._free(plan.starts)):
+            self.listed.add(each)
+            if self.rng.random() < 0.8:
+                self.up[each] = self.now + self.rng.uniform(1.0, 10.0) if self.rng.random() < 0.9 else 1e9
+        for each in plan.stops:
+            if self.rng.random() < 0.2:
+                planner.stop_failed(each)
+            elif each in self.up:
+                assert not self.used.get(each), "only what has nothing to do is told to end"
+                self.leaving.add(each)
+                if self.rng.random() < 0.9:
+                    del self.up[each]
+
+    def _free(self, count: int) -> list[TaskManagerId]:
+        free = [key(number) for number in range(self.nodes) if key(number) not in self.listed]
+        return free[:count]
+
+
+@pytest.mark.req("BLK-9")
+def test_over_long_histories_demand_is_met_and_nothing_idle_stays() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        world = World(rng, LIMITS)
+        planner = made()
+        for step in range(600):
+            world.now += 1.0
+            if step < 400:
+                if rng.random() < 0.02:
+                    world.wanted = rng.randint(0, 10)
+                if rng.random() < 0.02 and world.up:
+                    del world.up[rng.choice(sorted(world.up))]
+                if rng.random() < 0.02:
+                    planner = made()  # another leader
+            elif step == 400:
+                world.wanted = rng.choice((0, 5))
+            started, there = world.picture()
+            world.carry_out(planner.decide(started, there, world.now), planner)
+            assert len(world.up) <= world.nodes
+            if step == 599:
+                assert world.serve() == 0, f"seed {seed}: demand is met"
+                needed = -(-world.wanted // 2)
+                assert len(world.up) == needed, f"seed {seed}: {len(world.up)} run, {needed} are needed"
