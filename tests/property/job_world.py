@@ -33,6 +33,7 @@ POLICY = JobPolicy(
 )
 SUCCESS = AttemptOutcome(exit_code=0)
 SCRIPT_FAILED = AttemptOutcome(exit_code=3, kind=FailureKind.SCRIPT, message="ValueError: no")
+MOVED = AttemptOutcome(exit_code=0, kind=FailureKind.MOVED)
 KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
 
 
@@ -93,6 +94,7 @@ class JobWorld:
     attempts_written: list[int] = field(default_factory=list)
     homes: dict[int, DriverHome | None] = field(default_factory=dict)  # as they are written with each attempt
     stopped: bool = False  # durable
+    hears_since: float | None = 0.0  # the leader most of its peers
 
     def __post_init__(self) -> None:
         self._begin()
@@ -116,7 +118,7 @@ class JobWorld:
         self._begin()
 
     def tell(self, event: ev.Event, chance: float = 0.5) -> list[ev.Effect]:
-        effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance))
+        effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance, self.hears_since))
         for effect in effects:
             if isinstance(effect, ev.RecordAttempt):
                 self.homes[effect.attempt] = self.machine.granted_home()

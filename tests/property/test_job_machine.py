@@ -12,10 +12,10 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.jobs.restart import ExponentialDelay, FixedDelay
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
-from tests.property.job_world import KILLED, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
+from tests.property.job_world import KILLED, MOVED, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
 
 # Mostly what the job survives: a life that ended tests nothing more.
-OUTCOMES = st.sampled_from([KILLED] * 6 + [SUCCESS, SCRIPT_FAILED])
+OUTCOMES = st.sampled_from([KILLED] * 6 + [MOVED, SUCCESS, SCRIPT_FAILED])
 SETTLE_STEPS = 400
 
 
@@ -50,6 +50,12 @@ class JobLife(RuleBasedStateMachine):
     def place_explained(self) -> None:
         self.world.take(ev.ExplainPlace)
         self.world.tell(ev.PlaceExplained("all 4 driver places are taken"))
+
+    @precondition(lambda self: self._pending(ev.ExplainPlace))
+    @rule()
+    def places_are_blocked(self) -> None:
+        self.world.take(ev.ExplainPlace)
+        self.world.tell(ev.PlaceExplained("all 4 driver places are on blocked nodes", blocked=True))
 
     @precondition(lambda self: self._pending(ev.RecordAttempt))
     @rule(fate=st.sampled_from(["written", "unknown but written", "unknown"]))
@@ -214,6 +220,22 @@ class JobLife(RuleBasedStateMachine):
                 if world.machine.refusal(driver.attempt):
                     driver.alive = False
         world.tell(ev.Tick())
+
+    @rule(seconds=st.sampled_from([0.5, 11.0, 50.0, 500.0]))
+    def leader_is_cut_off(self, seconds: float) -> None:
+        """Nobody is heard for any time; no driver is given up for that, unless its job was cancelled."""
+        world = self.world
+        world.hears_since = None
+        world.now += seconds
+        over = any(isinstance(effect, ev.AttemptOver) for effect in world.tell(ev.Tick()))
+        assert not over or world.machine.verdict_is(JobStatus.CANCELED), "a leader in doubt gives up nobody"
+        world.hears_since = world.now
+        for driver in self._alive():
+            driver.heard_at = world.now  # who lives is not silent for a lease from now on
+
+    @rule(attempt=st.integers(0, 5))
+    def node_is_evacuated(self, attempt: int) -> None:
+        self.world.tell(ev.MoveDriver(attempt))
 
     @precondition(lambda self: not self.world.machine.status.is_globally_terminal)
     @rule()

@@ -102,9 +102,11 @@ class JobManagerService:
             self._started_ms = self._system.clock.now_ms()
             clock = SteadyClock(self._system.clock)
             hearing = Hearing(
+                clock.now(),
                 # Noticed before anything is concluded from it, which is after the whole timeout.
                 patience=self._configuration[options.HEARTBEAT_TIMEOUT] / 2,
                 longest_doubt=self._configuration[options.DRIVER_LEASE],
+                deafness=self._configuration[options.ORPHAN_TIMEOUT] if any(job.attempt for job in stored) else None,
             )
             # Known before any task manager is heard: nothing is ever decided without it.
             blocked = await reads.read("the blocklist cannot be read", self._store.blocklist)

@@ -17,12 +17,15 @@ class Hearing:
     """Peers are task managers; their drivers speak for them too. Times are monotonic seconds, passed in.
 
     ``patience``: silence of a peer that is noticed; half of the shortest silence from which anything is concluded.
-    ``longest_doubt``: while somebody is heard.
+    ``longest_doubt``: while somebody is heard. ``deafness``: of a leader that knows from the store that somebody is
+    there, and never heard anybody, until it counts as cut off; None: it knows of nobody.
     """
 
-    def __init__(self, *, patience: float, longest_doubt: float) -> None:
+    def __init__(self, now: float, *, patience: float, longest_doubt: float, deafness: float | None = None) -> None:
+        self._began = now
         self._patience = patience
         self._longest_doubt = longest_doubt
+        self._deafness = deafness
         self._speaking: dict[TaskManagerId, float] = {}  # when each was heard last, oldest first
         self._silent: dict[TaskManagerId, float] = {}  # likewise: those whose silence is not believed yet
         self._since: float | None = None  # most are heard; None: in doubt
@@ -48,10 +51,14 @@ class Hearing:
         return self._since
 
     def is_cut_off(self, now: float) -> bool:
-        """Whether this leader has heard others and hears hardly anybody any more: another one may do better. Where
-        nobody was ever heard that is no news."""
+        """Whether this leader has heard others, and hardly anybody any more, or expects to hear some and does not:
+        another one may do better."""
         self._review(now)
-        return self._since is None and bool(self._silent) and now - self._doubt_since >= self._patience
+        if self._since is not None:
+            return False
+        if self._silent:
+            return now - self._doubt_since >= self._patience
+        return self._deafness is not None and now - self._began >= self._deafness
 
     def _review(self, now: float) -> None:
         _move_older(self._speaking, now - self._patience, self._silent)

@@ -14,7 +14,7 @@ from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, Jo
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import FixedDelay, NoRestart
 from emberkeep.jobs.transitions import Phase
-from tests.property.job_world import KILLED, POLICY, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
+from tests.property.job_world import KILLED, MOVED, POLICY, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
 
 RESOURCES = AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message="no slot within 300 s")
 SETUP = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="no space left on device")
@@ -325,6 +325,61 @@ class TestLoss:
         assert world.status() is JobStatus.FINISHED
 
 
+@pytest.mark.req("HA-5")
+class TestLeaderInDoubt:
+    """It hears hardly anybody, and may be cut off itself."""
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_nobody_is_given_up_however_long_that_lasts(self, lost: bool) -> None:
+        world, driver = running()
+        if lost:
+            world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.hears_since = None
+        for _ in range(100):
+            world.wait(POLICY.repeat)
+            assert world.machine.deadline() == world.now + POLICY.repeat, "it looks again"
+        assert world.status() is JobStatus.RUNNING
+        assert "may be cut off" in world.machine.waiting()
+
+    def test_silence_counts_from_when_it_hears_again(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.hears_since = None
+        world.wait(10 * POLICY.lease)
+        world.hears_since = world.now
+        world.wait(POLICY.lease - 0.5)
+        assert world.status() is JobStatus.RUNNING
+        world.wait(0.5)
+        assert world.status() is JobStatus.RESTARTING
+
+    def test_a_silent_driver_whose_task_manager_is_heard_is_ended_after_its_timeout_from_then(self) -> None:
+        world, _ = running()
+        world.hears_since = None
+        world.wait(10 * POLICY.heartbeat_timeout)
+        world.hears_since = world.now
+        world.wait(POLICY.heartbeat_timeout - 0.5)
+        assert world.status() is JobStatus.RUNNING
+        world.wait(0.5)
+        assert world.take(ev.StopDriver) is not None
+
+    def test_one_that_is_recovered_waits_for_its_driver(self) -> None:
+        world, driver = running()
+        world.hears_since = None
+        world.restart()
+        world.wait(10 * POLICY.lease)
+        assert world.status() is JobStatus.INITIALIZING
+        assert world.register(driver)
+
+    def test_what_somebody_has_cancelled_need_not_wait(self) -> None:
+        world, driver = running()
+        world.tell(ev.TaskManagerLost(driver.place.instance))
+        world.hears_since = None
+        world.tell(ev.CancelRequested())
+        world.wait(POLICY.lease)
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+
 class TestCancel:
     def test_before_it_has_a_driver_it_ends_at_once(self) -> None:
         world = JobWorld()
@@ -552,3 +607,68 @@ class TestStopped:
         world.tell(ev.DriverExited(1, place(1), KILLED))
         world.write_result()
         assert world.status() is JobStatus.FINISHED
+
+
+@pytest.mark.req("BLK-18")
+class TestEvacuation:
+    """A driver that leaves its node has not failed: no restart strategy is asked."""
+
+    def check_next_attempt(self, world: JobWorld) -> None:
+        assert world.status() is JobStatus.RESTARTING
+        world.wait(0.0)
+        assert world.phase is Phase.PLACING
+        assert world.to_running(2).attempt == 2
+        (moved, _) = world.machine.history.attempts()
+        assert moved.outcome == AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="moved from node node-1")
+        assert not world.machine.history.exceptions()
+
+    def test_one_that_has_stopped_between_two_batches_starts_elsewhere_at_once(self) -> None:
+        world, driver = running(strategy=NoRestart())
+        world.tell(ev.OutcomeReported(1, MOVED))
+        assert (world.phase, world.status()) == (Phase.ENDING, JobStatus.RESTARTING)
+        driver.alive = False
+        world.tell(ev.DriverExited(1, driver.place, MOVED))
+        self.check_next_attempt(world)
+
+    @pytest.mark.parametrize("outcome", [KILLED, SCRIPT_FAILED])
+    def test_one_that_is_told_to_end_starts_elsewhere_however_its_script_takes_that(
+        self, outcome: AttemptOutcome
+    ) -> None:
+        world, driver = running(strategy=NoRestart())
+        effects = world.tell(ev.MoveDriver(1))
+        assert ev.StopDriver(1, driver.place, POLICY.grace) in effects
+        assert not world.tell(ev.MoveDriver(1)), "once"
+        world.tell(ev.OutcomeReported(1, outcome))
+        driver.alive = False
+        world.tell(ev.DriverExited(1, driver.place, outcome))
+        self.check_next_attempt(world)
+
+    def test_a_script_that_ends_well_meanwhile_has_ended(self) -> None:
+        world, driver = running()
+        world.tell(ev.MoveDriver(1))
+        world.tell(ev.OutcomeReported(1, SUCCESS))
+        driver.alive = False
+        world.tell(ev.DriverExited(1, driver.place, SUCCESS))
+        world.write_result()
+        assert world.status() is JobStatus.FINISHED
+
+    def test_a_cancelled_job_does_not_move(self) -> None:
+        world, driver = running()
+        world.tell(ev.MoveDriver(1))
+        world.tell(ev.CancelRequested())
+        driver.alive = False
+        world.tell(ev.DriverExited(1, driver.place, KILLED))
+        world.write_result()
+        assert world.status() is JobStatus.CANCELED
+
+    def test_while_nodes_are_blocked_a_job_waits_for_a_place_as_long_as_it_takes(self) -> None:
+        world = JobWorld()
+        for _ in range(3):
+            world.wait(POLICY.place_timeout)
+            assert world.take(ev.ExplainPlace)
+            world.tell(ev.PlaceExplained("all 2 driver places are on blocked nodes", blocked=True))
+            assert world.status() is JobStatus.CREATED
+        world.wait(POLICY.place_timeout)
+        world.take(ev.ExplainPlace)
+        world.tell(ev.PlaceExplained("all 2 driver places are taken"))
+        assert world.status() is JobStatus.FAILING
