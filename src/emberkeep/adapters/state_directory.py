@@ -23,9 +23,10 @@ from emberkeep.adapters.state_directory_incoming import Incoming
 from emberkeep.adapters.state_directory_moves import Moves, Spot, same
 from emberkeep.adapters.state_directory_tree import DirectoryTree
 from emberkeep.adapters.state_names import INCOMING, is_side_file, is_temporary, parts_of, side_file
+from emberkeep.adapters.state_root import StateRoot
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
-from emberkeep.local_state.errors import Exists, IsADirectory, NotADirectory, NotEmpty
+from emberkeep.local_state.errors import Exists, NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, FileStatus
 
 _PIECE_BYTES = 256 * 1024
@@ -36,7 +37,7 @@ class DirectoryState:
 
     def __init__(self, root: Path, files: FileOps = SYSTEM_FILES) -> None:
         """``root``: absolute."""
-        self._location = str(root)
+        self._root = StateRoot(str(root))
         self._files = files
         self._tree = DirectoryTree(root, files)
         self._incoming = Incoming(self._tree, files)
@@ -44,7 +45,7 @@ class DirectoryState:
 
     @property
     def location(self) -> str:
-        return self._location
+        return self._root.location
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -78,21 +79,21 @@ class DirectoryState:
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
         if not parts_of(name):
-            raise self._is_a_directory(name)
+            raise self._root.is_a_directory(name)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to wait at the end of a pipe
         with self._errors("read", name), self._spot(name) as spot:
             if stat.S_ISDIR(self._stat(spot).st_mode):
-                raise self._is_a_directory(name)
+                raise self._root.is_a_directory(name)
             try:
                 file = os.open(spot.leaf, flags, dir_fd=spot.directory)
             except FileNotFoundError:
-                raise self._absent(name) from None
+                raise self._root.absent(name) from None
         pieces = self._pieces(file, name, offset, length)
         next(pieces)  # into its "try": from now on the file is closed whatever becomes of the iterator
         with self._errors("read", name):
             found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise RetryLater(f"{self._at(name)} was replaced while it was opened")
+            raise RetryLater(f"{self._root.at(name)} was replaced while it was opened")
         return _status(name, found), pieces
 
     def _pieces(self, file: int, name: str, offset: int, length: int | None) -> Generator[bytes]:
@@ -105,7 +106,7 @@ class DirectoryState:
                 with self._errors("read", name):
                     data = os.pread(file, min(_PIECE_BYTES, end - offset), offset)
                 if not data:
-                    raise RetryLater(f"{self._at(name)} was cut short while it was read")
+                    raise RetryLater(f"{self._root.at(name)} was cut short while it was read")
                 offset += len(data)
                 yield data
         finally:
@@ -120,7 +121,7 @@ class DirectoryState:
     def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
         parts = parts_of(name)
         if not parts:
-            raise self._is_a_directory(name)
+            raise self._root.is_a_directory(name)
         with (
             self._errors("store", name),
             self._tree.made(parts[:-1]) as parent,
@@ -141,9 +142,9 @@ class DirectoryState:
     def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
         froms, to = parts_of(source), parts_of(target)
         if froms != to and to[: len(froms)] == froms:
-            raise Conflict(f"{self._at(source)} cannot be moved into itself")
+            raise Conflict(f"{self._root.at(source)} cannot be moved into itself")
         if not to:
-            raise Exists(f"{self._location} exists")
+            raise Exists(f"{self._root.location} exists")
         with self._errors("rename", source), self._spot(source) as old:
             found = self._stat(old)
             with self._spot(target, strict=True) as new:
@@ -152,7 +153,7 @@ class DirectoryState:
                 elif froms != to:
                     self._move_file(old, new, overwrite=overwrite)
                 elif not overwrite:
-                    raise self._exists(target)
+                    raise self._root.exists(target)
                 self._sync(new)
                 if froms[:-1] != to[:-1]:
                     self._sync(old)
@@ -165,30 +166,30 @@ class DirectoryState:
             # What is left of a file that plain file:// has written would condemn the bytes that come.
             self._drop_side_file(spot)
         try:
-            with changing(self._at(new.name)):
+            with changing(self._root.at(new.name)):
                 self._moves.file(old, new, overwrite=overwrite)
         except FileNotFoundError:
-            raise self._absent(old.name) from None
+            raise self._root.absent(old.name) from None
         except FileExistsError:
-            raise self._exists(new.name) from None
+            raise self._root.exists(new.name) from None
         except IsADirectoryError:
-            raise self._is_a_directory(new.name) from None
+            raise self._root.is_a_directory(new.name) from None
 
     def _move_directory(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
         try:
-            with changing(self._at(new.name)):
+            with changing(self._root.at(new.name)):
                 self._moves.directory(old, new, overwrite=overwrite)
         except FileNotFoundError:
-            raise self._absent(old.name) from None
+            raise self._root.absent(old.name) from None
         except FileExistsError:
-            raise self._exists(new.name) from None
+            raise self._root.exists(new.name) from None
 
     def _check_free(self, spot: Spot, *, overwrite: bool) -> None:
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(spot.stat().st_mode):
-                raise self._is_a_directory(spot.name) if overwrite else self._exists(spot.name)
+                raise self._root.is_a_directory(spot.name) if overwrite else self._root.exists(spot.name)
             if not overwrite:
-                raise self._exists(spot.name)
+                raise self._root.exists(spot.name)
 
     def _drop_side_file(self, spot: Spot) -> None:
         try:
@@ -201,7 +202,7 @@ class DirectoryState:
         try:
             self._files.sync(spot.directory)
         except OSError as error:
-            raise unknown(self._at(spot.name), error) from error
+            raise unknown(self._root.at(spot.name), error) from error
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
@@ -228,14 +229,14 @@ class DirectoryState:
         # With one step it is gone for everybody, with all that is in it.
         going = secrets.token_hex(12)
         with self._incoming.opened() as incoming:
-            with changing(self._at(spot.name)):
+            with changing(self._root.at(spot.name)):
                 self._files.rename(spot.leaf, going, source_directory=spot.directory, target_directory=incoming)
             with contextlib.suppress(OSError):  # what stays is swept away later
                 self._tree.remove(incoming, going)
 
     def _delete_empty(self, spot: Spot) -> None:
         if self.listing(spot.name):
-            raise NotEmpty(f"{self._at(spot.name)} is not empty")
+            raise NotEmpty(f"{self._root.at(spot.name)} is not empty")
         with self._opened(parts_of(spot.name), spot.name) as directory:
             for name in filter(is_side_file, os.listdir(directory)):  # noqa: PTH208
                 self._files.unlink(name, directory=directory)
@@ -244,7 +245,7 @@ class DirectoryState:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            raise NotEmpty(f"{self._at(spot.name)} is not empty") from None
+            raise NotEmpty(f"{self._root.at(spot.name)} is not empty") from None
 
     def _delete_root(self, *, recursive: bool) -> bool:
         try:
@@ -252,11 +253,11 @@ class DirectoryState:
         except Absent:
             return False
         if entries and not recursive:
-            raise NotEmpty(f"{self._location} is not empty")
+            raise NotEmpty(f"{self._root.location} is not empty")
         with self._errors("delete", ""), self._tree.opened(()) as root:
             for name in os.listdir(root):  # noqa: PTH208
                 self._tree.remove(root, name)
-            self._files.remove_directory(self._location)
+            self._files.remove_directory(self._root.location)
         return True
 
     def close(self) -> None:
@@ -273,14 +274,14 @@ class DirectoryState:
             except OSError as error:
                 if error.errno not in NO_ENTRY or (strict and error.errno == errno.ENOTDIR):
                     raise
-                raise self._absent(name) from None
+                raise self._root.absent(name) from None
             yield directory
 
     @contextlib.contextmanager
     def _spot(self, name: str, *, strict: bool = False) -> Iterator[Spot]:
         parts = parts_of(name)
         if not parts:
-            raise Conflict(f"{self._location} cannot be moved")
+            raise Conflict(f"{self._root.location} cannot be moved")
         with self._opened(parts[:-1], name, strict=strict) as parent:
             yield Spot(parent, parts[-1], name)
 
@@ -289,10 +290,10 @@ class DirectoryState:
             found = spot.stat()
         except OSError as error:
             if error.errno in NO_ENTRY:
-                raise self._absent(spot.name) from None
+                raise self._root.absent(spot.name) from None
             raise
         if not _is_ours(found):
-            raise self._absent(spot.name)
+            raise self._root.absent(spot.name)
         return found
 
     @contextlib.contextmanager
@@ -300,21 +301,9 @@ class DirectoryState:
         try:
             yield
         except NotADirectoryError:
-            raise NotADirectory(f"a part of the name {self._at(name)} is a file or a link") from None
+            raise NotADirectory(f"a part of the name {self._root.at(name)} is a file or a link") from None
         except OSError as error:
-            raise refusal(f"{verb} {self._at(name)}", error) from error
-
-    def _at(self, name: str) -> str:
-        return f"{self._location}/{name}".rstrip("/")
-
-    def _absent(self, name: str) -> Absent:
-        return Absent(f"{self._at(name)} does not exist")
-
-    def _exists(self, name: str) -> Exists:
-        return Exists(f"{self._at(name)} exists")
-
-    def _is_a_directory(self, name: str) -> IsADirectory:
-        return IsADirectory(f"{self._at(name)} is a directory")
+            raise refusal(f"{verb} {self._root.at(name)}", error) from error
 
 
 def _is_ours(found: os.stat_result) -> bool:

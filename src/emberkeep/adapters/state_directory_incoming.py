@@ -13,7 +13,7 @@ import structlog
 
 from emberkeep.adapters.state_directory_tree import DirectoryTree
 from emberkeep.adapters.state_names import INCOMING
-from emberkeep.base.errors import Fatal
+from emberkeep.adapters.state_source import opened_source
 from emberkeep.base.file_ops import FileOps
 
 _COPY_BYTES = 1024**2
@@ -41,11 +41,11 @@ class Incoming:
 
     def write(self, directory: int, source: Path) -> tuple[str, os.stat_result]:
         """A complete, synced copy of ``source`` under a new name. Raises Fatal: ``source`` cannot be read."""
-        with _opened(source) as reader:
+        with opened_source(source) as reader:
             name = secrets.token_hex(12)
             file = self._files.create(name, 0o666, directory=directory)
             try:
-                while data := _read(reader, source):
+                while data := reader.read(_COPY_BYTES):
                     self._files.write(file, data)
                 modified = os.fstat(file).st_mtime_ns
                 # Two writes of one size in one tick of the clock could meet the same inode again.
@@ -82,26 +82,3 @@ class Incoming:
                             self._tree.remove(directory, entry.name)
         except OSError as error:
             log.debug("no leftovers removed", store=self._tree.root, reason=error.strerror)
-
-
-@contextlib.contextmanager
-def _opened(source: Path) -> Iterator[int]:
-    try:
-        reader = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(source, error) from error
-    try:
-        yield reader
-    finally:
-        os.close(reader)
-
-
-def _read(reader: int, source: Path) -> bytes:
-    try:
-        return os.read(reader, _COPY_BYTES)
-    except OSError as error:
-        raise _unreadable(source, error) from error
-
-
-def _unreadable(source: Path, error: OSError) -> Fatal:
-    return Fatal(f"cannot read {source}: {error.strerror or error}", hint="check that disk")

@@ -12,12 +12,10 @@ both succeed. Blocking calls only, see object_blobs.
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import obstore
 from obstore.exceptions import AlreadyExistsError
@@ -25,12 +23,10 @@ from obstore.exceptions import AlreadyExistsError
 from emberkeep.adapters.object_stores import parse_object_location
 from emberkeep.adapters.state_names import DIRECTORY_MARKER, INCOMING, is_temporary, parts_of
 from emberkeep.adapters.state_objects_requests import PART_BYTES, ObjectRequests, directory_status, file_status
+from emberkeep.adapters.state_source import opened_source
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.local_state.errors import NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, FileStatus
-
-if TYPE_CHECKING:
-    pass
 
 _LISTED_AT_ONCE = 1000
 _MOST_KNOWN = 10_000
@@ -48,7 +44,7 @@ class ObjectState:
 
     @property
     def location(self) -> str:
-        return self._requests.location
+        return self._requests.root.location
 
     # --- looking ------------------------------------------------------------------------------------------------------
 
@@ -58,7 +54,7 @@ class ObjectState:
             if status is not None:
                 return status
         if not self._requests.is_directory(name):
-            raise self._requests.absent(name)
+            raise self._requests.root.absent(name)
         return directory_status(name)
 
     def listing(self, name: str) -> tuple[FileStatus, ...]:
@@ -75,13 +71,13 @@ class ObjectState:
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
         if not parts_of(name):
-            raise self._requests.is_a_directory(name)
+            raise self._requests.root.is_a_directory(name)
         try:
             found = self._requests.get(name, offset, length)
         except Absent:
             if self._requests.is_directory(name):
-                raise self._requests.is_a_directory(name) from None
-            raise self._requests.absent(name) from None
+                raise self._requests.root.is_a_directory(name) from None
+            raise self._requests.root.absent(name) from None
         except Fatal:
             # There is no empty range in HTTP: what is asked for may just lie beyond the end.
             status = self.status(name)
@@ -103,7 +99,7 @@ class ObjectState:
             if name in self._known:
                 continue
             if name and self._requests.find(name) is not None:
-                raise NotADirectory(f"{self._requests.at(name)} is a file")
+                raise NotADirectory(f"{self._requests.root.at(name)} is a file")
             with contextlib.suppress(AlreadyExistsError), self._requests.errors("make", name):
                 obstore.put(self._requests.store, _marker(name), b"", mode="create", use_multipart=False)
             if len(self._known) >= _MOST_KNOWN:
@@ -113,17 +109,18 @@ class ObjectState:
     def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
         parts = parts_of(name)
         if not parts:
-            raise self._requests.is_a_directory(name)
+            raise self._requests.root.is_a_directory(name)
         self._make_directories(parts[:-1])
         self._check_no_directory(name, overwrite=overwrite)
-        with _opened(source) as file:
-            size = os.fstat(file).st_size
+        with opened_source(source) as file:
+            size = file.size()
             if size <= PART_BYTES:
-                return self._requests.put(name, _read(file, source, size), overwrite=overwrite)
+                data = b"".join(iter(lambda: file.read(PART_BYTES), b""))
+                return self._requests.put(name, data, overwrite=overwrite)
             if overwrite:
                 return self._requests.put_parts(name, source, size)
         if self._requests.find(name) is not None:
-            raise self._requests.exists(name)
+            raise self._requests.root.exists(name)
         self._sweep()
         temporary = f"{INCOMING}/{secrets.token_hex(12)}"
         try:
@@ -137,7 +134,7 @@ class ObjectState:
         if is_temporary(name.rpartition("/")[2]):
             return  # nobody makes a directory of such a name
         if name in self._known or self._requests.is_directory(name):
-            raise self._requests.is_a_directory(name) if overwrite else self._requests.exists(name)
+            raise self._requests.root.is_a_directory(name) if overwrite else self._requests.root.exists(name)
 
     def _sweep(self) -> None:
         """Once per process: remove what others' crashes left of large files."""
@@ -154,19 +151,19 @@ class ObjectState:
     def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
         froms, to = parts_of(source), parts_of(target)
         if froms != to and to[: len(froms)] == froms:
-            raise Conflict(f"{self._requests.at(source)} cannot be moved into itself")
+            raise Conflict(f"{self._requests.root.at(source)} cannot be moved into itself")
         if not to:
-            raise self._requests.exists(target)
+            raise self._requests.root.exists(target)
         found = self.status(source)
         if found.kind is FileKind.DIRECTORY:
             raise Fatal(
-                f"{self._requests.at(source)} is a directory: an object store cannot rename it",
+                f"{self._requests.root.at(source)} is a directory: an object store cannot rename it",
                 hint="keep what renames directories in a shared directory",
             )
         self._check_parent(to[:-1])
         if froms == to:
             if not overwrite:
-                raise self._requests.exists(target)
+                raise self._requests.root.exists(target)
             return found
         self._check_no_directory(target, overwrite=overwrite)
         status = self._copy(found.length, source, target, overwrite=overwrite)
@@ -180,12 +177,12 @@ class ObjectState:
         for depth in range(len(parts), -1, -1):
             each = "/".join(parts[:depth])
             if each and self._requests.find(each) is not None:
-                raise NotADirectory(f"{self._requests.at(each)} is a file")
+                raise NotADirectory(f"{self._requests.root.at(each)} is a file")
             if self._requests.is_directory(each):
                 if depth == len(parts):
                     return
                 break
-        raise self._requests.absent(name)
+        raise self._requests.root.absent(name)
 
     def _copy(self, size: int, source: str, target: str, *, overwrite: bool) -> FileStatus:
         if overwrite or size > PART_BYTES:
@@ -207,7 +204,7 @@ class ObjectState:
         own = [path for path in found if path == _marker(name)]
         inner = [path for path in found if path != _marker(name)]
         if inner and not recursive:
-            raise NotEmpty(f"{self._requests.at(name)} is not empty")
+            raise NotEmpty(f"{self._requests.root.at(name)} is not empty")
         self._known = {each for each in self._known if each != name and not each.startswith(f"{name}/" if name else "")}
         self._requests.delete(inner)
         self._requests.delete(own)
@@ -219,31 +216,3 @@ class ObjectState:
 
 def _marker(name: str) -> str:
     return f"{name}/{DIRECTORY_MARKER}" if name else DIRECTORY_MARKER
-
-
-@contextlib.contextmanager
-def _opened(source: Path) -> Iterator[int]:
-    """Raises Fatal."""
-    try:
-        file = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(source, error) from error
-    try:
-        yield file
-    finally:
-        os.close(file)
-
-
-def _read(file: int, source: Path, size: int) -> bytes:
-    """Raises Fatal."""
-    try:
-        data = b""
-        while piece := os.read(file, size + 1 - len(data)):
-            data += piece
-    except OSError as error:
-        raise _unreadable(source, error) from error
-    return data
-
-
-def _unreadable(source: Path, error: OSError) -> Fatal:
-    return Fatal(f"cannot read {source}: {error.strerror or error}", hint="check that disk")

@@ -14,8 +14,8 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 
 from emberkeep.adapters.object_blobs_errors import object_store_error
 from emberkeep.adapters.object_stores import ObjectLocation, open_object_store
+from emberkeep.adapters.state_root import StateRoot
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
-from emberkeep.local_state.errors import Exists, IsADirectory
 from emberkeep.local_state.model import FileKind, FileStatus
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ObjectRequests:
 
     def __init__(self, location: ObjectLocation) -> None:
         """Raises Fatal."""
-        self.location = str(location)
+        self.root = StateRoot(str(location))
         with self.errors("use", ""):
             self.store = open_object_store(location)
 
@@ -69,7 +69,7 @@ class ObjectRequests:
                 begin += len(piece)
                 yield bytes(piece)
         if begin != end:
-            raise RetryLater(f"{self.at(name)} ended {end - begin} bytes early")
+            raise RetryLater(f"{self.root.at(name)} ended {end - begin} bytes early")
 
     def put(self, name: str, data: bytes, *, overwrite: bool) -> FileStatus:
         if overwrite:
@@ -87,9 +87,9 @@ class ObjectRequests:
             # The answer to the request, or to its first try, may have been lost.
             found = self._written_by(name)
             if found is None and isinstance(error, UnknownOutcome):
-                raise RetryLater(f"{self.at(name)} was not written") from error
+                raise RetryLater(f"{self.root.at(name)} was not written") from error
             if found is None or found[0] != writer:
-                raise self.exists(name) from None
+                raise self.root.exists(name) from None
             return found[1]
 
     def _written_by(self, name: str) -> tuple[str, FileStatus] | None:
@@ -101,7 +101,7 @@ class ObjectRequests:
         except Absent:
             return None
         except RetryLater as error:
-            raise UnknownOutcome(f"{self.at(name)} may have been written, or not: {error.message}") from error
+            raise UnknownOutcome(f"{self.root.at(name)} may have been written, or not: {error.message}") from error
 
     def put_parts(self, name: str, source: Path, size: int) -> FileStatus:
         with self.changing(name):
@@ -116,10 +116,10 @@ class ObjectRequests:
             with self.changing(target):
                 obstore.copy(self.store, source, target, overwrite=overwrite)
         except AlreadyExistsError:
-            raise self.exists(target) from None
+            raise self.root.exists(target) from None
         status = self.find(target)
         if status is None:
-            raise UnknownOutcome(f"{self.at(target)} was written and is gone again")
+            raise UnknownOutcome(f"{self.root.at(target)} was written and is gone again")
         return status
 
     def delete(self, names: list[str]) -> None:
@@ -142,7 +142,7 @@ class ObjectRequests:
                 yield
         except RetryLater as error:
             raise UnknownOutcome(
-                f"{self.at(name)} may have changed, or not: {error.message}", hint="look at it again"
+                f"{self.root.at(name)} may have changed, or not: {error.message}", hint="look at it again"
             ) from error
 
     @contextlib.contextmanager
@@ -152,19 +152,7 @@ class ObjectRequests:
         except (EmberkeepError, AlreadyExistsError):
             raise
         except (BaseError, OSError, ValueError) as error:
-            raise object_store_error(f"cannot {verb} {self.at(name)}", error) from None
-
-    def at(self, name: str) -> str:
-        return f"{self.location}/{name}".rstrip("/")
-
-    def absent(self, name: str) -> Absent:
-        return Absent(f"{self.at(name)} does not exist")
-
-    def exists(self, name: str) -> Exists:
-        return Exists(f"{self.at(name)} exists")
-
-    def is_a_directory(self, name: str) -> IsADirectory:
-        return IsADirectory(f"{self.at(name)} is a directory")
+            raise object_store_error(f"cannot {verb} {self.root.at(name)}", error) from None
 
 
 def directory_status(name: str) -> FileStatus:

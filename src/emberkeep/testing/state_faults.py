@@ -13,8 +13,9 @@ from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.gateway_ports import Rename
-from emberkeep.local_state.model import CopyRecord, FileStatus, StatePath
+from emberkeep.local_state.model import FileStatus, StatePath
 from emberkeep.local_state.ports import DurableState, StagedCopy
+from emberkeep.testing.copy_files import copy_file, flip
 
 ResultT = TypeVar("ResultT")
 
@@ -33,19 +34,9 @@ class FaultyCopies(DiskCopies):
             raise self.problem
         return FaultyStaged(self, super().stage())
 
-    def file_of(self, record: CopyRecord) -> Path:
-        """Where its bytes lie, its record behind them."""
-        wanted = f'"name":"{record.path.name}"'.encode()
-        owner = self._root / "copies" / record.job_id / (record.allocation_id or "driver")
-        return next(file for file in owner.iterdir() if wanted in file.read_bytes()[record.length :])
-
     def flip(self, path: StatePath, offset: int) -> None:
         """Change a bit of a copy's bytes."""
-        with self._file(path).open("r+b") as file:
-            file.seek(offset)
-            byte = file.read(1)[0]
-            file.seek(offset)
-            file.write(bytes([byte ^ 4]))
+        flip(self._file(path), offset)
 
     def cut(self, path: StatePath, length: int) -> None:
         """Cut a copy's file off."""
@@ -54,7 +45,7 @@ class FaultyCopies(DiskCopies):
     def _file(self, path: StatePath) -> Path:
         record = self.find(path)
         assert record is not None, f"{path.name} has no copy"  # noqa: S101
-        return self.file_of(record)
+        return copy_file(self._root, record)
 
 
 class FaultyStaged:

@@ -13,6 +13,7 @@ from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord
 from emberkeep.local_state.ports import LocalCopies
 from emberkeep.testing.contracts.local_copies import ONE, A, LocalCopiesContract, at, content_of, keep
+from emberkeep.testing.copy_files import copy_file, flip
 from tests.unit.adapters.small_disks import files_up_to, make_read_only, small_disk
 
 
@@ -24,17 +25,10 @@ class DirectoryDisk:
         return DiskCopies(self.root)
 
     def file_of(self, record: CopyRecord) -> Path:
-        wanted = f'"name":"{record.path.name}"'.encode()
-        owner = self.root / "copies" / record.job_id / record.allocation_id
-        (file,) = (file for file in owner.iterdir() if wanted in file.read_bytes()[record.length :])
-        return file
+        return copy_file(self.root, record)
 
     def flip(self, record: CopyRecord, offset: int) -> None:
-        with self.file_of(record).open("r+b") as file:
-            file.seek(offset)
-            byte = file.read(1)[0]
-            file.seek(offset)
-            file.write(bytes([byte ^ 4]))
+        flip(self.file_of(record), offset)
 
     def cut(self, record: CopyRecord, length: int) -> None:
         os.truncate(self.file_of(record), length)

@@ -1,0 +1,47 @@
+"""The staged file that a durable store copies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from emberkeep.base.errors import Fatal
+
+
+class StagedSource:
+    """Open for reading, once, from its beginning."""
+
+    def __init__(self, file: int, path: Path) -> None:
+        self._file = file
+        self._path = path
+
+    def size(self) -> int:
+        """Bytes. Raises Fatal."""
+        with _readable(self._path):
+            return os.fstat(self._file).st_size
+
+    def read(self, most: int) -> bytes:
+        """The next bytes; b"" at the end. Raises Fatal."""
+        with _readable(self._path):
+            return os.read(self._file, most)
+
+
+@contextlib.contextmanager
+def opened_source(path: Path) -> Iterator[StagedSource]:
+    """Raises Fatal."""
+    with _readable(path):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield StagedSource(file, path)
+    finally:
+        os.close(file)
+
+
+@contextlib.contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Fatal(f"cannot read {path}: {error.strerror or error}", hint="check that disk") from error
