@@ -27,6 +27,13 @@ class BlockAction(enum.Enum):
     MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # its executors are replaced elsewhere too
 
 
+class EvacuatedDrivers(enum.Enum):
+    """What an evacuation means for drivers of jobs without a streaming query; the others always move."""
+
+    WAIT = "wait"  # each stays until its job ends
+    RESTART = "restart"  # elsewhere, from the script's begin
+
+
 class PlaceKind(enum.Enum):
     NODE = "node"
     TASK_MANAGER = "taskmanager"
@@ -43,13 +50,15 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=False
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
-    """Times are Unix milliseconds. ``causes``: in the order in which they were given, without repeats."""
+    """Times are Unix milliseconds. ``causes``: in the order in which they were given, without repeats. ``drivers``:
+    means something where tasks are evacuated."""
 
     id: str
     action: BlockAction
     start_ms: int
     end_ms: int = PERMANENT
     causes: tuple[str, ...]
+    drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT
 
     @property
     def cause(self) -> str:
@@ -100,10 +109,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     known: int
 
 
-def entry_about(place: Place, *, action: BlockAction, start_ms: int, end_ms: int, causes: tuple[str, ...]) -> Blocked:
+def entry_about(
+    place: Place,
+    *,
+    action: BlockAction,
+    start_ms: int,
+    end_ms: int,
+    causes: tuple[str, ...],
+    drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT,
+) -> Blocked:
     """The entry of the kind that ``place`` asks for."""
     kind = BlockedNode if place.kind is PlaceKind.NODE else BlockedTaskManager
-    return kind(id=place.id, action=action, start_ms=start_ms, end_ms=end_ms, causes=causes)
+    return kind(id=place.id, action=action, start_ms=start_ms, end_ms=end_ms, causes=causes, drivers=drivers)
 
 
 def parse_node_id(text: str) -> str:

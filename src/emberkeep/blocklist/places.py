@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
+from emberkeep.blocklist.model import BlockAction, Blocked, EvacuatedDrivers, Place, PlaceKind
 
 _EVACUATE = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
@@ -15,9 +15,12 @@ class BlockedPlaces:
 
     def __init__(self, entries: Iterable[Blocked] = ()) -> None:
         self._actions: dict[Place, BlockAction] = {}
+        self._restarting: set[Place] = set()
         for entry in entries:  # a place that is given twice is blocked by the stronger one
             if self._actions.get(entry.place) is not _EVACUATE:
                 self._actions[entry.place] = entry.action
+            if entry.action is _EVACUATE and entry.drivers is EvacuatedDrivers.RESTART:
+                self._restarting.add(entry.place)
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether nothing new is to go there."""
@@ -26,6 +29,10 @@ class BlockedPlaces:
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether what runs there is to go as well."""
         return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
+
+    def restarts_drivers(self, task_manager: TaskManagerId, node_id: str) -> bool:
+        """Whether all drivers there are to go, also those that lose their work by that."""
+        return any(place in self._restarting for place in _places(task_manager, node_id))
 
 
 def _places(task_manager: TaskManagerId, node_id: str) -> tuple[Place, Place]:

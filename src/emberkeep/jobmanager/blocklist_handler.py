@@ -32,8 +32,8 @@ Call = Callable[[], Any]
 logger = logging.getLogger(__name__)
 
 
-class SlotOwner(Protocol):
-    """The ResourceManager."""
+class BlockObserver(Protocol):
+    """The ResourceManager, and the Dispatcher."""
 
     async def block(self, places: BlockedPlaces) -> None:
         """Return once nothing new is decided for these places."""
@@ -51,11 +51,11 @@ class _Change:
 class BlocklistHandler(Actor[Call]):
     """Every public method puts a call in the inbox; nothing else touches the state."""
 
-    def __init__(self, system: System, blocklist: Blocklist, writes: StoreWrites, owner: SlotOwner) -> None:
+    def __init__(self, system: System, blocklist: Blocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
         super().__init__("blocklist")
         self._clock = system.clock
         self._writes = writes
-        self._owner = owner
+        self._observers = observers
         self._tracker = BlocklistTracker(blocklist)
         self._listed = blocklist  # durable, and known to the ResourceManager
         self._waiting: deque[_Change] = deque()
@@ -180,7 +180,9 @@ class BlocklistHandler(Actor[Call]):
         blocklist = draft.blocklist
         written = await self._writes.record_blocklist(blocklist, partial(_answer, change))
         if written:
-            await self._owner.block(BlockedPlaces(blocklist.entries))
+            places = BlockedPlaces(blocklist.entries)
+            for observer in self._observers:
+                await observer.block(places)
             logger.info("blocklist, revision %d: %s", blocklist.revision, change.what)
         self.tell(partial(self._recorded, change, draft if written else None, answer))
 

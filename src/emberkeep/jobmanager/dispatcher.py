@@ -13,6 +13,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.base.system import System
+from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.admission import (
     artefact_contents,
     artefact_keys,
@@ -26,6 +27,7 @@ from emberkeep.jobmanager.answers import Answers
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
+from emberkeep.jobmanager.driver_moves import DriverMoves, Move
 from emberkeep.jobmanager.job_table import Job, JobTable
 from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.procedures import Procedures
@@ -41,7 +43,7 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGra
 from emberkeep.jobs.policy import job_policy
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.jobs.restart import restart_strategy
-from emberkeep.lifecycle.model import ProcedureProgress, ProcedureRequest
+from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import (
     Ack,
     DriverReport,
@@ -78,6 +80,7 @@ class Dispatcher(Actor[Call]):
         epoch: int,
         address: str,
         checkpoint_root: str,
+        blocked: BlockedPlaces,
     ) -> None:
         super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS])
         self._system = system
@@ -96,6 +99,7 @@ class Dispatcher(Actor[Call]):
         self._creating: dict[JobId, JobGraph] = {}
         self._writes = StoreWrites(store, system.rng)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
+        self._moves = DriverMoves(blocked, configuration[options.EVACUATION_TIMEOUT])
         self._procedures = Procedures(self, self._writes, self._apply, self._checkpoints_written)
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
@@ -293,6 +297,31 @@ class Dispatcher(Actor[Call]):
             return view.procedure
         return self._procedures.ended(job_id, trigger_id, view.pointers)
 
+    # --- evacuated nodes ----------------------------------------------------------------------------------------------
+
+    async def block(self, places: BlockedPlaces) -> None:
+        """From now on drivers leave these places where they are evacuated."""
+        await self.ask(partial(self._block, places))
+
+    def _block(self, places: BlockedPlaces) -> None:
+        self._moves.places = places
+        for job in list(self._table.active.values()):
+            self._review_move(job)
+
+    def _review_move(self, job: Job) -> None:
+        move = self._moves.due(job, self._clock.now())
+        if move is Move.RESTART:
+            logger.info("job %s: its driver leaves an evacuated node", job.job_id)
+            self._apply(job.job_id, ev.MoveDriver(job.machine.attempt))
+        elif move is Move.ASK:
+            request = ProcedureRequest(
+                trigger_id=self._system.ids.hex32(), procedure=Procedure.MOVE, requested_ms=self._clock.now_ms()
+            )
+            try:
+                self._procedures.request(job.job_id, job.standing, job.machine.status, request, self._answers.new())
+            except Conflict as error:
+                logger.info("job %s does not move: %s", job.job_id, error)
+
     # --- views --------------------------------------------------------------------------------------------------------
 
     async def views(self) -> list[JobView]:
@@ -363,6 +392,7 @@ class Dispatcher(Actor[Call]):
         if merged(job.pointers, attempt, status.checkpoints) is not job.pointers:
             self._checkpoints.note(job.job_id, attempt, status.checkpoints)
         self._procedures.take(job.job_id, job.standing, attempt, status.procedure)
+        self._review_move(job)
         return True
 
     def _checkpoints_written(self, job_id: JobId, pointers: JobPointers) -> None:
@@ -382,15 +412,16 @@ class Dispatcher(Actor[Call]):
             raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
         if request.attempt != job.machine.attempt:
             raise Conflict(job.machine.refusal(request.attempt))
-        self._apply(job.job_id, ev.OutcomeReported(request.attempt, request.outcome))
+        outcome = self._moves.outcome(job, request.outcome)
+        self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
 
     def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
         self.tell(partial(self._apply, job_id, ev.PlaceGranted(_place(info))))
 
-    def place_explained(self, job_id: JobId, text: str) -> None:
-        self.tell(partial(self._apply, job_id, ev.PlaceExplained(text)))
+    def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
+        self.tell(partial(self._apply, job_id, ev.PlaceExplained(text, blocked)))
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         self.tell(partial(self._task_managers_lost, instances))
@@ -416,6 +447,8 @@ class Dispatcher(Actor[Call]):
                 outcome = driver.outcome or AttemptOutcome(
                     exit_code=1, kind=FailureKind.LOST, message="the driver ended without a word"
                 )
+                job = self._table.active.get(driver.job_id)
+                outcome = outcome if job is None else self._moves.outcome(job, outcome)
                 self._apply(driver.job_id, ev.DriverExited(driver.attempt, place, outcome))
             else:
                 self._apply(driver.job_id, ev.DriverListed(driver.attempt, place, driver.pid))

@@ -29,6 +29,8 @@ class Job:
     noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
     pointers: JobPointers = field(default=JobPointers())  # as the store holds them
     standing: Standing = field(default_factory=Standing)  # what it was asked to do
+    moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
+    asked_to_move_at: float | None = None
 
     @property
     def job_id(self) -> JobId:

@@ -58,8 +58,8 @@ class ClusterListener(Protocol):
     def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
         """The job has the driver place that it asked for."""
 
-    def place_explained(self, job_id: JobId, text: str) -> None:
-        """Why the job has no driver place yet."""
+    def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
+        """Why the job has no driver place yet; ``blocked``: there may be one once nodes are not blocked any more."""
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         """These lives of task managers are over or silent for too long."""
@@ -80,6 +80,7 @@ class Standing:
 
     lost: tuple[InstanceId, ...]
     missing: str
+    blocked: bool = False  # what is missing may be there once nodes are not blocked any more
 
 
 @dataclass
@@ -201,7 +202,8 @@ class ResourceManager(Actor[Call]):
 
     def _explain_place(self, job_id: JobId) -> None:
         self._match()  # nobody is told what is missing while a place may be there
-        self._told.place_explained(job_id, self._slots.missing(job_id))
+        blocked = self._slots.waits_for_blocked(job_id)
+        self._told.place_explained(job_id, self._slots.missing(job_id), blocked=blocked)
 
     def _begin_attempt(self, job_id: JobId, attempt: int) -> None:
         self._lost.pop(job_id, None)
@@ -225,7 +227,9 @@ class ResourceManager(Actor[Call]):
             held = {executor.allocation_id: executor.task_manager for executor in staying}
             self._slots.require(job_id, attempt, job_master, status.requirements, held)
         lost = self._lost.get(job_id)
-        return Standing(tuple(lost.instances) if lost else (), self._slots.missing(job_id))
+        missing = self._slots.missing(job_id)
+        blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
+        return Standing(tuple(lost.instances) if lost else (), missing, blocked)
 
     async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
         """What the cluster cannot give to these jobs at present, in words."""

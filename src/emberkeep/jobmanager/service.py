@@ -110,6 +110,7 @@ class JobManagerService:
             )
             # Known before any task manager is heard: nothing is ever decided without it.
             blocked = await reads.read("the blocklist cannot be read", self._store.blocklist)
+            places = BlockedPlaces(blocked.entries)
             resources = ResourceManager(
                 self._system,
                 self._configuration,
@@ -118,9 +119,8 @@ class JobManagerService:
                 clock=clock,
                 hearing=hearing,
                 steps_aside=self._steps_aside,
-                blocked=BlockedPlaces(blocked.entries),
+                blocked=places,
             )
-            blocklist = BlocklistHandler(self._system, blocked, reads, resources)
             dispatcher = Dispatcher(
                 self._system,
                 self._configuration,
@@ -133,7 +133,9 @@ class JobManagerService:
                 epoch=self._epoch,
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,
+                blocked=places,
             )
+            blocklist = BlocklistHandler(self._system, blocked, reads, resources, dispatcher)
             resources.listen(dispatcher)
             suppliers = (
                 ()
@@ -279,6 +281,7 @@ class JobManagerService:
             heartbeat_interval=self._heartbeat_interval,
             lost=standing.lost,
             missing=standing.missing,
+            missing_blocked=standing.blocked,
             blocklist=blocklist,
             procedure=procedure,
             procedure_recorded=recorded,

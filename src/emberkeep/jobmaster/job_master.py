@@ -297,7 +297,7 @@ class JobMaster(Actor[Event]):
     # --- from the JobManager ------------------------------------------------------------------------------------------
 
     def _reply_taken(self, event: TakeReply) -> None:
-        self._decide(pool.ClusterLacks(event.reply.missing))
+        self._decide(pool.ClusterLacks(event.reply.missing, event.reply.missing_blocked))
         for instance in event.reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
         listed = event.reply.blocklist

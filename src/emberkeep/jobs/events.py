@@ -55,9 +55,11 @@ class PlaceGranted:
 
 @dataclass(frozen=True)
 class PlaceExplained:
-    """Answer to ExplainPlace: why there is none, in words."""
+    """Answer to ExplainPlace: why there is none, in words. ``blocked``: there may be one once nodes are not blocked any
+    more."""
 
     text: str
+    blocked: bool = False
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,13 @@ class CancelRequested:
     """``grace``: seconds until the driver is killed, None for the configured ones. A repeat may shorten them."""
 
     grace: float | None = None
+
+
+@dataclass(frozen=True)
+class MoveDriver:
+    """End this attempt's driver and start the next one elsewhere: its node is evacuated. No failure."""
+
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -183,6 +192,7 @@ Event = (
     | AttemptUnknown
     | ResultRecorded
     | CancelRequested
+    | MoveDriver
     | StopRecorded
     | Tick
     | TaskManagerLost

@@ -72,6 +72,9 @@ class JobMachine(JobState):
         self._record_next_attempt()
 
     def _place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
+        if event.blocked:
+            self._explain_at = now.at + self._policy.place_timeout
+            return
         message = f"after {self._policy.place_timeout:g} s there is {event.text}"
         self._effects.append(ev.WithdrawPlace())
         self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), message, now)
@@ -96,6 +99,7 @@ class JobMachine(JobState):
         else:
             self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place)
             self.driver.order_again_at = now.at + self._policy.repeat
+            self._moving = False
             self.history.attempt_started(self.attempt, place.task_manager, now.ms)
             self.phase = Phase.STARTING
             self._enter(JobStatus.INITIALIZING, now)
@@ -181,7 +185,9 @@ class JobMachine(JobState):
 
         In ENDING a decision was taken already; it only gives way to the truth that the script ended by itself.
         """
-        if self.phase is Phase.ENDING and (self.verdict_is(JobStatus.CANCELED) or self._restarts(outcome)):
+        if outcome.kind is FailureKind.MOVED or (self._moving and outcome.kind is not None):
+            outcome = self._moved()
+        if self.phase is Phase.ENDING and (self.verdict_is(JobStatus.CANCELED) or self._continues(outcome)):
             self.history.attempt_ended(self.attempt, outcome, now.ms)
         elif outcome.kind is None:
             self.history.attempt_ended(self.attempt, outcome, now.ms)
@@ -191,9 +197,22 @@ class JobMachine(JobState):
             # All that the job was to do is in its savepoint: how its process ended changes nothing about that.
             self.history.attempt_ended(self.attempt, outcome, now.ms)
             self.verdict = _STOPPED
+        elif outcome.kind is FailureKind.MOVED:
+            self._restart_elsewhere(outcome, now)
         else:
             self._attempt_failed(outcome, now)
         self._go_on(now)
+
+    def _restart_elsewhere(self, outcome: AttemptOutcome, now: Moment) -> None:
+        """No failure: the restart strategy is not asked, and there is no pause."""
+        self.history.attempt_ended(self.attempt, outcome, now.ms)
+        self._restart_at = now.at
+        self._enter(JobStatus.RESTARTING, now)
+
+    def _moved(self) -> AttemptOutcome:
+        place = self._live().place
+        where = f"node {place.node_id or place.task_manager}" if place is not None else "a node that is not known"
+        return AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message=f"moved from {where}")
 
     def _attempt_failed(self, outcome: AttemptOutcome, now: Moment) -> None:
         self.history.attempt_failed(self.attempt, outcome, now.ms)
@@ -210,6 +229,10 @@ class JobMachine(JobState):
             root_cause = f"{root_cause} (not restarted: {decision.reason})"
         self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
         self._enter(JobStatus.FAILING, now)
+
+    def _continues(self, outcome: AttemptOutcome) -> bool:
+        """Whether another attempt may follow after such an end."""
+        return outcome.kind is FailureKind.MOVED or self._restarts(outcome)
 
     def _restarts(self, outcome: AttemptOutcome) -> bool:
         """Whether the restart strategy is asked after such an end."""
@@ -252,6 +275,16 @@ class JobMachine(JobState):
         elif self.phase is not Phase.RECORDING_ATTEMPT:
             self._record_result(now)
         self._effects.append(ev.WithdrawPlace())
+
+    def _move_driver(self, event: ev.MoveDriver, now: Moment) -> None:
+        if self.phase is not Phase.RUNNING or self.stopped:
+            return
+        driver = self._live()
+        self._moving = True
+        self._restart_elsewhere(self._moved(), now)
+        self.phase = Phase.ENDING
+        self._effects.append(ev.DropRequirements(driver.attempt))
+        self._stop(driver, self._policy.grace, now)
 
     def _stop_recorded(self, event: ev.StopRecorded, now: Moment) -> None:
         if self.verdict is not None or self.stopped:
@@ -412,6 +445,7 @@ _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.AttemptUnknown: JobMachine._attempt_unknown,
     ev.ResultRecorded: JobMachine._result_recorded,
     ev.CancelRequested: JobMachine._cancel,
+    ev.MoveDriver: JobMachine._move_driver,
     ev.StopRecorded: JobMachine._stop_recorded,
     ev.Tick: JobMachine._tick,
     ev.TaskManagerLost: JobMachine._task_manager_lost,

@@ -57,6 +57,7 @@ class JobState:
         self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
         self._explain_at: float | None = None
         self._restart_at: float | None = None
+        self._moving = False  # the present attempt's driver is being ended to start elsewhere
         self._script_until: float | None = None  # of a job that was stopped
         self._looked_at = 0.0  # the newest event's time, and what was said with it
         self._hears_since: float | None = None

@@ -43,6 +43,7 @@ _DRIVER_FACTS: tuple[type[ev.Event], ...] = (
     ev.JobMasterHeard,
     ev.ExceptionsNoted,
     ev.OutcomeReported,
+    ev.MoveDriver,
 )
 _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
     ev.StartRefused: set(_OVER),
@@ -57,7 +58,7 @@ TRANSITIONS: dict[Phase, Row] = {
         (),
         {
             ev.PlaceGranted: {_P.RECORDING_ATTEMPT},
-            ev.PlaceExplained: {_P.RECORDING_RESULT},
+            ev.PlaceExplained: {_P.RECORDING_RESULT, _P.PLACING},
             ev.CancelRequested: {_P.RECORDING_RESULT},
             ev.StopRecorded: {_P.RECORDING_RESULT},
         },
@@ -89,6 +90,7 @@ TRANSITIONS: dict[Phase, Row] = {
             **_DRIVER_ENDS,
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
+            ev.MoveDriver: {_P.RUNNING, _P.ENDING},
             ev.Tick: {_P.RUNNING, _P.ENDING, *_OVER},
         },
     ),

@@ -436,7 +436,8 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
     """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
-    ``missing``: what the cluster cannot give at present, in words, "" when all is met. ``procedure``: what the job is
+    ``missing``: what the cluster cannot give at present, in words, "" when all is met; ``missing_blocked``: it may, once
+    nodes are not blocked any more. ``procedure``: what the job is
     asked to do, until its end is recorded. ``procedure_recorded``: trigger id of the newest whose end is."""
 
     epoch: int
@@ -444,6 +445,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     heartbeat_interval: float
     lost: tuple[InstanceId, ...] = ()
     missing: str = ""
+    missing_blocked: bool = False
     blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""

@@ -178,6 +178,17 @@ class DriverInfo(Kebab, frozen=True, kw_only=True):
     pid: int  # 0 while it is not known
 
 
+class DepartureInfo(Kebab, frozen=True, kw_only=True):
+    """How far an executor is that leaves. ``begun`` false: it goes on, and waits for another one that can take over its
+    blocks. Blocks that still lie there: map outputs of shuffles, and cached RDD blocks, as Spark's driver knows them;
+    -1: not known. ``at-least``: there are more map outputs than were counted."""
+
+    begun: bool
+    shuffle_blocks: int
+    cached_blocks: int
+    at_least: bool
+
+
 class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     id: ExecutorId
     taskmanager_id: TaskManagerId
@@ -188,6 +199,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     cores: int
     heap_mb: int
     away: bool  # its task manager is silent; Spark says that it goes on
+    departure: DepartureInfo | None = None  # it leaves an evacuated node; its replacement is counted without it
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):

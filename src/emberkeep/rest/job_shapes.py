@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from emberkeep.base.config import Configuration
 from emberkeep.base.options import RESTART_STRATEGY
 from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
-from emberkeep.protocol.messages import ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
 from emberkeep.protocol.rest import (
     AttemptInfo,
+    DepartureInfo,
     DriverInfo,
     ExceptionHistory,
     ExceptionInfo,
@@ -159,7 +162,12 @@ def _executor(executor: ExecutorView) -> ExecutorInfo:
         cores=executor.cores,
         heap_mb=executor.heap_mb,
         away=executor.away,
+        departure=_departure(executor.departure),
     )
+
+
+def _departure(departure: Departure | None) -> DepartureInfo | None:
+    return None if departure is None else DepartureInfo(**msgspec.structs.asdict(departure))
 
 
 def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:

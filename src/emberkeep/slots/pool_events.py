@@ -148,9 +148,10 @@ class ReleaseDone:
 
 @dataclass(frozen=True)
 class ClusterLacks:
-    """What the cluster cannot give at present, in words."""
+    """What the cluster cannot give at present, in words. ``blocked``: it may, once nodes are not blocked any more."""
 
     missing: str
+    blocked: bool = False
 
 
 @dataclass(frozen=True)

@@ -92,6 +92,25 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     return f"{free} of {places} driver places are free, but no task manager with one has that much memory free{blocked}"
 
 
+def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:
+    """Whether a task manager that is blocked could host the driver."""
+    able = (shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python))
+    return any(
+        member.blocked and could_host(member.info, need)
+        for shelf in able
+        if shelf.blocked_places
+        for member in shelf.members
+    )
+
+
+def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
+    """Whether a task manager that is blocked could have such slots."""
+    shelf = shelves.by_runtime.get(requirement.runtime)
+    if shelf is None or not shelf.blocked_slots:
+        return False
+    return any(member.blocked and _large_enough(member.info, requirement.profile) for member in shelf.members)
+
+
 def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:
     """Why no set of task managers among ``infos`` could ever run such a job; "" when some could, or none is known."""
     if not infos or any(_hosts_both(info, need, executor) for info in infos):

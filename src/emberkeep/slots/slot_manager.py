@@ -575,6 +575,15 @@ class SlotManager:
             return ""
         return "; ".join(shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants)
 
+    def waits_for_blocked(self, job_id: JobId) -> bool:
+        """Whether what the job misses may be there once task managers are not blocked any more."""
+        job = self._jobs.get(job_id)
+        if job is None:
+            return False
+        if job.need is not None:
+            return shortage.may_place_later(job.need, self._shelves)
+        return any(shortage.may_give_later(want.requirement, self._shelves) for want in job.wants)
+
     def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
         """Why no registered task manager could ever run such a job, in words; "" when some could or none is known."""
         return shortage.obstacle(need, executor, [member.info for member in self._members.values()])

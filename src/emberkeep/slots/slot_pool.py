@@ -86,6 +86,7 @@ class SlotPool:
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
+        self._blocked_ones = False  # what is missing may be there once nodes are not blocked any more
         self._pauses: list[float] = []  # ends of the pauses, each of which holds back one replacement
         self._ends: deque[float] = deque(maxlen=DOUBLINGS)  # when executors ended by themselves, for the pauses
         self._failures: deque[float] = deque(maxlen=limits.max_failures + 1)  # those of them that count as failures
@@ -208,7 +209,7 @@ class SlotPool:
         self._pauses.clear()
         self._ends.clear()
         self._failures.clear()
-        self.missing = ""
+        self.missing, self._blocked_ones = "", False
         return [*effects, StatusChanged()]
 
     # --- slots -------------------------------------------------------------------------------------------------------
@@ -525,7 +526,7 @@ class SlotPool:
         return effects
 
     def _cluster_lacks(self, event: ClusterLacks, _: float) -> list[PoolEffect]:
-        self.missing = event.missing
+        self.missing, self._blocked_ones = event.missing, event.blocked
         return []
 
     def _tick(self, _: Tick, now: float) -> list[PoolEffect]:
@@ -535,6 +536,8 @@ class SlotPool:
             self._pauses = still
             effects.append(StatusChanged())
         effects += self._review_away(now)
+        if self._without_slot_since is not None and self._blocked_ones:
+            self._without_slot_since = now  # whoever has blocked them knows that the job waits
         since, limit = self._without_slot_since, self.limits.request_timeout
         if since is not None and 0 < limit <= now - since and not self.failed:
             because = f": {self.missing}" if self.missing else ""

@@ -616,16 +616,16 @@ class TestEvacuation:
     def check_next_attempt(self, world: JobWorld) -> None:
         assert world.status() is JobStatus.RESTARTING
         world.wait(0.0)
-        assert world.phase is Phase.PLACING
+        assert world.phase() is Phase.PLACING
         assert world.to_running(2).attempt == 2
         (moved, _) = world.machine.history.attempts()
-        assert moved.outcome == AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="moved from node node-1")
+        assert moved.outcome == AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="moved from node tm-1")
         assert not world.machine.history.exceptions()
 
     def test_one_that_has_stopped_between_two_batches_starts_elsewhere_at_once(self) -> None:
         world, driver = running(strategy=NoRestart())
         world.tell(ev.OutcomeReported(1, MOVED))
-        assert (world.phase, world.status()) == (Phase.ENDING, JobStatus.RESTARTING)
+        assert (world.phase(), world.status()) == (Phase.ENDING, JobStatus.RESTARTING)
         driver.alive = False
         world.tell(ev.DriverExited(1, driver.place, MOVED))
         self.check_next_attempt(world)

@@ -1,0 +1,82 @@
+"""Drivers on evacuated nodes. A streaming one stops between two micro-batches and goes on elsewhere; another one is
+restarted elsewhere or stays until its job ends, as the blocklist says.
+
+What has to move follows from the list and from where the drivers are. It is looked at with each word of a JobMaster and
+with each change of the list, so a new leader need not know what was decided before it.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.job_table import Job
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.transitions import Phase
+from emberkeep.lifecycle.model import Procedure
+
+ASK_AGAIN = 10.0  # seconds after which a job that could not move is asked again
+
+
+class Move(enum.Enum):
+    """What is to be done about a driver."""
+
+    NONE = enum.auto()
+    ASK = enum.auto()  # to stop between two micro-batches, by Procedure.MOVE
+    RESTART = enum.auto()  # it is ended, and the next attempt starts elsewhere
+
+
+class DriverMoves:
+    """``patience``: seconds after which a streaming driver that has not moved is restarted: it continues after its
+    newest committed batch all the same."""
+
+    def __init__(self, places: BlockedPlaces, patience: float) -> None:
+        self.places = places
+        self._patience = patience
+
+    def due(self, job: Job, now: float) -> Move:
+        """What is to be done about a job's driver now. ASK at most every few seconds."""
+        machine, running = job.machine, job.standing.running
+        if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
+            return Move.NONE
+        if not self._is_evacuated(job):
+            job.moving_since = None
+            return Move.NONE
+        if running is not None and running.procedure in (Procedure.SUSPEND, Procedure.DRAIN):
+            return Move.NONE  # it ends with that
+        if not _streams(job):
+            return Move.RESTART if self._restarts(job) else Move.NONE
+        if job.moving_since is None or job.moving_since[0] != machine.attempt:
+            job.moving_since = (machine.attempt, now)
+            job.asked_to_move_at = None
+        if now - job.moving_since[1] >= self._patience:
+            return Move.RESTART
+        if running is not None or (job.asked_to_move_at is not None and now - job.asked_to_move_at < ASK_AGAIN):
+            return Move.NONE
+        job.asked_to_move_at = now
+        return Move.ASK
+
+    def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
+        """The loss of a driver that had to move is its move: who ordered it may not be the one who hears of it."""
+        if outcome.kind is FailureKind.LOST and self._is_evacuated(job) and (_streams(job) or self._restarts(job)):
+            return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
+        return outcome
+
+    def _is_evacuated(self, job: Job) -> bool:
+        driver = job.machine.driver
+        place = None if driver is None or driver.gone else driver.place
+        return place is not None and self.places.is_evacuated(place.task_manager, place.node_id)
+
+    def _restarts(self, job: Job) -> bool:
+        driver = job.machine.driver
+        place = None if driver is None else driver.place
+        return place is not None and self.places.restarts_drivers(place.task_manager, place.node_id)
+
+
+def _streams(job: Job) -> bool:
+    """Whether the job has a streaming query, or was asked to move when it had one."""
+    running = job.standing.running
+    moves = running is not None and running.procedure is Procedure.MOVE
+    return moves or (job.report is not None and bool(job.report.queries))
