@@ -16,7 +16,7 @@ import structlog
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.options import (
     DRIVER_START_TIMEOUT,
@@ -30,11 +30,8 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
-    ExecutorChanged,
     JobMasterBeat,
     Message,
-    OfferSlots,
-    OfferSlotsReply,
     ReleaseSlot,
     SlotsReply,
     StartDriver,
@@ -50,9 +47,10 @@ from emberkeep.slots import table_events as table
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.slot_record import record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable, TableLimits
-from emberkeep.slots.table_events import DriverState, Slot, SlotState
+from emberkeep.slots.table_events import DriverState, SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.job_manager_link import JobManagerLink, JobManagerReply
+from emberkeep.taskmanager.job_master_calls import JobMasterCalls
 from emberkeep.taskmanager.journal import Journal
 from emberkeep.taskmanager.ports import (
     AgentStore,
@@ -71,7 +69,6 @@ from emberkeep.taskmanager.reports import executor_report, task_manager_report
 log = structlog.get_logger(__name__)
 
 FORGET_AFTER = 60.0  # seconds for which a job's files stay after it held anything here: its next attempt may come back
-OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
 TICKS_PER_HEARTBEAT = 4
 
 
@@ -133,10 +130,9 @@ class TaskExecutor(Actor[Event]):
         self.stop_asked = asyncio.Event()  # set once the JobManager wants this task manager to end
         self.stop_by = 0.0  # on the monotonic clock: until then its work may end by itself
         self._system = system
-        self._rpc = rpc
+        self._job_masters = JobMasterCalls(rpc, configuration[RPC_TIMEOUT])
         self._usage = usage
         self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
-        self._rpc_timeout = configuration[RPC_TIMEOUT]
         self._launcher = launcher
         self._listeners = listeners
         self._adopted = 0  # processes of the earlier life that went on
@@ -160,7 +156,7 @@ class TaskExecutor(Actor[Event]):
             self,
             job_manager,
             interval=self._heartbeat_interval,
-            rpc_timeout=answer_timeout(self._rpc_timeout, configuration[HEARTBEAT_TIMEOUT]),
+            rpc_timeout=answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT]),
             refusal_timeout=2 * configuration[HEARTBEAT_TIMEOUT],
         )
         self._sequence = 0
@@ -430,50 +426,14 @@ class TaskExecutor(Actor[Event]):
         """Offer what the attempt has not accepted yet, as it is once all of it is on disk."""
         await self.journal.settled()
         slots = self.table.offers().get(attempt, ())
-        if not slots:
-            self.tell(OfferReturned(attempt, (), ()))
-            return
         offered = tuple(slot.allocation.id for slot in slots)
-        accepted: tuple[AllocationId, ...] | None = None
-        try:
-            reply = await self._rpc.call(
-                slots[0].allocation.job_master,
-                self._offer_of(attempt, slots),
-                OfferSlotsReply,
-                timeout=self._rpc_timeout,
-            )
-            accepted = reply.accepted
-        except (Conflict, Absent, InvalidInput, Fatal) as error:
-            log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
-            accepted = ()
-        except EmberkeepError:
-            await asyncio.sleep(OFFER_PAUSE)
+        accepted = await self._job_masters.offer(self.info, slots) if slots else ()
         self.tell(OfferReturned(attempt, offered, accepted))
 
-    def _offer_of(self, attempt: tuple[JobId, int], slots: Sequence[Slot]) -> OfferSlots:
-        reports = [executor_report(slot) for slot in slots]
-        return OfferSlots(
-            job_id=attempt[0],
-            attempt=attempt[1],
-            task_manager=self.info,
-            slots=tuple(slot.allocation for slot in slots),
-            executors=tuple(report for report in reports if report is not None),
-        )
-
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:
-        """Once: a loss of this only costs time, each answer to a beat says the same."""
         slot = self.table.slots.get(allocation_id)
-        report = None if slot is None else executor_report(slot)
-        if slot is None or report is None:
-            return
-        allocation = slot.allocation
-        change = ExecutorChanged(
-            job_id=allocation.job_id, attempt=allocation.attempt, task_manager=self.info.id, executor=report
-        )
-        try:
-            await self._rpc.call(allocation.job_master, change, Ack, timeout=self._rpc_timeout)
-        except EmberkeepError as error:
-            log.debug("a JobMaster was not told of an executor", job=allocation.job_id, reason=str(error))
+        if slot is not None:
+            await self._job_masters.tell(self.info, slot)
 
     def _report(self, _: TakeReport) -> TaskManagerReport:
         self._sequence += 1

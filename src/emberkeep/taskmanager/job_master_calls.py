@@ -1,0 +1,64 @@
+"""What a task manager says to JobMasters: which slots it offers them, and what has become of an executor."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.ids import AllocationId
+from emberkeep.protocol.messages import Ack, ExecutorChanged, OfferSlots, OfferSlotsReply
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.model import TaskManagerInfo
+from emberkeep.slots.table_events import Slot
+from emberkeep.taskmanager.reports import executor_report
+
+log = structlog.get_logger(__name__)
+
+OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
+
+
+class JobMasterCalls:
+    """``timeout``: seconds for an answer."""
+
+    def __init__(self, rpc: RpcClient, timeout: float) -> None:
+        self._rpc = rpc
+        self._timeout = timeout
+
+    async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> tuple[AllocationId, ...] | None:
+        """Offer slots of one attempt, with the executors in them; returns those that it takes. None: no answer, which
+        was waited out a little."""
+        first = slots[0].allocation
+        reports = [executor_report(slot) for slot in slots]
+        offer = OfferSlots(
+            job_id=first.job_id,
+            attempt=first.attempt,
+            task_manager=info,
+            slots=tuple(slot.allocation for slot in slots),
+            executors=tuple(report for report in reports if report is not None),
+        )
+        try:
+            reply = await self._rpc.call(first.job_master, offer, OfferSlotsReply, timeout=self._timeout)
+        except (Conflict, Absent, InvalidInput, Fatal) as error:
+            log.info("slots were refused", job=first.job_id, attempt=first.attempt, reason=str(error))
+            return ()
+        except EmberkeepError:
+            await asyncio.sleep(OFFER_PAUSE)
+            return None
+        return reply.accepted
+
+    async def tell(self, info: TaskManagerInfo, slot: Slot) -> None:
+        """Of its executor, once: a loss of this only costs time, each answer to a beat says the same."""
+        report = executor_report(slot)
+        if report is None:
+            return
+        allocation = slot.allocation
+        change = ExecutorChanged(
+            job_id=allocation.job_id, attempt=allocation.attempt, task_manager=info.id, executor=report
+        )
+        try:
+            await self._rpc.call(allocation.job_master, change, Ack, timeout=self._timeout)
+        except EmberkeepError as error:
+            log.debug("a JobMaster was not told of an executor", job=allocation.job_id, reason=str(error))
