@@ -25,6 +25,7 @@ from bench import (
     state_stores,
     submission,
     takeover,
+    takeover_real,
     throughput,
     zookeeper,
 )
@@ -40,11 +41,14 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "scale": scale.measure,
     "heartbeats": heartbeats.measure,
     "takeover": takeover.measure,
+    "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
     "state-gateway": state_gateway.measure,
     "state-stores": state_stores.measure,
     "local-state": local_state.measure,
+    "local-state-large": local_state.measure_large,
+    "local-state-cost": local_state.measure_cost,
     "placement": placement.measure,
 }
 RESULTS = Path(__file__).parent / "results"

@@ -13,6 +13,7 @@ import psutil
 
 from bench.commands import end
 from bench.daemons import Server
+from bench.leader_poll import LIMIT_SECONDS
 from emberkeep.adapters.token_file import load_token
 from emberkeep.base.config import Configuration
 from emberkeep.base.config_sources import load_configuration
@@ -21,7 +22,6 @@ from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 
-LIMIT_SECONDS = 120.0  # for anything to happen
 _POLL = 0.1
 
 

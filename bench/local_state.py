@@ -2,8 +2,9 @@
 
 Recovery: a job's state of some hundred MB lies in a durable store that is 100 MB/s and 20 ms per request away. Gateway
 and JVM die; the first micro-batch of the next JVM reads all state, from the node's copies in one case, in the other
-from the durable store, the copies being lost. The copies are not in the page cache. One JVM on this machine stands for
-the job; its start and the placement of its tasks are not in these times.
+from the durable store, the copies being lost. That micro-batch is small, and was planned before the end. Nothing is in
+the page cache. One JVM on this machine stands for the job; its start and the placement of its tasks are not in these
+times.
 
 Cost: the same query in the same JVM takes turns on a checkpoint at the gateway (near store) and one with plain file://.
 """
@@ -14,10 +15,12 @@ import os
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from bench.commands import BIN, JOBS, Run, end, run, temporary_directory
@@ -33,53 +36,88 @@ from emberkeep.spark.state_gateway_conf import (
 
 _PARTITIONS = 8
 _BUILD_BATCHES = 5
+_FEW_ROWS = 1000
 _TIMEOUT_SECONDS = 1800.0
 _FASTER = Goal(at_least=3.0)
 _COST = Goal(at_most=1.05)
 
 
 def measure(plan: Plan) -> list[Figure]:
-    """Seconds of micro-batches, and ratios pair by pair."""
-    figures = [figure for megabytes in ((20,) if plan.quick else (500, 2000)) for figure in _recovery(megabytes, plan)]
-    return [*figures, *_cost(plan)]
+    """Recovery with 500 MB of state."""
+    return _recovery(plan.size(500, 20), plan)
+
+
+def measure_large(plan: Plan) -> list[Figure]:
+    """Recovery with 2 GB of state."""
+    return _recovery(plan.size(2000, 40), plan)
 
 
 def _recovery(megabytes: int, plan: Plan) -> list[Figure]:
-    local: list[float] = []
-    remote: list[float] = []
+    """Seconds, and ratios pair by pair."""
+    first: dict[bool, list[float]] = {True: [], False: []}  # by whether there are copies
+    loaded: dict[bool, list[float]] = {True: [], False: []}
     with temporary_directory() as directory:
-        with _gateway(directory, "near") as environment:
-            say(f"local state: {megabytes} MB of state are made")
-            _job(directory, environment, megabytes * 1000 // _BUILD_BATCHES, _BUILD_BATCHES, 1, [_gateway_uri("q")])
-        copies = directory / "tm" / "state"
-        kept = directory / "kept"
-        shutil.copytree(copies, kept)
+        _make_state(directory, megabytes)
         for repetition in range(plan.repetitions):
-            for samples, has_copies in ((local, True), (remote, False)):
+            for has_copies in (True, False) if repetition % 2 == 0 else (False, True):
                 say(f"local state: {megabytes} MB, {repetition + 1} of {plan.repetitions}, copies: {has_copies}")
-                shutil.rmtree(copies)
-                if has_copies:
-                    shutil.copytree(kept, copies)
-                _forget_cached(copies if has_copies else kept)
+                _restart_node(directory, has_copies)
                 with _gateway(directory, "far") as environment:
-                    done = _job(directory, environment, 1000, 1, 1, [_gateway_uri("q")])
-                samples += [seconds for _, seconds in _numbers(done, "FIRST")]
+                    done = _job(directory, environment, _FEW_ROWS, 1, 1, [_gateway_uri("q")])
+                first[has_copies] += [one.seconds for one in _turns(done, "FIRST")]
+                loaded[has_copies] += [one.seconds for one in _turns(done, "LOADED")]
     size = f"{megabytes} MB of state"
-    return [
-        Figure(f"{size}: first micro-batch, from copies", "s", tuple(local)),
-        Figure(f"{size}: first micro-batch, from the durable store", "s", tuple(remote)),
-        Figure(f"{size}: durable store / copies", "×", ratios(remote, local), _FASTER),
-    ]
+    figures = []
+    for name, found in (("first micro-batch", first), ("its tasks read state, together", loaded)):
+        figures += [
+            Figure(f"{size}: {name}, from copies", "s", tuple(found[True])),
+            Figure(f"{size}: {name}, from the durable store", "s", tuple(found[False])),
+            Figure(f"{size}: {name}, durable store / copies", "×", ratios(found[False], found[True]), _FASTER),
+        ]
+    return figures
 
 
-def _cost(plan: Plan) -> list[Figure]:
-    """A turn's first micro-batch, which reads the state, does not count."""
+def _make_state(directory: Path, megabytes: int) -> None:
+    """State, and what lies on the disks when the node dies: a small micro-batch is planned, and not done."""
+    with _gateway(directory, "near") as environment:
+        say(f"local state: {megabytes} MB of state are made")
+        _job(directory, environment, megabytes * 1000 // _BUILD_BATCHES, _BUILD_BATCHES, 1, [_gateway_uri("q")])
+        _job(directory, environment, _FEW_ROWS, 1, 1, [_gateway_uri("q")])
+    for path in (_copies(directory), _durable(directory)):
+        shutil.copytree(path, directory / "kept" / path.name)
+
+
+def _restart_node(directory: Path, has_copies: bool) -> None:
+    for path, is_kept in ((_copies(directory), has_copies), (_durable(directory), True)):
+        shutil.rmtree(path, ignore_errors=True)
+        if is_kept:
+            shutil.copytree(directory / "kept" / path.name, path)
+            _forget_cached(path)
+
+
+def _copies(directory: Path) -> Path:
+    return directory / "tm" / "state"
+
+
+def _durable(directory: Path) -> Path:
+    return directory / "storage"
+
+
+def measure_cost(plan: Plan) -> list[Figure]:
+    """A turn's first micro-batch, which reads the state, does not count, nor does the first turn, which warms up."""
+    turns = plan.size(2 * plan.repetitions + 1, 2)
     with temporary_directory() as directory, _gateway(directory, "near") as environment:
         say("local state: micro-batches through the gateway and without it")
         locations = [_gateway_uri("q"), (directory / "plain").as_uri()]
-        done = _job(directory, environment, plan.size(20_000, 1000), plan.size(8, 3), plan.size(4, 2), locations)
-    times = _numbers(done, "BATCH")
-    ours, plain = ([seconds for number, seconds in times if number == place] for place in (0, 1))
+        done = _job(directory, environment, plan.size(20_000, 1000), plan.size(8, 3), turns, locations)
+    times = _turns(done, "BATCH")
+    ours, plain = (
+        [
+            statistics.median(one.seconds for one in times if (one.turn, one.checkpoint) == (turn, checkpoint))
+            for turn in range(1, turns)
+        ]
+        for checkpoint in (0, 1)
+    )
     return [
         Figure("micro-batch through the gateway", "s", tuple(ours)),
         Figure("micro-batch with file://", "s", tuple(plain)),
@@ -87,14 +125,22 @@ def _cost(plan: Plan) -> list[Figure]:
     ]
 
 
+@dataclass(frozen=True)
+class _Turn:
+    """One time of a query's running."""
+
+    turn: int
+    checkpoint: int
+    seconds: float
+
+
 def _gateway_uri(query: str) -> str:
     return f"webhdfs://localhost/{JOB}/own/{query}"
 
 
-def _numbers(done: Run, word: str) -> list[tuple[int, float]]:
-    """Number of the checkpoint, seconds."""
-    found = re.findall(rf"^{word} (\d+) ([0-9.]+)$", done.output, re.MULTILINE)
-    return [(int(number), float(seconds)) for number, seconds in found]
+def _turns(done: Run, word: str) -> list[_Turn]:
+    found = re.findall(rf"^{word} (\d+) (\d+) ([0-9.]+)$", done.output, re.MULTILINE)
+    return [_Turn(int(turn), int(checkpoint), float(seconds)) for turn, checkpoint, seconds in found]
 
 
 def _job(

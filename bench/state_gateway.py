@@ -80,7 +80,8 @@ class _Client:
         self._ask("PUT", self._target(temporary, f"RENAME&renameoptions=OVERWRITE&destination={target}"))
 
     def read(self, name: str) -> bytes:
-        return self._ask("GET", self._target(name, "OPEN"))[1]
+        answer, _ = self._ask("GET", self._target(name, "OPEN"))
+        return self._ask("GET", answer.headers["Location"].removeprefix(f"http://{self._address}"))[1]
 
     def _target(self, name: str, operation: str) -> str:
         return f"/webhdfs/v1/{JOB}/own/{name}?{self._shown}&op={operation}"

@@ -10,15 +10,14 @@ import asyncio
 import signal
 import time
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 
 from bench.commands import JOBS, temporary_directory
-from bench.job_managers import LIMIT_SECONDS, JobManagers
+from bench.job_managers import JobManagers
+from bench.leader_poll import LIMIT_SECONDS, Takeover, until_known
 from bench.measure import Figure, Goal, percentile
 from bench.plan import Plan, say
 from bench.stub_node import stub_node
 from bench.submission import another
-from emberkeep.base.errors import RetryLater
 from emberkeep.client.blob_upload import NoProgress
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.spark_options import SparkOptions
@@ -32,14 +31,6 @@ _SILENT_JOBS = 10
 _SESSION_TIMEOUT, _TUNED_TIMEOUT = 10.0, 4.0  # seconds: by default, and the shortest with a tick of 2 s
 _AFTER_SILENCE = 2.0  # seconds beyond the session timeout
 _P50_GOAL, _P99_GOAL = Goal(at_most=2.0), Goal(at_most=10.0)
-
-
-@dataclass(frozen=True)
-class Takeover:
-    """Seconds from the kill until a new leader answered anything, and until it knew all jobs as they are."""
-
-    answered: float
-    known: float
 
 
 def measure(plan: Plan) -> list[Figure]:
@@ -102,7 +93,7 @@ async def _round(
             prepared = prepare(Program(str(JOBS / "tiny.py"), None, ()), SparkOptions(), {}, {})
             for _ in range(jobs):
                 await client.submit(await upload(client, another(prepared), NoProgress()))
-            await until_known([client], JobStatus.RUNNING, jobs, time.perf_counter())
+            await until_known([leader.endpoint], JobStatus.RUNNING, jobs, time.perf_counter())
         takeovers = []
         for _ in range(kills):
             takeovers.append(await _kill(managers, jobs, number))
@@ -122,29 +113,10 @@ async def _registered(client: RestClient) -> None:
 
 async def _kill(managers: JobManagers, jobs: int, number: signal.Signals) -> Takeover:
     leader = await managers.leader()
-    async with AsyncExitStack() as stack:
-        others = [member for member in managers.members if member is not leader]
-        clients = [await stack.enter_async_context(member.client()) for member in others]
-        begin = time.perf_counter()
-        leader.server.process.send_signal(number)
-        try:
-            return await until_known(clients, JobStatus.RUNNING, jobs, begin)
-        finally:
-            managers.kill(leader)
-
-
-async def until_known(clients: list[RestClient], status: JobStatus, jobs: int, begin: float) -> Takeover:
-    """Ask each in turn until ``jobs`` are in ``status``; ``begin``: when the leader was killed."""
-    answered = 0.0
-    while time.perf_counter() - begin < LIMIT_SECONDS:
-        for client in clients:
-            try:
-                overview = await client.overview()
-            except RetryLater:
-                continue
-            answered = answered or time.perf_counter() - begin
-            if overview.emberkeep.jobs_by_status.get(status) == jobs:
-                return Takeover(answered, time.perf_counter() - begin)
-            break
-        await asyncio.sleep(_POLL)
-    raise SystemExit(f"not all jobs were {status.value} after {LIMIT_SECONDS:g} s: no measurement, but a bug")
+    others = [member.server.endpoint for member in managers.members if member is not leader]
+    begin = time.perf_counter()
+    leader.server.process.send_signal(number)
+    try:
+        return await until_known(others, JobStatus.RUNNING, jobs, begin)
+    finally:
+        managers.kill(leader)

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from bench.commands import temporary_directory
 from bench.daemons import job_manager
-from bench.job_managers import LIMIT_SECONDS, JobManagers
+from bench.job_managers import JobManagers
+from bench.leader_poll import LIMIT_SECONDS, until_known
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.submission import CLIENTS, Load, figure, submit_all
-from bench.takeover import until_known
 from emberkeep.adapters.zookeeper_layout import zookeeper_layout
 from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession, session_settings
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
@@ -103,10 +103,9 @@ async def _recovery(directory: Path, handles: int) -> tuple[float, float]:
             await managers.add()
         leader = await managers.leader()
         (other,) = [member for member in managers.members if member is not leader]
-        async with other.client() as client:
-            begin = time.perf_counter()
-            managers.kill(leader)
-            return read, (await until_known([client], JobStatus.CREATED, handles, begin)).known
+        begin = time.perf_counter()
+        managers.kill(leader)
+        return read, (await until_known([other.server.endpoint], JobStatus.CREATED, handles, begin)).known
 
 
 @asynccontextmanager

@@ -1,8 +1,8 @@
 """Deduplication in RocksDB, which keeps 1 KB of state for each row.
 
-Arguments: rows per micro-batch, micro-batches in one turn, turns, and the checkpoints that take turns. Prints what
-each micro-batch took: "<number of the checkpoint> <seconds>", preceded by FIRST for a turn's first one, which reads
-the state, else by BATCH.
+Arguments: rows per micro-batch, micro-batches in one turn, turns, and the checkpoints that take turns, each turn in the
+other order. Prints what each micro-batch took: "BATCH <turn> <number of the checkpoint> <seconds>". A turn's first one,
+which reads the state, is FIRST in the place of BATCH; LOADED tells the seconds that its tasks took for that together.
 """
 
 import sys
@@ -18,8 +18,9 @@ texts = [f.sha2((f.col("value") * len("state") + number).cast("string"), 512) fo
 source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
 stream = source.select(f.concat(*texts).alias("payload")).dropDuplicates(["payload"])
 
-for _ in range(turns):
-    for number, checkpoint in enumerate(checkpoints):
+for turn in range(turns):
+    order = list(enumerate(checkpoints))
+    for number, checkpoint in reversed(order) if turn % 2 else order:
         query = stream.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         while len([progress for progress in query.recentProgress if progress["numInputRows"]]) < batches:
             if query.exception() is not None:
@@ -27,6 +28,8 @@ for _ in range(turns):
             time.sleep(0.05)
         done = [progress for progress in query.recentProgress if progress["numInputRows"]][:batches]
         query.stop()
+        metrics = done[0]["stateOperators"][0]["customMetrics"]
+        print("LOADED", turn, number, metrics["rocksdbLoadLatencyMs"] / 1000, flush=True)
         for place, progress in enumerate(done):
-            print("BATCH" if place else "FIRST", number, progress["batchDuration"] / 1000, flush=True)
+            print("BATCH" if place else "FIRST", turn, number, progress["batchDuration"] / 1000, flush=True)
 spark.stop()
