@@ -659,6 +659,54 @@ RATE_DELAY = define(
     Option("restart-strategy.failure-rate.delay", 1.0, duration, "duration", "Pause before each restart.")
 )
 
+# --- detection of bad nodes -------------------------------------------------------------------------------------------
+
+DETECTION = define(
+    Option(
+        "blocklist.detection.enabled",
+        False,
+        boolean,
+        "boolean",
+        "Whether nodes are blocked on which processes of several jobs fail for reasons of the node (no space, I/O "
+        "errors, processes that cannot be started) while these jobs work elsewhere.",
+    )
+)
+DETECTION_JOBS = define(
+    Option("blocklist.detection.jobs", 3, integer(2, 1000), "integer", "So many jobs have to fail on a node.")
+)
+DETECTION_WINDOW = define(Option("blocklist.detection.window", 600.0, duration, "duration", "Within this time."))
+DETECTION_PROOF = define(
+    Option(
+        "blocklist.detection.proof-time",
+        30.0,
+        duration,
+        "duration",
+        "A job works on another node when its executors have run there for this long, or have finished the job. One "
+        "that works nowhere speaks against no node.",
+    )
+)
+DETECTION_MAX_SHARE = define(
+    Option(
+        "blocklist.detection.max-share",
+        0.2,
+        decimal(0.0, 1.0),
+        "number",
+        "Detection blocks nothing with which more than this share of all nodes would be blocked, by whomever.",
+    )
+)
+DETECTION_DURATION = define(
+    Option("blocklist.detection.duration", 1800.0, duration, "duration", "A detected node stays blocked for this long.")
+)
+DETECTION_RESPECT = define(
+    Option(
+        "blocklist.detection.pause-after-unblock",
+        3600.0,
+        duration,
+        "duration",
+        "A node that somebody has unblocked is not blocked by detection for this long.",
+    )
+)
+
 # --- logging --------------------------------------------------------------------------------------------------------
 
 LOG_LEVEL = define(

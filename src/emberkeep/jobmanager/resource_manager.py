@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -15,8 +15,10 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
+from emberkeep.blocklist.model import BlockedNode, Place
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.views import TaskManagerView
 from emberkeep.jobs.hearing import Hearing
@@ -150,7 +152,15 @@ class ResourceManager(Actor[Call]):
         self._lost: dict[JobId, _Lost] = {}
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._match_due = False
+        self._places = blocked or BlockedPlaces()
+        self._faults: FaultWatch | None = None  # None: nobody looks for bad nodes
+        self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
+        self._blocking = False
         self._listener: ClusterListener | None = None
+
+    def detect(self, faults: FaultWatch, block: Callable[[BlockedNode], Awaitable[object]]) -> None:
+        """Have nodes blocked that ``faults`` suspects; before ``run``. ``block`` may raise EmberkeepError."""
+        self._faults, self._block_node = faults, block
 
     def listen(self, listener: ClusterListener) -> None:
         """Set who is told; before ``run``."""
@@ -226,6 +236,7 @@ class ResourceManager(Actor[Call]):
             staying = (executor for executor in status.executors if executor.departure is None)
             held = {executor.allocation_id: executor.task_manager for executor in staying}
             self._slots.require(job_id, attempt, job_master, status.requirements, held)
+            self._judge(lambda faults, now: faults.take(job_id, attempt, status, now))
         lost = self._lost.get(job_id)
         missing = self._slots.missing(job_id)
         blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
@@ -299,7 +310,43 @@ class ResourceManager(Actor[Call]):
 
     async def block(self, places: BlockedPlaces) -> None:
         """Return once nothing new is decided for these places; for others that were blocked before it is again."""
-        await self.ask(partial(self._slots.block, places))
+        await self.ask(partial(self._block, places))
+
+    def _block(self, places: BlockedPlaces) -> None:
+        self._places = places
+        self._slots.block(places)
+
+    def unblocked(self, place: Place) -> None:
+        """Somebody has unblocked it: nobody knows better for a while."""
+        self.tell(partial(self._judge, lambda faults, now: faults.unblocked(place, now)))
+
+    def succeeded(self, job_id: JobId) -> None:
+        """The job has done its work."""
+        self.tell(partial(self._judge, lambda faults, _: faults.succeeded(job_id)))
+
+    def _judge(self, say: Callable[[FaultWatch, float], None]) -> None:
+        if self._faults is not None:
+            say(self._faults, self._clock.now())
+
+    def _block_suspects(self) -> None:
+        if self._faults is None or self._blocking:
+            return
+        nodes = {registered.info.node_id for registered in self._registered.values()}
+        entries = self._faults.entries(nodes, self._places, self._clock.now(), self._clock.now_ms())
+        if entries:
+            self._blocking = True
+            self.start_effect("block-suspects", self._block_all(entries), deadline=None)
+
+    async def _block_all(self, entries: list[BlockedNode]) -> None:
+        assert self._block_node is not None, "set together with the watch"  # noqa: S101
+        for entry in entries:
+            try:
+                await self._block_node(entry)
+            except EmberkeepError as error:
+                logger.warning("node %s is suspected, and not blocked: %s", entry.id, error)
+            else:
+                logger.warning("node %s is blocked for a while: %s", entry.id, entry.cause)
+        self._blocking = False
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
@@ -319,6 +366,7 @@ class ResourceManager(Actor[Call]):
         before = self._registered.get(info.id)
         if before is None:
             logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+        self._judge(lambda faults, _: faults.stands(info))
         for lost in self._lost.values():
             lost.instances.pop(info.instance, None)
         if before is None or report.sequence > before.report.sequence:
@@ -368,6 +416,8 @@ class ResourceManager(Actor[Call]):
             logger.info("task manager %s at %s is heard again", request.id, registered.info.address)
         if away or registered.report.drivers != before.drivers:
             self._tell_drivers(registered.info, before.drivers, registered.report.drivers)
+            new = [driver for driver in registered.report.drivers if driver not in before.drivers]
+            self._judge(lambda faults, now: faults.drivers_ended(registered.info, new, now))
         if not late and not registered.complete:
             registered.complete = True
             self._told.drivers_complete(registered.info, report.drivers)
@@ -435,6 +485,7 @@ class ResourceManager(Actor[Call]):
     def _expire(self) -> None:
         now = self._clock.now()
         lapsed = self._slots.expire(now, self._hearing.since(now))
+        self._block_suspects()
         for info in lapsed.away:
             logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
         if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now

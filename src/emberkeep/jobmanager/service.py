@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from emberkeep.base import options
@@ -21,6 +22,7 @@ from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.job_views import with_missing
 from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -141,6 +143,9 @@ class JobManagerService:
                 ()
                 if self._driver is None
                 else (TaskManagerSupplier(self._configuration, self._driver, resources, clock),)
+            if self._configuration[options.DETECTION]:
+                faults = FaultWatch(self._configuration, blocked.removals, clock.now())
+                resources.detect(faults, partial(blocklist.block, merge=False))
             )
             await self._lead(dispatcher, resources, blocklist, suppliers, dispatcher.recover(stored, results))
         finally:
@@ -294,6 +299,8 @@ class JobManagerService:
     # --- JobManagerGateway --------------------------------------------------------------------------------------------
 
     def epoch(self) -> int:
+        if request.outcome.kind is None:
+            self._resources.succeeded(request.job_id)
         return self._epoch
 
     def started_ms(self) -> int:
@@ -362,3 +369,4 @@ class JobManagerService:
     async def unblock(self, place: Place) -> None:
         self._check_confirmed()
         await self._blocklist.unblock(place)
+        self._resources.unblocked(place)

@@ -1,0 +1,162 @@
+"""Which nodes detection blocks over thousands of seeded histories: how many of the bad ones, and how many good ones.
+
+The world knows the truth: which nodes are bad, and since when; which jobs are at fault themselves. The detector sees
+only what a JobManager sees: where executors fail and with what words, where they run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from emberkeep.base.ids import JobId
+from emberkeep.blocklist.detection import DetectionLimits, FaultDetector
+from emberkeep.blocklist.symptoms import Symptom, symptom_of
+
+HISTORIES = int(os.environ.get("EMBERKEEP_DETECTION_HISTORIES", "300"))
+LIMITS = DetectionLimits(witnesses=3, max_share=0.2, window=600.0, proof=30.0, respect=3600.0)
+STEP = 10.0  # seconds
+SECONDS = 1500.0  # of each history
+WORDS = {
+    Symptom.NO_SPACE: "java.io.IOException: No space left on device",
+    Symptom.IO_ERROR: "OSError: [Errno 5] Input/output error: '/data'",
+    Symptom.NOT_STARTED: "its start took too long",
+}
+
+
+@dataclass
+class Job:
+    """``fails_after``: seconds after which each executor of a job that is at fault fails, wherever it is."""
+
+    job_id: JobId
+    executors: dict[int, tuple[str, float]] = field(default_factory=dict)  # node, and since when
+    fails_after: float | None = None
+    ends: float = float("inf")
+
+
+@dataclass
+class World:
+    """``bad``: what is wrong with a node, since when, and how likely an executor there fails in a step."""
+
+    rng: random.Random
+    nodes: list[str]
+    bad: dict[str, tuple[Symptom, float, float]]
+    jobs: list[Job]
+    detector: FaultDetector = field(default_factory=lambda: FaultDetector(LIMITS))
+    blocked: dict[str, float] = field(default_factory=dict)  # since when
+    causes: list[str] = field(default_factory=list)
+    met: dict[str, set[JobId]] = field(default_factory=dict)  # jobs without fault that failed on a bad node
+
+    def run(self, seconds: float) -> None:
+        now = 0.0
+        while now < seconds:
+            now += STEP
+            for job in self.jobs:
+                if now < job.ends:
+                    self._live(job, now)
+                elif job.executors:
+                    job.executors.clear()
+                    self.detector.succeeded(job.job_id)
+            for suspicion in self.detector.decide(self.nodes, list(self.blocked), now):
+                self.blocked[suspicion.node_id] = now
+                self.causes.append(suspicion.cause)
+            assert len(self.blocked) <= LIMITS.max_share * len(self.nodes)
+
+    def _live(self, job: Job, now: float) -> None:
+        for number, (node, since) in list(job.executors.items()):
+            words = self._failure(job, node, since, now)
+            if words is not None:
+                del job.executors[number]
+                job.executors[number] = (self._place(), now + self.rng.uniform(1.0, 10.0))  # its replacement
+                symptom = symptom_of(words, started=words not in WORDS[Symptom.NOT_STARTED])
+                if symptom is not None:
+                    self.detector.failed(job.job_id, node, symptom, now)
+        self.detector.runs(job.job_id, {node for node, since in job.executors.values() if since <= now}, now)
+
+    def _place(self) -> str:
+        """Where the fewest executors are, as the slot manager does it: a node where all fail draws more of them."""
+        load = dict.fromkeys((node for node in self.nodes if node not in self.blocked), 0)
+        for job in self.jobs:
+            for node, _ in job.executors.values():
+                if node in load:
+                    load[node] += 1
+        least = min(load.values())
+        return self.rng.choice([node for node, count in load.items() if count == least])
+
+    def _failure(self, job: Job, node: str, since: float, now: float) -> str | None:
+        if since > now:
+            return None
+        if job.fails_after is not None and now - since >= job.fails_after:
+            return WORDS[Symptom.NO_SPACE]  # the worst case: it looks like the node's fault
+        symptom, bad_since, chance = self.bad.get(node, (Symptom.NO_SPACE, float("inf"), 0.0))
+        if now >= bad_since and self.rng.random() < chance:
+            self.met.setdefault(node, set()).add(job.job_id)
+            return WORDS[symptom]
+        return "killed by signal 9" if self.rng.random() < 0.0005 else None
+
+
+def jobs_of(rng: random.Random, nodes: list[str], good: int, faulty: int) -> Iterator[Job]:
+    for number in range(good + faulty):
+        job = Job(JobId(f"{rng.getrandbits(128):032x}"))
+        if number >= good:
+            # At once, within minutes, or only after so long that it seems to work elsewhere meanwhile.
+            job.fails_after = rng.choice((0.0, 10.0, 60.0, 300.0))
+        for executor in range(rng.randint(1, 4)):
+            job.executors[executor] = (rng.choice(nodes), rng.uniform(0.0, 60.0))
+        if rng.random() < 0.3:
+            job.ends = rng.uniform(120.0, 1800.0)
+        yield job
+
+
+def world_of(seed: int, *, bad: int, faulty: int) -> World:
+    rng = random.Random(f"{seed}/{bad}/{faulty}")
+    nodes = [f"node-{number}" for number in range(rng.randint(10, 40))]
+    sick = {
+        node: (rng.choice(list(WORDS)), rng.uniform(60.0, 600.0), rng.uniform(0.05, 0.9))
+        for node in rng.sample(nodes, bad)
+    }
+    good = rng.randint(len(nodes) // 2, 2 * len(nodes))
+    return World(rng, nodes, sick, list(jobs_of(rng, nodes, good, faulty)))
+
+
+@pytest.mark.req("BLK-19")
+def test_most_bad_nodes_are_found_and_hardly_any_good_one_is_blocked() -> None:
+    bad = found = shown = false = wronged = 0
+    delays: list[float] = []
+    for seed in range(HISTORIES):
+        world = world_of(seed, bad=seed % 3, faulty=seed % 4)
+        world.run(SECONDS)
+        bad += len(world.bad)
+        shown += sum(len(jobs) >= LIMITS.witnesses for jobs in world.met.values())
+        hits = [node for node in world.blocked if node in world.bad]
+        found += len(hits)
+        delays += [world.blocked[node] - world.bad[node][1] for node in hits]
+        wrong = len(world.blocked) - len(hits)
+        false += wrong
+        wronged += wrong > 0
+        assert all(cause.startswith("detected: ") for cause in world.causes)
+    delays.sort()
+    summary = (
+        f"{HISTORIES} histories: of {bad} bad nodes {shown} met enough jobs, {found} were found ({found / shown:.1%}), "
+        f"half of them within {delays[len(delays) // 2]:.0f} s; {false} good nodes blocked in {wronged} histories"
+    )
+    print(summary)
+    assert found >= 0.7 * shown, summary
+    assert false <= 0.005 * HISTORIES, summary
+
+
+@pytest.mark.req("BLK-19")
+def test_jobs_that_always_fail_block_nothing() -> None:
+    for seed in range(HISTORIES // 10):
+        rng = random.Random(seed)
+        nodes = [f"node-{number}" for number in range(rng.randint(3, 20))]
+        jobs = list(jobs_of(rng, nodes, 0, rng.randint(1, 20)))
+        for job in jobs:
+            job.fails_after = rng.choice((0.0, 10.0, 25.0))
+        world = World(rng, nodes, {}, jobs)
+        world.run(SECONDS)
+        assert not world.blocked, f"seed {seed}: {world.causes}"
