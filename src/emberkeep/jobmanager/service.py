@@ -138,14 +138,14 @@ class JobManagerService:
                 blocked=places,
             )
             blocklist = BlocklistHandler(self._system, blocked, reads, resources, dispatcher)
+            if self._configuration[options.DETECTION]:
+                faults = FaultWatch(self._configuration, blocked.removals, clock.now())
+                resources.detect(faults, partial(blocklist.block, merge=False))
             resources.listen(dispatcher)
             suppliers = (
                 ()
                 if self._driver is None
                 else (TaskManagerSupplier(self._configuration, self._driver, resources, clock),)
-            if self._configuration[options.DETECTION]:
-                faults = FaultWatch(self._configuration, blocked.removals, clock.now())
-                resources.detect(faults, partial(blocklist.block, merge=False))
             )
             await self._lead(dispatcher, resources, blocklist, suppliers, dispatcher.recover(stored, results))
         finally:
