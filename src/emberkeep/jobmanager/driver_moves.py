@@ -13,7 +13,7 @@ import msgspec
 
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.job_table import Job
-from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure
 
@@ -65,14 +65,18 @@ class DriverMoves:
         return outcome
 
     def _is_evacuated(self, job: Job) -> bool:
-        driver = job.machine.driver
-        place = None if driver is None or driver.gone else driver.place
-        return place is not None and self.places.is_evacuated(place.task_manager, place.node_id)
+        home = _home(job)
+        return home is not None and self.places.is_evacuated(home.task_manager, home.node_id)
 
     def _restarts(self, job: Job) -> bool:
-        driver = job.machine.driver
-        place = None if driver is None else driver.place
-        return place is not None and self.places.restarts_drivers(place.task_manager, place.node_id)
+        home = _home(job)
+        return home is not None and self.places.restarts_drivers(home.task_manager, home.node_id)
+
+
+def _home(job: Job) -> DriverHome | None:
+    """Where the driver of the present attempt is; None when there is none."""
+    driver = job.machine.driver
+    return None if driver is None or driver.gone else driver.stands_at
 
 
 def _streams(job: Job) -> bool:

@@ -32,6 +32,11 @@ class Driver:
     gone: bool = False  # proven
 
     @property
+    def stands_at(self) -> DriverHome | None:
+        """Where it is, as far as is known."""
+        return self.home if self.place is None else self.place.home
+
+    @property
     def reachable(self) -> bool:
         """Its task manager is known and alive."""
         return self.place is not None and self.lost_at is None

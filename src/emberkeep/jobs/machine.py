@@ -210,8 +210,8 @@ class JobMachine(JobState):
         self._enter(JobStatus.RESTARTING, now)
 
     def _moved(self) -> AttemptOutcome:
-        place = self._live().place
-        where = f"node {place.node_id or place.task_manager}" if place is not None else "a node that is not known"
+        home = self._live().stands_at
+        where = "a node that is not known" if home is None else f"node {home.node_id or home.task_manager}"
         return AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message=f"moved from {where}")
 
     def _attempt_failed(self, outcome: AttemptOutcome, now: Moment) -> None:
