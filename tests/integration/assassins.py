@@ -15,7 +15,7 @@ from tests.integration.conditions import DEADLINE
 
 LAYOUT = ZooKeeperLayout("emberkeep", "default")
 # What each step writes: a new node below this one, or a change of a node there.
-STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts}
+STEPS = {"submit": LAYOUT.jobs, "start": LAYOUT.attempts, "cancel": LAYOUT.attempts, "finish": LAYOUT.results}
 
 
 class Assassin:
@@ -46,14 +46,10 @@ class Assassin:
         """Until it has struck."""
         assert self._done.wait(DEADLINE), f"the leader has not written what {self._step} needs"
 
-    def handles(self) -> list[str]:
-        """Jobs that a new leader would recover."""
-        return list(self._kazoo.get_children(LAYOUT.jobs))
-
     def _look(self, children: list[str]) -> None:
         for name in set(children) - self._known:
             self._known.add(name)
-            if self._step == "submit":
+            if self._step in ("submit", "finish"):
                 self._strike()
             else:
                 self._kazoo.DataWatch(f"{self._place}/{name}", self._look_at)
@@ -66,10 +62,21 @@ class Assassin:
             attempt = decode_node(data, StoredAttempt, where=self._place)
         except Fatal as error:
             raise AssertionError(f"what lies below {self._place} is no attempt") from error
-        if attempt.attempt == 1:
+        if attempt.canceled if self._step == "cancel" else attempt.attempt == 1:
             self._strike()
 
     def _strike(self) -> None:
         if not self._done.is_set():
             kill_process(self._victim)
             self._done.set()
+
+
+def stored(hosts: str) -> tuple[list[str], list[str]]:
+    """Jobs that a new leader would recover, and those whose result is recorded, each sorted."""
+    kazoo = KazooClient(hosts=hosts)
+    kazoo.start(timeout=DEADLINE)
+    try:
+        return sorted(kazoo.get_children(LAYOUT.jobs)), sorted(kazoo.get_children(LAYOUT.results))
+    finally:
+        kazoo.stop()
+        kazoo.close()

@@ -47,10 +47,10 @@ def returning(value: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def no_lease(original: Callable[..., Any]) -> Callable[..., Any]:
-    def gone_at(self: Driver, policy: Any) -> float | None:
+    def gone_at(self: Driver, policy: Any, hears_since: float | None) -> float | None:
         if not self.reachable:
             return self.lost_at or self.since
-        value: float | None = original(self, policy)
+        value: float | None = original(self, policy, hears_since)
         return value
 
     return gone_at

@@ -19,6 +19,7 @@ class Driver:
     heard_at: float  # newest word of its JobMaster
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # recovered: where it was to be started, as far as is known
+    ordered: bool = False  # by this leader: nothing of its script runs before it has registered here
     pid: int = 0
     accepted: bool = False  # its task manager has taken the order
     listed: bool = False  # in a report of the present place
@@ -43,9 +44,14 @@ class Driver:
 
     def is_missing_at(self, place: DriverPlace, *, continues: bool) -> bool:
         """Whether it is proven gone when ``place`` does not list it: it was to be nowhere else, the task manager there
-        knows what its earlier lives have started, and nobody has heard of the driver since the recovery."""
+        knows what its earlier lives have started, and nobody has heard of the driver since the recovery. Or it was
+        ordered from an earlier life of that task manager, and never came up: should it do so now, it is refused."""
         home = self.home
-        if home is None or self.place is not None or self.registered or self.heard_at > self.since:
+        if self.registered or self.heard_at > self.since:
+            return False
+        if self.ordered and self.place is not None:
+            return place.task_manager == self.place.task_manager and place.instance != self.place.instance
+        if home is None or self.place is not None:
             return False
         is_home = (home.task_manager, home.node_id) == (place.task_manager, place.node_id)
         return is_home and (continues or home.instance == place.instance)

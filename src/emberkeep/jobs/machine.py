@@ -97,7 +97,7 @@ class JobMachine(JobState):
         elif place is None:  # its task manager was lost meanwhile
             self._request_place(now)
         else:
-            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place)
+            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
             self.driver.order_again_at = now.at + self._policy.repeat
             self._moving = False
             self.history.attempt_started(self.attempt, place.task_manager, now.ms)

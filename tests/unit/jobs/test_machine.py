@@ -99,6 +99,28 @@ class TestStart:
         assert [type(effect) for effect in world.pending] == [ev.StartDriver]
         assert world.status() is JobStatus.INITIALIZING
 
+    def test_an_order_that_its_task_manager_did_not_live_to_take_costs_a_number_and_no_waiting(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        world.tell(ev.TaskManagerLost(place(1).instance))
+        world.tell(ev.DriverNotAtHome(1, place(2), continues=True))
+        assert world.status() is JobStatus.INITIALIZING
+        world.tell(ev.DriverNotAtHome(1, place(1, 2), continues=True))
+        assert world.status() is JobStatus.RESTARTING
+        assert "is over" in world.machine.refusal(1)
+
+    def test_one_that_it_has_taken_and_handed_on_goes_on(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        driver = world.start()
+        world.tell(ev.TaskManagerLost(place(1).instance))
+        world.tell(ev.DriverListed(1, place(1, 2), 42))
+        assert world.register(driver)
+        world.tell(ev.DriverNotAtHome(1, place(1, 3), continues=True))
+        assert world.status() is JobStatus.RUNNING
+
     @pytest.mark.req("HA-7")
     def test_a_number_that_may_be_written_is_not_used(self) -> None:
         world = JobWorld()
