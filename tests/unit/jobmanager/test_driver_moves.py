@@ -1,0 +1,166 @@
+"""Drivers on evacuated nodes, as task managers and JobMasters see it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers, Place, PlaceKind
+from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.protocol.messages import JobMasterReply, QueryProgress
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+JOB = graph(1).job_id
+ONCE = {"restart-strategy.type": "none", "blocklist.evacuation.timeout": "100s"}
+MOVED = AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="as asked")
+TOLD_TO_END = AttemptOutcome(exit_code=143, kind=FailureKind.LOST, message="the script was told to end (SIGTERM)")
+QUERY = QueryProgress(
+    id="q",
+    run_id="r",
+    name="flights",
+    batch_id=3,
+    timestamp="2026-01-01T00:00:00+00:00",
+    num_input_rows=1,
+    input_rows_per_second=1.0,
+    processed_rows_per_second=1.0,
+    state_rows=0,
+    watermark="",
+    status="",
+    checkpoint_location="/checkpoints/q",
+)
+
+
+def evacuated(drivers: EvacuatedDrivers = EvacuatedDrivers.RESTART, node: str = "tm-1") -> BlockedNode:
+    action = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
+    return BlockedNode(id=node, action=action, start_ms=0, causes=("power",), drivers=drivers)
+
+
+async def asked(master: FakeJobMaster, **more: Any) -> JobMasterReply:
+    """The first answer that asks for something."""
+    async with asyncio.timeout(600):
+        while (reply := await master.beat(**more)).procedure is None:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.5)
+    return reply
+
+
+async def started_elsewhere(cluster: SmallCluster, gone: FakeTaskManager, outcome: AttemptOutcome) -> None:
+    """The driver ends, and the next attempt runs on the other task manager; nothing has failed."""
+    gone.exits(JOB, 1, outcome)
+    await cluster.next_jobmaster(JOB, 2)
+    view = await cluster.reaches(JOB, JobStatus.RUNNING)
+    assert [record.task_manager for record in view.attempts] == ["tm-1", "tm-2"]
+    assert view.attempts[0].outcome == AttemptOutcome(
+        exit_code=0, kind=FailureKind.MOVED, message="moved from node tm-1"
+    )
+    assert not view.exceptions
+
+
+@pytest.mark.req("BLK-18")
+@pytest.mark.parametrize("drivers", EvacuatedDrivers)
+def test_a_streaming_job_is_asked_to_move_also_by_the_next_leader(drivers: EvacuatedDrivers) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            master = await cluster.run_job()
+            await cluster.add("tm-2")
+            assert (await master.beat(queries=(QUERY,))).procedure is None
+            await service.block(evacuated(drivers), merge=False)
+            reply = await asked(master, queries=(QUERY,))
+            assert reply.procedure is not None
+            assert reply.procedure.procedure is Procedure.MOVE
+            assert not home.stopped
+        async with cluster.leading() as service:
+            master.service = service
+            await cluster.holds(lambda: len(cluster.host(JOB, 1)) == 1)
+            again = await master.register(queries=(QUERY,))
+            assert again.procedure == reply.procedure
+            await master.ends(MOVED)
+            await started_elsewhere(cluster, home, MOVED)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-18")
+def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            master = await cluster.run_job()
+            await cluster.add("tm-2")
+            savepoint = ProcedureRequest(trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s")
+            await service.request_procedure(JOB, savepoint)
+            await master.beat(queries=(QUERY,))
+            began = cluster.loop.time()
+            await service.block(evacuated(), merge=False)
+            assert (await asked(master, queries=(QUERY,))).procedure == savepoint, "one thing after the other"
+
+            done: ProcedureProgress | None = ProcedureProgress(
+                trigger_id=savepoint.trigger_id, phase=ProcedurePhase.FAILED, failure="no space left"
+            )
+            triggers = []
+            while not home.stopped:
+                reply = await master.beat(queries=(QUERY,), procedure=done)
+                wanted = reply.procedure
+                if wanted is not None and wanted.procedure is Procedure.MOVE and wanted.trigger_id not in triggers:
+                    triggers.append(wanted.trigger_id)
+                    done = ProcedureProgress(
+                        trigger_id=wanted.trigger_id, phase=ProcedurePhase.FAILED, failure="a batch does not end"
+                    )
+                await asyncio.sleep(1.0)
+            assert 5 <= len(triggers) <= 11, "not at once, but again"
+            assert 100.0 <= cluster.loop.time() - began < 110.0
+            await started_elsewhere(cluster, home, TOLD_TO_END)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-18")
+@pytest.mark.parametrize("restarted", [True, False])
+def test_a_driver_without_a_stream_is_restarted_or_waits(restarted: bool) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            master = await cluster.run_job()
+            await cluster.add("tm-2")
+            await service.block(evacuated(EvacuatedDrivers.WAIT), merge=False)
+            for _ in range(200):
+                assert (await master.beat()).procedure is None
+                await asyncio.sleep(1.0)
+            assert not home.stopped
+            if restarted:
+                await service.block(evacuated(EvacuatedDrivers.RESTART), merge=True)
+                await cluster.holds(lambda: home.stopped)
+                await master.ends(TOLD_TO_END)
+                await started_elsewhere(cluster, home, TOLD_TO_END)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-18")
+def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_and_goes_on_after_the_block() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), {**ONCE, "slot.request.timeout": "20s"})
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            await cluster.run_job()
+            await service.block(evacuated(), merge=False)
+            await cluster.holds(lambda: home.stopped)
+            home.exits(JOB, 1, TOLD_TO_END)
+            await cluster.reaches(JOB, JobStatus.RESTARTING)
+            await asyncio.sleep(200.0)
+            view = await cluster.view(JOB)
+            assert view.status is JobStatus.RESTARTING
+            assert "on blocked nodes" in view.waiting
+            await service.unblock(Place(PlaceKind.NODE, "tm-1"))
+            await cluster.next_jobmaster(JOB, 2)
+            await cluster.reaches(JOB, JobStatus.RUNNING)
+
+    in_virtual_time(scenario)
