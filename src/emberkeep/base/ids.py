@@ -50,6 +50,15 @@ def parse_job_id(text: str) -> JobId:
     return JobId(text)
 
 
+def parse_trigger_id(text: str) -> str:
+    """Check the outside id of an operation that was asked for. Raises InvalidInput."""
+    if not _JOB_ID.fullmatch(text):
+        raise InvalidInput(
+            f"{text[:64]!r} is not a trigger id", field="triggerid", hint="trigger ids are 32 lower-case hex digits"
+        )
+    return text
+
+
 def parse_task_manager_id(text: str) -> TaskManagerId:
     """Check an outside task manager id. Raises InvalidInput."""
     if not _RESOURCE_ID.fullmatch(text):

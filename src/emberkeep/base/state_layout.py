@@ -73,6 +73,11 @@ class StateLayout:
     def checkpoints(self) -> Path:
         return self._of_cluster("checkpoints")
 
+    @property
+    def savepoints(self) -> Path:
+        """Where savepoints go that nobody has named a directory for."""
+        return self._of_cluster("savepoints")
+
     def _of_cluster(self, kind: str) -> Path:
         """Clusters that share a storage have folders of their own in it: each cleans up after itself."""
         place = self.storage / kind

@@ -33,6 +33,7 @@ from emberkeep.daemons.log_catalogue import ProcessLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.savepoint_store import SavepointStore
 from emberkeep.daemons.storage_cleanup import keep_storage_clean
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
@@ -130,6 +131,7 @@ async def leadership(
             blobs,
             address=settings.address,
             checkpoint_root=str(layout.checkpoints),
+            savepoint_root=str(layout.savepoints),
             steps_aside=steps_aside,
             driver=_resource_driver(settings),
         )
@@ -140,6 +142,7 @@ async def leadership(
             blobs=blobs,
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
+            savepoints=SavepointStore(),
             shut_down=settings.stop.set,
             metrics=Metrics(),
         )

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from emberkeep.base import options
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
@@ -20,9 +22,9 @@ from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
+from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.job_views import with_missing
 from emberkeep.jobmanager.procedure_views import ProcedureView
-from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
@@ -48,8 +50,9 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 
 class JobManagerService:
     """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
-    ``checkpoint_root`` where queries without an own checkpoint location keep theirs. ``driver``: starts task managers
-    when more are needed; None: people do. ``steps_aside``: another one is to lead once hardly anybody is heard here.
+    ``checkpoint_root`` where queries without an own checkpoint location keep theirs, ``savepoint_root`` where those
+    savepoints go that nobody has named a directory for. ``driver``: starts task managers when more are needed; None:
+    people do. ``steps_aside``: another one is to lead once hardly anybody is heard here.
 
     Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
     """
@@ -64,6 +67,7 @@ class JobManagerService:
         *,
         address: str,
         checkpoint_root: str,
+        savepoint_root: str,
         driver: ResourceManagerDriver | None = None,
         steps_aside: bool = False,
     ) -> None:
@@ -75,6 +79,7 @@ class JobManagerService:
         self._blobs = blobs
         self._address = address
         self._checkpoint_root = checkpoint_root
+        self._savepoint_root = savepoint_root
         self._steps_aside = steps_aside
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         self._epoch = 0
@@ -294,13 +299,13 @@ class JobManagerService:
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
         await self._dispatcher.report_outcome(request)
+        if request.outcome.kind is None:
+            self._resources.succeeded(request.job_id)
         return Ack()
 
     # --- JobManagerGateway --------------------------------------------------------------------------------------------
 
     def epoch(self) -> int:
-        if request.outcome.kind is None:
-            self._resources.succeeded(request.job_id)
         return self._epoch
 
     def started_ms(self) -> int:
@@ -350,9 +355,16 @@ class JobManagerService:
 
     # --- ProcedureGateway ---------------------------------------------------------------------------------------------
 
-    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> None:
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
         self._check_confirmed()
+        if request.procedure.makes_savepoint and not request.target_directory:
+            view = await self._dispatcher.view(job_id)
+            configured = self._configuration[options.SAVEPOINT_DIRECTORY]
+            if view.graph is not None:
+                configured = view.graph.options.get(options.SAVEPOINT_DIRECTORY.key, configured)
+            request = msgspec.structs.replace(request, target_directory=configured or self._savepoint_root)
         await self._dispatcher.request_procedure(job_id, request)
+        return request
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
         return await self._dispatcher.procedure(job_id, trigger_id)

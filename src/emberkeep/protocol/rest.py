@@ -16,6 +16,7 @@ from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent
 from emberkeep.blocklist.model import BlockAction
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
 
 API_PREFIX = "/v1"
@@ -231,6 +232,29 @@ class AttemptInfo(Kebab, frozen=True, kw_only=True):
     root_cause: str
 
 
+class ProcedureInfo(Kebab, frozen=True, kw_only=True):
+    """How far a savepoint, a stop or a move has come. ``procedure``: null where only its savepoint is known. ``phase``:
+    null before it is begun; ``detail`` and ``waiting`` say in words what is done or waited for."""
+
+    trigger_id: str
+    procedure: Procedure | None
+    phase: ProcedurePhase | None
+    detail: str
+    waiting: str
+    target_directory: str
+    files_done: int
+    files_total: int
+    bytes_done: int
+    bytes_total: int
+    requested: Millis
+    started: Millis
+    ended: Millis
+    duration: Duration  # since it was asked for, -1 where that is not known
+    location: str  # of the savepoint, once it is durable that there is one
+    manifest_sha256: str
+    job_status: JobStatus
+
+
 class JobExtension(Kebab, frozen=True, kw_only=True):
     attempt: int  # 0: none was started yet
     driver: DriverInfo | None
@@ -243,6 +267,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     root_cause: str
     app_id: str
     active_stages: int
+    procedure: ProcedureInfo | None = None  # what the job does on request, or was stopped by, while it runs
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):
@@ -350,6 +375,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     python: str  # the client's, "3.11"
     idempotency_key: str = ""
     jobid: str = ""
+    savepoint: str = ""  # the directory of the one that the job starts from
 
 
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

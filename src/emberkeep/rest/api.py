@@ -14,7 +14,8 @@ from emberkeep.jobmanager.views import JobManagerGateway
 from emberkeep.rest.blob_peers import Peers
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.metrics import Metrics
-from emberkeep.rest.ports import RemoteLogs
+from emberkeep.rest.operations import Operations
+from emberkeep.rest.ports import RemoteLogs, Savepoints
 from emberkeep.rest.transfers import Places
 from emberkeep.rest.waiting import WaitingRoom
 
@@ -37,6 +38,7 @@ class Api:
     blobs: BlobServerGateway
     own_logs: LogReader
     remote_logs: RemoteLogs
+    savepoints: Savepoints
     shut_down: Callable[[], None]
     metrics: Metrics
     poll_interval: float = 0.5
@@ -45,6 +47,8 @@ class Api:
     uploads: Places = field(default_factory=lambda: Places(_UPLOADS))
     downloads: Places = field(default_factory=lambda: Places(_DOWNLOADS))
     verifications: Places = field(default_factory=lambda: Places(1, line=0))
+    manifest_reads: Places = field(default_factory=lambda: Places(4))
+    disposals: Operations = field(default_factory=Operations)
 
     @cached_property
     def peers(self) -> Peers:

@@ -40,6 +40,7 @@ def build_application(
     async def close(_app: web.Application) -> None:
         api.closing.set()
         api.own_logs.close()
+        await api.disposals.close()
 
     async def measure_lag(_app: web.Application) -> AsyncIterator[None]:
         async with loop_lag(api.metrics):

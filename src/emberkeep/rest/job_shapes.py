@@ -29,6 +29,7 @@ from emberkeep.protocol.rest import (
     TaskCounts,
 )
 from emberkeep.rest.redaction import redacted
+from emberkeep.rest.savepoint_shapes import procedure_info
 
 NEVER = -1
 
@@ -70,7 +71,7 @@ def job_details_info(view: JobView, now_ms: int) -> JobDetailsInfo:
         vertices=[],
         status_counts={},
         plan=JobPlan(jid=view.job_id, name=view.name, nodes=[]),
-        emberkeep=_job_extension(view),
+        emberkeep=_job_extension(view, now_ms),
     )
 
 
@@ -120,7 +121,7 @@ def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
     )
 
 
-def _job_extension(view: JobView) -> JobExtension:
+def _job_extension(view: JobView, now_ms: int) -> JobExtension:
     report = view.status_report
     driver = view.driver_task_manager
     return JobExtension(
@@ -135,6 +136,7 @@ def _job_extension(view: JobView) -> JobExtension:
         root_cause=view.root_cause,
         app_id="" if report is None else report.app_id,
         active_stages=0 if report is None else report.active_stages,
+        procedure=None if view.procedure is None else procedure_info(view.procedure, view.status, now_ms),
     )
 
 

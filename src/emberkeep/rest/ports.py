@@ -10,7 +10,9 @@ import msgspec
 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import NO_JOB
+from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.protocol.rest import LogInfo
+from emberkeep.protocol.rest_savepoints import SavepointCheck
 
 
 class LogKind(enum.Enum):
@@ -70,6 +72,20 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
     size: int
     complete: bool
     owner: JobId = NO_JOB
+
+
+class Savepoints(Protocol):
+    """Savepoints where they lie. ``path``: a directory's path or URI."""
+
+    async def manifest(self, path: str) -> tuple[Manifest, str]:
+        """What a savepoint consists of, and its manifest's SHA-256. Raises Absent, InvalidInput (damaged), RetryLater,
+        Fatal (no such kind of place, no permission)."""
+
+    async def verify(self, path: str) -> SavepointCheck:
+        """Read all of it. Raises Absent, RetryLater, Fatal."""
+
+    async def dispose(self, path: str) -> None:
+        """Delete it. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""
 
 
 class RemoteLogs(Protocol):

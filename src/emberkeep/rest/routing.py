@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.ids import parse_job_id, parse_task_manager_id
+from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigger_id
 from emberkeep.blobs.model import parse_blob_key
 from emberkeep.blocklist.model import parse_node_id
 from emberkeep.protocol.rest import API_PREFIX
@@ -104,6 +104,7 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
         "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "Task manager's resource id.", parse_task_manager_id
     ),
     "nodeid": PathParameter("^.{1,253}$", "Node's id.", parse_node_id),
+    "triggerid": PathParameter("^[0-9a-f]{32}$", "The operation's trigger id.", parse_trigger_id),
     "key": PathParameter(
         "^[pt]-[0-9a-f]{64}$",
         "BLOB key: `p-` (permanent) or `t-` (transient) and the content's SHA-256.",

@@ -50,6 +50,7 @@ async def _submit(api: Api, submission: JobSubmission, header: str | None) -> Su
         python=submission.python,
         submitted_ms=api.now_ms(),
         idempotency_key=key,
+        savepoint=submission.savepoint,
     )
     return await api.gateway.submit(graph)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind
 from emberkeep.protocol.rest import IDEMPOTENCY_HEADER, JobSubmission
+from emberkeep.rest.locations import check_location
 
 MAX_NAME = 256  # characters
 MAX_ARTEFACTS = 1000
@@ -40,6 +41,8 @@ def check_submission(submission: JobSubmission) -> None:
     _no_nul(submission.working_directory, "working_directory")
     if submission.working_directory and not submission.working_directory.startswith("/"):
         raise InvalidInput(f"{submission.working_directory[:80]!r} is not absolute", field="working_directory")
+    if submission.savepoint:
+        check_location(submission.savepoint, "savepoint")
     if not _PYTHON.fullmatch(submission.python):
         raise InvalidInput(f"{submission.python[:20]!r} is no Python version such as '3.11'", field="python")
 

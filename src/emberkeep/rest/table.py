@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, submission, task_managers
+from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, savepoints, submission, task_managers
 from emberkeep.rest.openapi import document
 from emberkeep.rest.routing import Call, Route
 
@@ -19,6 +19,7 @@ ROUTES: tuple[Route, ...] = (
     *cluster.ROUTES,
     *jobs.ROUTES,
     *submission.ROUTES,
+    *savepoints.ROUTES,
     *blobs.ROUTES,
     *task_managers.ROUTES,
     *blocklist.ROUTES,

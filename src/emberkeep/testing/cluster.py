@@ -180,6 +180,7 @@ class SimCluster:
             blobs,
             address=self.jm_address,
             checkpoint_root="/checkpoints",
+            savepoint_root="/savepoints",
             driver=self.supply,
         )
         self.jm_process, self.jm_service = process, service

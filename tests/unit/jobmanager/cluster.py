@@ -64,6 +64,7 @@ class SmallCluster:
             self.blobs,
             address="jm:1",
             checkpoint_root="/checkpoints",
+            savepoint_root="/default-savepoints",
         )
 
     @asynccontextmanager

@@ -13,6 +13,7 @@ from emberkeep.blocklist.model import Blocked, Blocklist, Place
 from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.blocklist_views import Blocking
+from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.views import JobManagerGateway, JobView, Submission, TaskManagerView
 from emberkeep.jobs.model import (
     AttemptOutcome,
@@ -25,6 +26,7 @@ from emberkeep.jobs.model import (
     JobResources,
     JobStatus,
 )
+from emberkeep.lifecycle.model import ProcedureRequest
 from emberkeep.protocol.messages import (
     DriverReport,
     ExecutorView,
@@ -51,6 +53,7 @@ class FakeGateway(JobManagerGateway):
         self.led_for_ms = 3_600_000
         self.cancelled: list[tuple[JobId, float | None]] = []
         self.stopped: list[tuple[TaskManagerId, float]] = []
+        self.procedures: dict[tuple[JobId, str], ProcedureView] = {}
         self._keys: dict[str, JobId] = {}
         self._now_ms = now_ms
         self.blocked = BlocklistTracker(Blocklist())
@@ -116,6 +119,24 @@ class FakeGateway(JobManagerGateway):
         now = self._now_ms()
         times = {**view.status_times_ms, JobStatus.CANCELLING: now, JobStatus.CANCELED: now}
         self.change(job_id, status=JobStatus.CANCELED, ended_ms=now, status_times_ms=times)
+
+    async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
+        self._maybe_refuse()
+        view = await self.job(job_id)
+        if view.status.is_globally_terminal:
+            raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
+        if not request.target_directory:
+            request = msgspec.structs.replace(request, target_directory="/default")
+        key = (job_id, request.trigger_id)
+        self.procedures.setdefault(key, ProcedureView(job_id=job_id, trigger_id=request.trigger_id, request=request))
+        return request
+
+    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        await self.job(job_id)
+        try:
+            return self.procedures[job_id, trigger_id]
+        except KeyError:
+            raise Absent(f"job {job_id} was not asked for anything under {trigger_id}") from None
 
     async def jobs(self) -> list[JobView]:
         self._maybe_refuse()

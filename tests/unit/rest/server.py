@@ -21,6 +21,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId, SeededIds
 from emberkeep.base.system import System
+from emberkeep.daemons.savepoint_store import SavepointStore
 from emberkeep.protocol.rest import LogInfo, Problem
 from emberkeep.rest.api import Api
 from emberkeep.rest.application import build_application
@@ -143,6 +144,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "system": system,
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
+        "savepoints": SavepointStore(),
         "shut_down": lambda: shutdowns.append(None),
         "metrics": Metrics(),
         "blobs": blobs,

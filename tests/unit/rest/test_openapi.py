@@ -64,6 +64,8 @@ async def test_replies_are_of_the_types_that_the_document_names(site: Site) -> N
     for route in ROUTES:
         if route.method != "GET" or route.reply is None or not set(route.path_parameters) <= values.keys():
             continue
+        if route.query is not None and any(field.required for field in msgspec.structs.fields(route.query)):
+            continue
         answer = await site.get(route.full_path.format(**values))
         if answer.status == 503:
             continue  # the task manager is not there

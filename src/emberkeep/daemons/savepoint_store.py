@@ -1,0 +1,109 @@
+"""Savepoints where they lie, as the JobManager reaches them: a directory or an object store, no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import closing
+from typing import TypeVar
+
+import structlog
+
+from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
+from emberkeep.local_state.ports import DurableState
+from emberkeep.protocol.rest_savepoints import SavepointCheck
+
+T = TypeVar("T")
+
+log = structlog.get_logger(__name__)
+
+MOST_PROBLEMS = 100  # that a check names
+_LARGEST_MANIFEST = 256 * 1024**2  # bytes
+
+_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}  # schemes of object stores as Spark knows them
+
+
+class SavepointStore:
+    """Implements ``rest.ports.Savepoints``."""
+
+    async def manifest(self, path: str) -> tuple[Manifest, str]:
+        """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
+
+    async def verify(self, path: str) -> SavepointCheck:
+        """Raises Absent, RetryLater, Fatal."""
+        return await asyncio.to_thread(_with_store, path, lambda store: _verify(store, path))
+
+    async def dispose(self, path: str) -> None:
+        """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        await asyncio.to_thread(_with_store, path, lambda store: _dispose(store, path))
+
+
+def _with_store(path: str, work: Callable[[DurableState], T]) -> T:
+    with closing(_open(path)) as store:
+        return work(store)
+
+
+def _open(path: str) -> DurableState:
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        path = f"{_HADOOP_NAMES.get(scheme.lower(), scheme)}://{rest}"
+    elif path.startswith("file:/"):  # as Hadoop writes it
+        path = path.removeprefix("file:")
+    return open_state_store(path)
+
+
+def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
+    try:
+        data = b"".join(store.read(MANIFEST_NAME, 0, _LARGEST_MANIFEST)[1])
+    except (Absent, Conflict):
+        raise Absent(f"there is no savepoint at {path}: no {MANIFEST_NAME} lies there") from None
+    try:
+        return decode_manifest(data, f"{path}/{MANIFEST_NAME}"), manifest_sha256(data)
+    except SavepointDamaged as error:
+        raise InvalidInput(f"the savepoint is damaged: {error.message}", field="path", hint=error.hint) from error
+
+
+def _verify(store: DurableState, path: str) -> SavepointCheck:
+    try:
+        manifest, _ = _manifest(store, path)
+    except InvalidInput as error:
+        return SavepointCheck(path=path, files=0, size=0, problems=[error.message])
+    problems = []
+    for file in manifest.files:
+        problem = _problem(store, file)
+        if problem:
+            problems.append(problem)
+        if len(problems) >= MOST_PROBLEMS:
+            problems.append("further files were not looked at")
+            break
+    return SavepointCheck(path=path, files=len(manifest.files), size=manifest.total_size, problems=problems)
+
+
+def _problem(store: DurableState, file: SavepointFile) -> str:
+    """What is wrong with one file; "" when it is as it was made."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        for piece in store.read(file.path, 0, None)[1]:
+            digest.update(piece)
+            size += len(piece)
+    except Absent:
+        return f"{file.path} is missing"
+    except Conflict as error:
+        return f"{file.path}: {error.message}"
+    if size != file.size:
+        return f"{file.path} has {size} bytes, and was made with {file.size}"
+    return "" if digest.hexdigest() == file.sha256 else f"{file.path} was changed: its SHA-256 is another one"
+
+
+def _dispose(store: DurableState, path: str) -> None:
+    # The manifest goes last: what was begun can be asked for again, and only what has one is ever deleted.
+    manifest, _ = _manifest(store, path)
+    for directory in sorted({file.path.partition("/")[0] for file in manifest.files}):
+        store.delete(directory, recursive=True)
+    store.delete("", recursive=True)
+    log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(manifest.files))

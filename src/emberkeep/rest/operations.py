@@ -1,0 +1,78 @@
+"""Work that a client has asked for and asks about later, by a trigger id. Of this JobManager's life only; bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
+
+AT_ONCE = 8
+_KEPT = 1000  # whose outcome is remembered
+
+
+@dataclass
+class Operation:
+    """``done`` with ``error`` None: it has succeeded."""
+
+    done: bool = False
+    error: EmberkeepError | None = None
+
+
+class Operations:
+    """All of one kind. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, Operation] = OrderedDict()
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, trigger_id: str, work: Coroutine[Any, Any, None]) -> None:
+        """Run ``work``, which may raise EmberkeepErrors. A trigger id that is known is the same operation again.
+
+        Raises RetryLater when as many run as may.
+        """
+        if trigger_id in self._known:
+            work.close()
+            return
+        if len(self._running) >= AT_ONCE:
+            work.close()
+            raise RetryLater(f"{AT_ONCE} such operations run already", hint="try again in a second")
+        operation = self._known[trigger_id] = Operation()
+        while len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+        task = asyncio.create_task(self._run(operation, work), name=f"operation-{trigger_id}")
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def _run(self, operation: Operation, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except EmberkeepError as error:
+            operation.error = error
+        except asyncio.CancelledError:
+            operation.error = RetryLater("the JobManager has stopped leading in the middle of it", hint="ask again")
+            raise
+        except Exception as error:  # noqa: BLE001 - a mistake of ours is this operation's failure, not the process's
+            operation.error = EmberkeepError(f"internal error: {type(error).__name__}: {error}")
+        finally:
+            operation.done = True
+
+    def find(self, trigger_id: str) -> Operation:
+        """Raises Absent."""
+        operation = self._known.get(trigger_id)
+        if operation is None:
+            raise Absent(
+                f"no operation {trigger_id} is known",
+                hint="this JobManager may have begun to lead since: ask for it again",
+            )
+        return operation
+
+    async def close(self) -> None:
+        """Give up what runs."""
+        tasks = list(self._running)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,299 @@
+"""Stops, savepoints and their disposal over HTTP, in Flink's shape: every status, every bad input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, QuerySavepoint, SavepointFile, encode_manifest
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
+from tests.unit.rest.server import Answer, Site
+
+JOB = job_id(1)
+TRIGGER = "0123456789abcdef" * 2
+
+
+async def post(site: Site, path: str, body: dict[str, Any]) -> Answer:
+    headers = {"Content-Type": "application/json"}
+    return await site.request("POST", f"/v1{path}", data=msgspec.json.encode(body), headers=headers)
+
+
+def requested(gateway: FakeGateway, trigger_id: str = TRIGGER) -> ProcedureRequest:
+    request = gateway.procedures[JOB, trigger_id].request
+    assert request is not None
+    return request
+
+
+# --- asking -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("END-4")
+@pytest.mark.req("END-5")
+@pytest.mark.parametrize(
+    ("path", "body", "procedure"),
+    [
+        ("stop", {"drain": False, "targetDirectory": "/s"}, Procedure.SUSPEND),
+        ("stop", {"drain": True, "targetDirectory": "/s", "formatType": "NATIVE"}, Procedure.DRAIN),
+        ("savepoints", {"target-directory": "/s", "cancel-job": False}, Procedure.SAVEPOINT),
+        ("savepoints", {"target-directory": "/s", "cancel-job": True, "formatType": "CANONICAL"}, Procedure.SUSPEND),
+    ],
+)
+async def test_requests_in_flinks_shape(
+    site: Site, gateway: FakeGateway, path: str, body: dict[str, Any], procedure: Procedure
+) -> None:
+    answer = await post(site, f"/jobs/{JOB}/{path}", {**body, "triggerId": TRIGGER})
+    assert answer.status == 202
+    extension = {"procedure": procedure.value, "target-directory": "/s"}
+    assert answer.json() == {"request-id": TRIGGER, "emberkeep": extension}
+    assert requested(gateway) == ProcedureRequest(
+        trigger_id=TRIGGER, procedure=procedure, target_directory="/s", requested_ms=NOW_MS
+    )
+
+
+@pytest.mark.parametrize("path", ["stop", "savepoints"])
+async def test_an_empty_request_gets_a_trigger_id_and_the_default_directory(
+    site: Site, gateway: FakeGateway, path: str
+) -> None:
+    answer = (await post(site, f"/jobs/{JOB}/{path}", {})).json()
+    assert answer["emberkeep"]["target-directory"] == "/default"
+    assert requested(gateway, answer["request-id"]).target_directory == "/default"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("stop", {"targetDirectory": "relative/path"}, "targetDirectory"),
+        ("stop", {"targetDirectory": ""}, "targetDirectory"),
+        ("stop", {"targetDirectory": "/with\nbreak"}, "targetDirectory"),
+        ("stop", {"targetDirectory": "/" + "x" * 5000}, "targetDirectory"),
+        ("stop", {"targetDirectory": 7}, "targetDirectory"),
+        ("stop", {"drain": "yes"}, "drain"),
+        ("stop", {"triggerId": "short"}, "triggerId"),
+        ("stop", {"formatType": "OTHER"}, "formatType"),
+        ("stop", {"target-directory": "/s"}, "target-directory"),
+        ("savepoints", {"target-directory": "relative"}, "target-directory"),
+        ("savepoints", {"cancel-job": 1}, "cancel-job"),
+        ("savepoints", {"triggerId": TRIGGER.upper()}, "triggerId"),
+    ],
+)
+async def test_bad_input_is_named(
+    site: Site, gateway: FakeGateway, path: str, body: dict[str, Any], field: str
+) -> None:
+    answer = await post(site, f"/jobs/{JOB}/{path}", body)
+    assert (answer.status, answer.problem().field) == (400, field)
+    assert not gateway.procedures
+
+
+@pytest.mark.parametrize("path", ["stop", "savepoints"])
+async def test_refusals(site: Site, gateway: FakeGateway, path: str) -> None:
+    assert (await post(site, f"/jobs/{job_id(9)}/{path}", {})).status == 404
+    assert (await post(site, f"/jobs/{job_id(2)}/{path}", {})).status == 409
+    gateway.refusal = RetryLater("it does not lead")
+    assert (await post(site, f"/jobs/{JOB}/{path}", {})).status == 503
+    gateway.refusal = UnknownOutcome("no answer")
+    assert (await post(site, f"/jobs/{JOB}/{path}", {})).status == 504
+
+
+# --- how far it has come ----------------------------------------------------------------------------------------------
+
+
+async def state(site: Site, gateway: FakeGateway, **view: Any) -> Any:
+    request = ProcedureRequest(
+        trigger_id=TRIGGER, procedure=Procedure.DRAIN, target_directory="/s", requested_ms=NOW_MS - 5_000
+    )
+    gateway.procedures[JOB, TRIGGER] = ProcedureView(
+        **{"job_id": JOB, "trigger_id": TRIGGER, "request": request, **view}
+    )
+    return (await site.get(f"/v1/jobs/{JOB}/savepoints/{TRIGGER}")).json()
+
+
+async def test_what_is_under_way_is_told_in_words_and_numbers(site: Site, gateway: FakeGateway) -> None:
+    shown = await state(site, gateway, waiting="the end of the driver")
+    assert (shown["status"], shown["operation"]) == ({"id": "IN_PROGRESS"}, None)
+    own = shown["emberkeep"]
+    assert (own["phase"], own["waiting"], own["duration"]) == (None, "the end of the driver", 5_000)
+    progress = ProcedureProgress(
+        trigger_id=TRIGGER,
+        phase=ProcedurePhase.COPYING,
+        detail="copying 212 of 300 files",
+        files_done=212,
+        files_total=300,
+        bytes_done=12,
+        bytes_total=20,
+        started_ms=NOW_MS - 4_000,
+    )
+    own = (await state(site, gateway, progress=progress))["emberkeep"]
+    assert (own["procedure"], own["phase"], own["detail"]) == ("DRAIN", "COPYING", "copying 212 of 300 files")
+    assert (own["files-done"], own["files-total"], own["bytes-done"], own["bytes-total"]) == (212, 300, 12, 20)
+    assert (own["requested"], own["started"], own["ended"]) == (NOW_MS - 5_000, NOW_MS - 4_000, -1)
+    assert own["job-status"] == "RUNNING"
+
+
+@pytest.mark.req("END-6")
+async def test_an_end_has_a_location_or_a_failure(site: Site, gateway: FakeGateway) -> None:
+    done = await state(site, gateway, is_over=True, savepoint="/s/savepoint-1", manifest_sha256="ab" * 32)
+    assert (done["status"]["id"], done["operation"]) == ("COMPLETED", {"location": "/s/savepoint-1"})
+    failed = await state(site, gateway, is_over=True, failure="/s: no space left")
+    assert failed["status"]["id"] == "COMPLETED"
+    cause = {"class": "ProcedureFailed", "stack-trace": "/s: no space left"}
+    assert failed["operation"] == {"failure-cause": cause}
+    assert failed["emberkeep"]["phase"] == "FAILED"
+    waiting = await state(site, gateway, savepoint="/s/savepoint-1")  # its script has not ended
+    assert (waiting["status"]["id"], waiting["emberkeep"]["phase"]) == ("IN_PROGRESS", "COMPLETED")
+
+
+async def test_an_unknown_one_is_404_and_a_bad_id_400(site: Site) -> None:
+    assert (await site.get(f"/v1/jobs/{JOB}/savepoints/{TRIGGER}")).status == 404
+    answer = await site.get(f"/v1/jobs/{JOB}/savepoints/xyz")
+    assert (answer.status, answer.problem().field) == (400, "triggerid")
+
+
+async def test_the_job_shows_what_it_does_on_request(site: Site, gateway: FakeGateway) -> None:
+    assert (await site.get(f"/v1/jobs/{JOB}")).json()["emberkeep"]["procedure"] is None
+    gateway.change(JOB, procedure=ProcedureView(job_id=JOB, trigger_id=TRIGGER, request=None, savepoint="/s/1"))
+    shown = (await site.get(f"/v1/jobs/{JOB}")).json()["emberkeep"]["procedure"]
+    assert (shown["trigger-id"], shown["location"], shown["phase"]) == (TRIGGER, "/s/1", "COMPLETED")
+
+
+# --- where they lie ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def savepoint(tmp_path: Path) -> Path:
+    """A savepoint of one query with two files."""
+    return make(tmp_path / "savepoints" / "savepoint-00000001-0123456789ab")
+
+
+def make(root: Path) -> Path:
+    contents = {"queries/query-q/commits/3": b"{}", "functions/0": b"state"}
+    for name, data in contents.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    query = QuerySavepoint(
+        key="query-q",
+        name="q",
+        query_id="id",
+        sink="parquet",
+        output_mode="append",
+        target="/out",
+        location="/checkpoints/q",
+        batch_id=3,
+        offsets=('{"logOffset":3}',),
+        watermark_ms=7,
+    )
+    manifest = Manifest(
+        job_id=JOB,
+        job_name="flights",
+        attempt=2,
+        trigger_id=TRIGGER,
+        procedure=Procedure.SUSPEND,
+        created_ms=NOW_MS,
+        spark_version="4.3.0",
+        emberkeep_version="0.1",
+        queries=(query,),
+        files=tuple(
+            SavepointFile(path=name, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+            for name, data in contents.items()
+        ),
+    )
+    (root / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
+    return root
+
+
+async def test_the_list_has_those_of_all_jobs_newest_first(site: Site, gateway: FakeGateway) -> None:
+    for number, created in ((1, 1_000), (2, 2_000)):
+        pointer = SavepointPointer(
+            path=f"/s/{number}", manifest_sha256="ab" * 32, created_ms=created, trigger_id=TRIGGER
+        )
+        gateway.change(job_id(number), pointers=JobPointers(savepoints=(pointer,)))
+    listed = (await site.get("/v1/savepoints")).json()["savepoints"]
+    assert [entry["path"] for entry in listed] == ["/s/2", "/s/1"]
+    assert (listed[1]["job-name"], listed[1]["job-status"], listed[1]["trigger-id"]) == ("flights", "RUNNING", TRIGGER)
+
+
+@pytest.mark.parametrize("prefix", ["", "file://", "file:"])
+async def test_a_manifest_is_read_where_it_lies(site: Site, savepoint: Path, prefix: str) -> None:
+    answer = await site.get("/v1/savepoints/manifest", params={"path": f"{prefix}{savepoint}"})
+    assert answer.status == 200, answer
+    shown = answer.json()
+    assert (shown["job-name"], shown["size"], len(shown["files"])) == ("flights", 7, 2)
+    assert (shown["queries"][0]["batch-id"], shown["queries"][0]["files"], shown["queries"][0]["size"]) == (3, 1, 2)
+    assert shown["manifest-sha256"] == hashlib.sha256((savepoint / MANIFEST_NAME).read_bytes()).hexdigest()
+
+
+async def test_what_is_no_savepoint_is_404_and_a_damaged_one_400(site: Site, savepoint: Path, tmp_path: Path) -> None:
+    assert (await site.get("/v1/savepoints/manifest", params={"path": str(tmp_path)})).status == 404
+    assert (await site.get("/v1/savepoints/manifest", params={"path": "relative"})).problem().field == "path"
+    (savepoint / MANIFEST_NAME).write_bytes((savepoint / MANIFEST_NAME).read_bytes()[:-3])
+    answer = await site.get("/v1/savepoints/manifest", params={"path": str(savepoint)})
+    assert (answer.status, answer.problem().field) == (400, "path")
+    assert "damaged" in answer.problem().detail
+
+
+async def verified(site: Site, savepoint: Path) -> Any:
+    answer = await post(site, "/savepoint-verification", {"savepoint-path": str(savepoint)})
+    assert answer.status == 200, answer
+    return answer.json()
+
+
+def flip(file: Path) -> None:
+    file.write_bytes(bytes([file.read_bytes()[0] ^ 1]) + file.read_bytes()[1:])
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        (lambda root: flip(root / "functions/0"), "functions/0 was changed"),
+        (lambda root: (root / "functions/0").write_bytes(b""), "functions/0 has 0 bytes, and was made with 5"),
+        (lambda root: (root / "functions/0").unlink(), "functions/0 is missing"),
+        (lambda root: flip(root / MANIFEST_NAME), "the savepoint is damaged"),
+    ],
+)
+async def test_verification_names_what_is_wrong(
+    site: Site, savepoint: Path, damage: Callable[[Path], None], expected: str
+) -> None:
+    assert (await verified(site, savepoint)) == {"path": str(savepoint), "files": 2, "size": 7, "problems": []}
+    damage(savepoint)
+    (problem,) = (await verified(site, savepoint))["problems"]
+    assert problem.startswith(expected)
+    missing = await post(site, "/savepoint-verification", {"savepoint-path": str(savepoint.parent)})
+    assert missing.status == 404
+
+
+async def disposed(site: Site, path: Path) -> Any:
+    answer = await post(site, "/savepoint-disposal", {"savepoint-path": str(path)})
+    assert answer.status == 200, answer
+    while True:
+        shown = (await site.get(f"/v1/savepoint-disposal/{answer.json()['request-id']}")).json()
+        if shown["status"]["id"] == "COMPLETED":
+            return shown["operation"]
+
+
+async def test_disposal_deletes_a_savepoint_and_nothing_else(site: Site, savepoint: Path) -> None:
+    (savepoint.parent / "other").write_bytes(b"x")
+    for wrong in (savepoint.parent, savepoint / "queries"):
+        assert "no savepoint" in (await disposed(site, wrong))["failure-cause"]["stack-trace"]
+    assert await disposed(site, savepoint) == {}
+    assert [entry.name for entry in savepoint.parent.iterdir()] == ["other"]
+    assert (await disposed(site, savepoint))["failure-cause"]["class"] == "Absent"
+    assert (await site.get(f"/v1/savepoint-disposal/{TRIGGER}")).status == 404
+    assert (await post(site, "/savepoint-disposal", {"savepoint-path": ""})).problem().field == "savepoint-path"
+
+
+async def test_what_a_running_job_has_started_from_stays(site: Site, gateway: FakeGateway, savepoint: Path) -> None:
+    graph = gateway.views[JOB].graph
+    assert graph is not None
+    gateway.change(JOB, graph=msgspec.structs.replace(graph, savepoint=f"{savepoint}/"))
+    assert (await disposed(site, savepoint))["failure-cause"]["class"] == "Conflict"
+    gateway.change(JOB, status=JobStatus.FINISHED)
+    assert await disposed(site, savepoint) == {}
