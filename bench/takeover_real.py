@@ -107,15 +107,15 @@ def _kill(state: Path, outputs: list[Path]) -> _Kill:
     os.kill(leader, signal.SIGKILL)
     takeover = asyncio.run(until_known(others, JobStatus.RUNNING, len(outputs), begin))
     time.sleep(max(0.0, killed + _WINDOW - time.time()))
-    times = [_times(output) for output in outputs]
+    times = [batch_times(output) for output in outputs]
     return _Kill(
         takeover.known,
-        tuple(_longest(each, killed - _WINDOW, killed) for each in times),
-        tuple(_longest(each, killed, killed + _WINDOW) for each in times),
+        tuple(longest_pause(each, killed - _WINDOW, killed) for each in times),
+        tuple(longest_pause(each, killed, killed + _WINDOW) for each in times),
     )
 
 
-def _times(output: Path) -> list[float]:
+def batch_times(output: Path) -> list[float]:
     """When batches came out (Unix seconds), and now. Raises SystemExit when one is missing or came twice."""
     lines = [line.split() for line in output.read_text().splitlines() if re.fullmatch(r"\d+ [\d.]+ \d+", line)]
     numbers = [int(number) for number, *_ in lines]
@@ -124,7 +124,7 @@ def _times(output: Path) -> list[float]:
     return [*(float(moment) for _, moment, _ in lines), time.time()]
 
 
-def _longest(times: list[float], begin: float, end: float) -> float:
+def longest_pause(times: list[float], begin: float, end: float) -> float:
     """The longest pause that touches this span; one that has not ended yet counts as far as it goes."""
     return max(b - a for a, b in itertools.pairwise(times) if b > begin and a < end)
 
