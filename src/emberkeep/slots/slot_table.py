@@ -239,7 +239,7 @@ class SlotTable:
             if allocation_id in event.accepted:
                 self._accept(slot, now)
             else:
-                effects += self._release(slot)
+                effects += self._release(slot, unwanted=True)
         return effects
 
     def _accept(self, slot: Slot, now: float) -> None:
@@ -333,12 +333,13 @@ class SlotTable:
             return None
         return slot
 
-    def _release(self, slot: Slot) -> list[TableEffect]:
-        """Give a slot back: at once where no process is in it, else when that has ended."""
+    def _release(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
+        """Give a slot back: at once where no process is in it, else when that has ended. ``unwanted``: its job lives on
+        without it."""
         if slot.state is SlotState.RELEASING:
             return []
         if slot.state not in _WITH_PROCESS:
-            return self._free(slot)
+            return self._free(slot, unwanted=unwanted)
         self._move(slot, SlotState.RELEASING)
         return [self._end_executor(slot)]
 
@@ -348,8 +349,8 @@ class SlotTable:
             raise self._impossible(slot, "end its executor")
         return EndExecutor(allocation.job_id, allocation.attempt, allocation.id, slot.executor_id)
 
-    def _free(self, slot: Slot) -> list[TableEffect]:
-        ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned
+    def _free(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
+        ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned and not unwanted
         self._move(slot, None)
         del self.slots[slot.allocation.id]
         self._freed.append(slot.allocation.id)

@@ -75,7 +75,7 @@ class ReserveSlot:
 
 @dataclass(frozen=True)
 class OfferAnswered:
-    """The JobMaster took ``accepted`` out of ``offered``; a refused offer has none accepted."""
+    """The JobMaster took ``accepted`` out of ``offered``: it has no use for the others, nor for their state."""
 
     offered: tuple[AllocationId, ...]
     accepted: tuple[AllocationId, ...]

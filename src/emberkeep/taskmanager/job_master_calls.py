@@ -29,7 +29,7 @@ class JobMasterCalls:
 
     async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> tuple[AllocationId, ...] | None:
         """Offer slots of one attempt, with the executors in them; returns those that it takes. None: no answer, which
-        was waited out a little."""
+        was waited out a little. Raises Conflict: who answers there does not take any, now or later."""
         first = slots[0].allocation
         reports = [executor_report(slot) for slot in slots]
         offer = OfferSlots(
@@ -42,8 +42,7 @@ class JobMasterCalls:
         try:
             reply = await self._rpc.call(first.job_master, offer, OfferSlotsReply, timeout=self._timeout)
         except (Conflict, Absent, InvalidInput, Fatal) as error:
-            log.info("slots were refused", job=first.job_id, attempt=first.attempt, reason=str(error))
-            return ()
+            raise Conflict(error.message, hint=error.hint) from error
         except EmberkeepError:
             await asyncio.sleep(OFFER_PAUSE)
             return None

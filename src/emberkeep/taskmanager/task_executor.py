@@ -84,11 +84,13 @@ class TakeReply(msgspec.Struct, frozen=True):
 
 
 class OfferReturned(msgspec.Struct, frozen=True):
-    """``accepted`` None: no answer; the offer is repeated."""
+    """``accepted`` None: no answer, or it is ``refused`` as a whole, by who may not be the attempt's JobMaster at all;
+    without either the offer is repeated."""
 
     attempt: tuple[JobId, int]
     offered: tuple[AllocationId, ...]
     accepted: tuple[AllocationId, ...] | None
+    refused: bool = False
 
 
 Event = (
@@ -330,9 +332,12 @@ class TaskExecutor(Actor[Event]):
 
     def _offer_returned(self, event: OfferReturned) -> None:
         self._offering.discard(event.attempt)
-        answered = event.accepted is not None
         if event.accepted:
             self._known = self.info.instance
+        if event.refused:
+            for allocation_id in event.offered:
+                self._decide(table.SlotReleased(*event.attempt, allocation_id))
+        answered = event.accepted is not None
         self._decide(table.OfferAnswered(event.offered if answered else (), event.accepted or ()))
 
     # --- processes ----------------------------------------------------------------------------------------------------
@@ -427,7 +432,12 @@ class TaskExecutor(Actor[Event]):
         await self.journal.settled()
         slots = self.table.offers().get(attempt, ())
         offered = tuple(slot.allocation.id for slot in slots)
-        accepted = await self._job_masters.offer(self.info, slots) if slots else ()
+        try:
+            accepted = await self._job_masters.offer(self.info, slots) if slots else ()
+        except Conflict as error:
+            log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
+            self.tell(OfferReturned(attempt, offered, None, refused=True))
+            return
         self.tell(OfferReturned(attempt, offered, accepted))
 
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:

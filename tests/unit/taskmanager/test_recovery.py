@@ -101,6 +101,23 @@ def test_the_slot_of_an_executor_that_ended_meanwhile_takes_another_one(run: Run
     run(story)
 
 
+@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.parametrize(("answer", "may_return"), [("not accepted", False), ("refused", True)])
+def test_a_job_that_goes_on_without_a_slot_has_no_use_for_its_state(run: Run, answer: str, may_return: bool) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        await bench.crash()
+        bench.launcher.end(key, -9)
+        bench.job_master.answers[OfferSlots] = {
+            "not accepted": OfferSlotsReply(accepted=()),
+            "refused": Conflict("another attempt runs here"),  # which may come back to this node
+        }[answer]
+        await bench.restart()
+        await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, may_return), 3.0)
+
+    run(story)
+
+
 @pytest.mark.req("LOC-5")
 @pytest.mark.parametrize("answer", ["refused", "nobody there", "not accepted", "no answer"])
 def test_what_its_job_master_does_not_take_is_freed_and_its_executor_ended(run: Run, answer: str) -> None:
