@@ -56,7 +56,7 @@ _EXIT_INTERRUPTED = 130
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code: 0 measured (whether goals are met or not), 130 interrupted."""
+    """Returns the exit code: 0 measured (whether goals are met or not), 130 interrupted: what was finished is kept."""
     given = _parser().parse_args(arguments)
     plan = Plan(given.repetitions or (1 if given.quick else 3), given.quick)
     signal.signal(signal.SIGTERM, _interrupt)
@@ -70,14 +70,20 @@ def main(arguments: list[str]) -> int:
             figures = MEASUREMENTS[name](plan)
             sections.append(Section(name, figures, time.monotonic() - begin, before, load_average()))
     except KeyboardInterrupt:
-        say("interrupted: nothing is written")
+        say("interrupted: only what was finished is written" if sections else "interrupted: nothing is written")
+        if sections:
+            _write(sections, facts, plan)
         return _EXIT_INTERRUPTED
+    _write(sections, facts, plan)
+    return 0
+
+
+def _write(sections: list[Section], facts: dict[str, object], plan: Plan) -> None:
     now = datetime.datetime.now(datetime.UTC)
     path = RESULTS / f"{now:%Y-%m-%dT%H%M%SZ}.json"
     print_tables(sections, facts)
     write_json(path, sections, facts, plan.repetitions)
     say(f"written to {path}")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
