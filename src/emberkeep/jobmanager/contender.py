@@ -51,7 +51,7 @@ class Turn(Protocol):
         """Write the epoch. Raises Conflict (somebody else was first), RetryLater, UnknownOutcome, Fatal."""
 
     async def serve(self, epoch: int) -> None:
-        """Lead until cancelled. Raises Conflict when a newer leader has been found out."""
+        """Lead until cancelled. Raises Conflict when a newer leader has been found out, or another one shall lead."""
 
     async def confirm(self) -> None:
         """Raises Conflict when the epoch is over, RetryLater, UnknownOutcome."""

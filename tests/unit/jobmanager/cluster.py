@@ -38,10 +38,11 @@ def in_virtual_time(scenario: Callable[[], Awaitable[None]]) -> None:
 class SmallCluster:
     """One JobManager and its task managers. Their heartbeats are sent once a second unless they are silenced."""
 
-    def __init__(self, store: JobStore, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, store: JobStore, settings: dict[str, str] | None = None, *, steps_aside: bool = False) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.store = store
+        self.steps_aside = steps_aside
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -65,6 +66,7 @@ class SmallCluster:
             address="jm:1",
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
+            steps_aside=self.steps_aside,
         )
 
     @asynccontextmanager
