@@ -125,6 +125,7 @@ def test_a_block_outlives_the_job_manager() -> None:
     passes(story, task_managers=3)
 
 
+@pytest.mark.req("BLK-6")
 @pytest.mark.req("BLK-7")
 def test_what_one_job_reports_all_jobs_hear() -> None:
     async def story(run: Run) -> None:

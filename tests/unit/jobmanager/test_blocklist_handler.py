@@ -27,6 +27,7 @@ async def eventually(condition: object, seconds: float = 60.0) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.req("BLK-6")
 @pytest.mark.req("BLK-17")
 def test_an_acknowledged_block_is_durable_and_found_by_the_next_job_manager() -> None:
     async def scenario() -> None:

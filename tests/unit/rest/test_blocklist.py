@@ -24,8 +24,10 @@ async def listed(site: Site) -> Any:
     return (await site.get("/v1/blocklist")).json()
 
 
+@pytest.mark.req("BLK-1")
 @pytest.mark.req("BLK-11")
 async def test_the_list_has_task_managers_and_nodes_with_those_that_stand_there(site: Site) -> None:
+    assert PERMANENT == 9223372036854775807
     assert await listed(site) == {"blockedTaskManagers": {}, "blockedNodes": {}}
     await put(site, "/v1/blocklist/nodes/node-2", action=MARK, cause="disk", endTimestamp=NOW_MS + 1)
     await put(site, "/v1/blocklist/nodes/nobody%20%2F%20here", action=EVACUATE, cause="rack 7")
