@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from emberkeep.base.errors import Absent, Conflict, IllegalTransition, RetryLater
 from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.slots import table_invariants
 from emberkeep.slots.driver_places import DriverPlaces
 from emberkeep.slots.fences import Fences
 from emberkeep.slots.model import Allocation, ResourceProfile
@@ -154,28 +155,7 @@ class SlotTable:
 
     def check_invariants(self) -> None:
         """Raises AssertionError naming what is broken; cheap enough for every step of a test or simulation."""
-        indices = [slot.allocation.slot_index for slot in self.slots.values()]
-        _require(len(indices) == len(set(indices)), "two allocations stand on one slot index")
-        _require(all(0 <= index < self.limits.slots for index in indices), "a slot index is out of range")
-        _require(self.free.cores >= 0 and self.free.memory_mb >= 0, "more is given away than there is")
-        living = self.drivers.living()
-        _require(len(living) <= self.limits.driver_places, "more drivers than places")
-        executors = [
-            (slot.allocation.job_id, slot.allocation.attempt, slot.executor_id)
-            for slot in self.slots.values()
-            if slot.executor_id is not None
-        ]
-        _require(len(executors) == len(set(executors)), "one executor lives in two slots")
-        for slot in self.slots.values():
-            _require(slot.state is not SlotState.OFFERED or slot.claim_until is not None, f"nobody waits for {slot}")
-            _require(slot.executor_id not in slot.former, f"an executor came back: {slot}")
-            has_executor = slot.state not in (SlotState.OFFERED, SlotState.ACTIVE)
-            _require(has_executor == (slot.executor_id is not None), f"executor of {slot} does not fit its state")
-            fenced = self.fences.is_refused(slot.allocation.job_id, slot.allocation.attempt)
-            _require(not fenced or slot.state is SlotState.RELEASING, f"a fenced attempt keeps {slot}")
-        for driver in living:
-            fenced = self.fences.is_refused(driver.job_id, driver.attempt)
-            _require(not fenced or driver.stop_grace is not None, f"a fenced driver goes on: {driver}")
+        table_invariants.check(self)
 
     def _of_attempt(self, job_id: JobId, attempt: int) -> list[Slot]:
         return [
@@ -479,8 +459,3 @@ class SlotTable:
                 effects.append(ForgetJob(job_id))
         self.fences.forget_idle(holding)
         return effects
-
-
-def _require(condition: bool, what: str) -> None:
-    if not condition:
-        raise AssertionError(what)
