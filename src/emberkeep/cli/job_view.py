@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from emberkeep.cli.tables import print_fields, print_table
-from emberkeep.cli.wording import byte_count, duration, executors_registered, timestamp
-from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
+from emberkeep.cli.wording import byte_count, duration, executors_registered, procedure_text, timestamp
+from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExceptions, ProcedureInfo, TaskManagerSummary
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 _SHOWN_EXCEPTIONS = 5
@@ -31,6 +31,7 @@ def print_job(
             ("Job", f"{job.name} ({job.jid})"),
             ("State", job.state.value),
             ("Waiting for", own.waiting),
+            ("On request", _procedure(own.procedure)),
             ("Submitted", timestamp(job.start_time)),
             ("Ended", timestamp(job.end_time) if job.end_time >= 0 else ""),
             ("Duration", duration(job.duration)),
@@ -49,6 +50,13 @@ def print_job(
     _print_local_state(job, task_managers)
     _print_attempts(job)
     _print_exceptions(exceptions)
+
+
+def _procedure(procedure: ProcedureInfo | None) -> str:
+    if procedure is None or procedure.procedure is None:
+        return ""
+    since = f", {duration(procedure.duration)}" if procedure.duration >= 0 else ""
+    return f"{procedure.procedure.value} (request {procedure.trigger_id}{since}): {procedure_text(procedure)}"
 
 
 def _print_queries(job: JobDetailsInfo) -> None:
@@ -97,7 +105,7 @@ def _print_executors(job: JobDetailsInfo) -> None:
                 (
                     executor.id,
                     executor.taskmanager_id,
-                    f"{executor.state.value}, task manager away" if executor.away else executor.state.value,
+                    _executor_state(executor),
                     "yes" if executor.registered else "no",
                     str(executor.cores),
                     f"{executor.heap_mb} MiB",
@@ -106,6 +114,14 @@ def _print_executors(job: JobDetailsInfo) -> None:
                 for executor in job.emberkeep.executors
             ],
         )
+
+
+def _executor_state(executor: ExecutorInfo) -> str:
+    state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
+    departure = executor.departure
+    if departure is None:
+        return state
+    return f"{state}, leaving" if departure.begun else f"{state}, to leave once another one is there"
 
 
 def _print_local_state(job: JobDetailsInfo, task_managers: Sequence[TaskManagerSummary]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cyclopts import App
 
@@ -15,7 +15,9 @@ from emberkeep.cli.tables import OutputFormat, print_json, print_table
 from emberkeep.cli.wording import until
 
 if TYPE_CHECKING:
-    from emberkeep.blocklist.model import BlockAction
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
+
+Drivers = Literal["restart", "wait"]
 
 node_app = App(name="node", help="Show nodes; keep work away from them, and bring it back.", sort_key=22)
 
@@ -59,18 +61,22 @@ def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEF
 
 
 @node_app.command
-def evacuate(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Give a node no new work, and replace the executors there by others elsewhere at once. Their tasks run again
-    there; what they had cached or shuffled is computed again. Drivers stay where they are.
+def evacuate(
+    node: str, /, *, blocking: BlockOptions, drivers: Drivers = "restart", cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Give a node no new work, and bring elsewhere what runs there. Executors are replaced at once; they hand over what
+    they have cached and shuffled, and end. Drivers of streaming jobs stop between two batches and go on elsewhere.
 
     Parameters
     ----------
     node
         Its id, as `emberkeep node list` shows it.
+    drivers
+        What becomes of drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
     """
-    from emberkeep.blocklist.model import BlockAction
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 
-    return _block(BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, node, blocking, cluster)
+    return _block(BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, node, blocking, cluster, EvacuatedDrivers(drivers))
 
 
 @node_app.command
@@ -93,11 +99,17 @@ def _what(task_manager: bool) -> str:
     return "task manager" if task_manager else "node"
 
 
-def _block(action: BlockAction, name: str, blocking: BlockOptions, cluster: ClusterOptions) -> int:
+def _block(
+    action: BlockAction,
+    name: str,
+    blocking: BlockOptions,
+    cluster: ClusterOptions,
+    drivers: EvacuatedDrivers | None = None,
+) -> int:
     from emberkeep.cli.node_status import wait_until_free
     from emberkeep.client.rest_client import RestClient
 
-    request, task_manager = blocking.request(action), blocking.task_manager
+    request, task_manager = blocking.request(action, drivers), blocking.task_manager
 
     async def work(client: RestClient) -> None:
         entry = await client.block(name, request, task_manager=task_manager)

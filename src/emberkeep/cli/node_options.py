@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from emberkeep.base.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from emberkeep.blocklist.model import BlockAction
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
     from emberkeep.protocol.rest import BlockRequest
 
 Flag = Annotated[bool, Parameter(negative=())]
@@ -31,15 +31,17 @@ class BlockOptions:
     merge: Flag = False
     "Where it is blocked already: the stronger action, the later end, both causes."
     wait: Flag = False
-    "Return when nothing runs in its slots any more."
+    "Return when nothing runs in its slots any more; after `evacuate` also no driver that is to move."
     task_manager: Flag = False
     "What is named is not a node but a single task manager, by its id."
 
-    def request(self, action: BlockAction) -> BlockRequest:
+    def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
         """Raises InvalidInput."""
         from emberkeep.protocol.rest import BlockRequest
 
-        return BlockRequest(action=action, cause=self.cause, end_timestamp=self._end(), allow_merge=self.merge)
+        return BlockRequest(
+            action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge
+        )
 
     def _end(self) -> int | None:
         """Unix milliseconds. Raises InvalidInput."""

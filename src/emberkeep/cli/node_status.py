@@ -10,7 +10,7 @@ from emberkeep.cli.wording import counted, until
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest import BlockedTaskManagerInfo, BlocklistInfo, TaskManagerSummary
 
-NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE")
+NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
 _POLL = 0.5  # seconds
 
 Nodes = tuple[BlocklistInfo, list[TaskManagerSummary]]
@@ -46,6 +46,7 @@ def _row(name: str, there: Sequence[TaskManagerSummary], entry: BlockedTaskManag
         str(_drivers(there)),
         "no" if entry is None else f"{entry.action.value} {until(entry.end_timestamp)}",
         "" if entry is None else entry.cause,
+        evacuation_text(there),
     )
 
 
@@ -59,21 +60,70 @@ def _drivers(there: Iterable[TaskManagerSummary]) -> int:
 
 
 async def wait_until_free(client: RestClient, name: str, *, task_manager: bool) -> None:
-    """Return when no slot is in use there; tells how many are whenever that changes."""
-    shown: int | None = None
+    """Return when no slot is in use there, and no driver is left that is to move; tells what is left, and which jobs
+    wait for something, whenever that changes."""
+    shown: str | None = None
+    waiting: dict[str, str] = {}
     while True:
         there = [
             other
             for other in await client.task_managers()
             if name == (other.id if task_manager else other.emberkeep.node_id)
         ]
-        left = _in_use(there)
+        left, text = _in_use(there) + _moving(there), _left_text(there)
         if left == 0:
             drivers = _drivers(there)
-            stay = f"; {counted(drivers, 'driver')} still there, which will not be moved" if drivers else ""
+            stay = f"; {counted(drivers, 'driver')} still there, until the job ends" if drivers else ""
             say(f"no slot of {name} is in use{stay}")
+            await _say_waiting(client, waiting)
             return
-        if left != shown:
-            shown = left
-            say(f"{counted(left, 'slot')} of {name} in use")
+        if text != shown:
+            shown = text
+            say(f"{name}: {text}")
+        await _say_waiting(client, waiting)
         await asyncio.sleep(_POLL)
+
+
+async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
+    """Say which jobs wait for something, each once."""
+    for job in await client.jobs():
+        text = job.emberkeep.waiting
+        if text and job.jid not in known:
+            say(f"job {job.name} waits: {text}")
+            known[job.jid] = text
+
+
+def _moving(there: Iterable[TaskManagerSummary]) -> int:
+    evacuations = (task_manager.emberkeep.evacuation for task_manager in there)
+    return sum(evacuation.drivers_moving for evacuation in evacuations if evacuation is not None)
+
+
+def _left_text(there: Sequence[TaskManagerSummary]) -> str:
+    """ "2 slots in use; 2 executors leave, 31 shuffle blocks and 0 cached blocks left; 1 driver moves"."""
+    texts = [f"{counted(_in_use(there), 'slot')} in use"]
+    evacuation = evacuation_text(there)
+    return "; ".join([*texts, *([evacuation] if evacuation else [])])
+
+
+def evacuation_text(there: Iterable[TaskManagerSummary]) -> str:
+    """How far the evacuation of these task managers is, in words; "" where nothing leaves."""
+    found = [
+        task_manager.emberkeep.evacuation for task_manager in there if task_manager.emberkeep.evacuation is not None
+    ]
+    texts = []
+    executors = sum(evacuation.executors for evacuation in found)
+    if executors:
+        shuffle = counted(sum(evacuation.shuffle_blocks for evacuation in found), "shuffle block")
+        cached = counted(sum(evacuation.cached_blocks for evacuation in found), "cached block")
+        bound = "at least " if any(evacuation.at_least for evacuation in found) else ""
+        texts.append(f"{counted(executors, 'executor')} leaving with {bound}{shuffle} and {cached}")
+    alone = sum(evacuation.executors_waiting for evacuation in found)
+    if alone:
+        texts.append(f"{alone} of them without another executor to hand over to")
+    moving = sum(evacuation.drivers_moving for evacuation in found)
+    if moving:
+        texts.append(f"{counted(moving, 'driver')} moving")
+    staying = sum(evacuation.drivers_staying for evacuation in found)
+    if staying:
+        texts.append(f"{counted(staying, 'driver')} staying until the job ends")
+    return "; ".join(texts)

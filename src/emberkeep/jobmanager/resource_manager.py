@@ -304,6 +304,7 @@ class ResourceManager(Actor[Call]):
             free_resources=NOTHING if member.away else member.free(),
             away=member.away,
             blocked=member.blocked,
+            evacuated=member.evacuated,
         )
 
     # --- what the blocklist's owner tells -----------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
+from emberkeep.jobmanager.evacuation_views import with_evacuations
 from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.job_views import with_missing
 from emberkeep.jobmanager.procedure_views import ProcedureView
@@ -344,10 +345,16 @@ class JobManagerService:
         return with_missing(view, missing[job_id])
 
     async def task_managers(self) -> list[TaskManagerView]:
-        return await self._resources.views()
+        return await self._with_evacuations(await self._resources.views())
 
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
-        return await self._resources.view(task_manager_id)
+        (view,) = await self._with_evacuations([await self._resources.view(task_manager_id)])
+        return view
+
+    async def _with_evacuations(self, views: list[TaskManagerView]) -> list[TaskManagerView]:
+        if not any(view.evacuated for view in views):
+            return views
+        return with_evacuations(views, await self._dispatcher.views())
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
         self._check_confirmed()

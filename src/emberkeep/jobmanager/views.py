@@ -39,6 +39,19 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     procedure: ProcedureView | None = None  # what it does on request, or was stopped by; None once it has ended
 
 
+class Evacuation(msgspec.Struct, frozen=True, kw_only=True):
+    """What still runs on an evacuated task manager. Blocks: what its executors have not handed over yet, map outputs of
+    shuffles and cached RDD blocks; ``at_least``: there may be more that was not counted."""
+
+    executors: int  # that leave
+    executors_waiting: int  # of these, for another one that can take over their blocks
+    shuffle_blocks: int
+    cached_blocks: int
+    at_least: bool
+    drivers_moving: int
+    drivers_staying: int  # until their jobs end
+
+
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     """One registered task manager. ``away``: it is silent, ``report`` is what it last said; nothing of it is free."""
 
@@ -50,6 +63,8 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     free_resources: ResourceProfile
     away: bool = False
     blocked: bool = False  # by the blocklist: nothing new goes there
+    evacuated: bool = False  # what runs there is to go as well
+    evacuation: Evacuation | None = None  # where it is evacuated
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):

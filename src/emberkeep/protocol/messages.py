@@ -436,9 +436,9 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
     """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
-    ``missing``: what the cluster cannot give at present, in words, "" when all is met; ``missing_blocked``: it may, once
-    nodes are not blocked any more. ``procedure``: what the job is
-    asked to do, until its end is recorded. ``procedure_recorded``: trigger id of the newest whose end is."""
+    ``missing``: what the cluster cannot give at present, in words, "" when all is met; ``missing_blocked``: it
+    may, once nodes are not blocked any more. ``procedure``: what the job is asked to do, until its end is recorded.
+    ``procedure_recorded``: trigger id of the newest whose end is."""
 
     epoch: int
     known: bool

@@ -14,7 +14,7 @@ from msgspec import Meta, field
 
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent
-from emberkeep.blocklist.model import BlockAction
+from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
@@ -524,9 +524,23 @@ class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
     fenced: int
 
 
+class EvacuationInfo(Kebab, frozen=True, kw_only=True):
+    """What still runs on an evacuated task manager. ``executors-waiting``: of ``executors``, those without another one
+    that could take over their blocks. Blocks: map outputs of shuffles, and cached RDD blocks, that were not handed over
+    yet; ``at-least``: there may be more that was not counted. ``drivers-staying``: until their jobs end."""
+
+    executors: int
+    executors_waiting: int
+    shuffle_blocks: int
+    cached_blocks: int
+    at_least: bool
+    drivers_moving: int
+    drivers_staying: int
+
+
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     """``adopted``: drivers and executors that this process has taken over from the one before it. ``state_gateway``:
-    null where ``state.backend.local-recovery`` is off."""
+    null where ``state.backend.local-recovery`` is off. ``evacuation``: null where it is not evacuated."""
 
     state: TaskManagerState
     instance: str
@@ -546,6 +560,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     adopted: int
     local_state: list[LocalStateOfJob]
     state_gateway: StateGatewayCounters | None = None
+    evacuation: EvacuationInfo | None = None
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):
@@ -585,10 +600,12 @@ class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
 
 class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
-    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it."""
+    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it. ``drivers``: where
+    tasks are evacuated, what becomes of drivers without a streaming query; without it they are restarted elsewhere."""
 
     action: BlockAction
     cause: str
+    drivers: EvacuatedDrivers | None = None
     end_timestamp: int | str | None = None
     allow_merge: bool = False
 

@@ -8,8 +8,10 @@ from aiohttp import web
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import (
+    BlockAction,
     Blocked,
     BlockedNode,
+    EvacuatedDrivers,
     Place,
     PlaceKind,
     entry_about,
@@ -69,12 +71,24 @@ async def block(call: Call) -> web.StreamResponse:
         start_ms=now,
         end_ms=parse_end(_number(body.end_timestamp, "endTimestamp"), now),
         causes=(parse_cause(body.cause),),
+        drivers=_drivers(body),
     )
     blocking = await call.api.gateway.block(entry, merge=body.allow_merge)
     made, status = blocking.entry, 202 if blocking.merged else 201
     if isinstance(made, BlockedNode):
         return json_response(_node(made, await call.api.gateway.task_managers()), status)
     return json_response(_task_manager(made), status)
+
+
+def _drivers(body: BlockRequest) -> EvacuatedDrivers:
+    """What becomes of drivers that no streaming query lets move. Raises InvalidInput."""
+    if body.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS:
+        return body.drivers or EvacuatedDrivers.RESTART
+    if body.drivers is not None:
+        raise InvalidInput(
+            f"drivers is given with {body.action.value}", field="drivers", hint="drivers leave evacuated places only"
+        )
+    return EvacuatedDrivers.WAIT
 
 
 def _number(value: int | str | None, field: str) -> int | None:

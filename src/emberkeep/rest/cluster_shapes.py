@@ -15,6 +15,7 @@ from emberkeep.protocol.rest import (
     ClusterExtension,
     ClusterOverview,
     DriverOnTaskManager,
+    EvacuationInfo,
     Hardware,
     LocalStateOfJob,
     Resources,
@@ -120,6 +121,7 @@ def _extension(view: TaskManagerView) -> TaskManagerExtension:
         state_gateway=None
         if report.state_gateway is None
         else StateGatewayCounters(**msgspec.structs.asdict(report.state_gateway)),
+        evacuation=None if view.evacuation is None else EvacuationInfo(**msgspec.structs.asdict(view.evacuation)),
     )
 
 

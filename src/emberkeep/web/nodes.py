@@ -8,13 +8,13 @@ import msgspec
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
-from emberkeep.jobmanager.views import TaskManagerView
+from emberkeep.jobmanager.views import Evacuation, TaskManagerView
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. ``entry`` None: it is not blocked."""
+    """One node. ``entry`` None: it is not blocked. ``leaving``: what is still to leave it, line by line."""
 
     id: str
     task_managers: tuple[TaskManagerId, ...]
@@ -22,6 +22,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
     slots_taken: int
     drivers: int
     entry: Blocked | None
+    leaving: tuple[str, ...] = ()
 
 
 def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -> list[NodeLine]:
@@ -38,9 +39,24 @@ def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -
             slots_taken=sum(view.info.slots - view.free_slots for view in there),
             drivers=sum(view.info.driver_places - view.free_driver_places for view in there),
             entry=entries.get(node),
+            leaving=_leaving([view.evacuation for view in there if view.evacuation is not None]),
         )
         for node, there in sorted(standing.items())
     ]
+
+
+def _leaving(evacuations: list[Evacuation]) -> tuple[str, ...]:
+    executors, alone = (sum(one.executors for one in evacuations), sum(one.executors_waiting for one in evacuations))
+    moving, staying = (sum(one.drivers_moving for one in evacuations), sum(one.drivers_staying for one in evacuations))
+    bound = "at least " if any(one.at_least for one in evacuations) else ""
+    shuffle, cached = (sum(one.shuffle_blocks for one in evacuations), sum(one.cached_blocks for one in evacuations))
+    lines = (
+        (executors, f"executors leaving: {executors}, with {bound}{shuffle} shuffle and {cached} cached blocks"),
+        (alone, f"of them without another executor to hand over to: {alone}"),
+        (moving, f"drivers moving: {moving}"),
+        (staying, f"drivers staying until their jobs end: {staying}"),
+    )
+    return tuple(line for count, line in lines if count)
 
 
 def blocked_task_managers(blocklist: Blocklist) -> list[Blocked]:
