@@ -1,8 +1,8 @@
 """The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP. No decisions: see StateFiles.
 
-Differences from a name node: OPEN answers with the bytes at once; CREATE sends the client on to itself, as the client
-sends bytes only to where it was sent. Answers have no Content-Type: with one, Hadoop's shaded client looks for a class
-that PySpark does not bring.
+OPEN and CREATE send the client on to this same port, as a name node sends it to a data node: Hadoop's client begins
+with a request that is only to tell where the bytes are, and throws an answer with bytes away, the connection too.
+Answers have no Content-Type: with one, its shaded form looks for a class that PySpark does not bring.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REQUESTS = 1024  # being answered at once; more are told to come again
 _TRANSFERS = 64  # files being received or sent at once; more wait
 _IDLE_SECONDS = 60.0  # without a byte of a body
 _PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
-_DATA = "step"  # marks the second request of a CREATE
+_DATA = "step"  # marks the second request of an OPEN or CREATE
 
 
 class WebHdfs:
@@ -195,9 +195,7 @@ class WebHdfs:
         path, overwrite = self._path(request), request.flag("overwrite")
         if not request.text(_DATA):
             await self._in_thread(lambda: self._files.admit(request.caller))
-            url = request.http.rel_url
-            location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{_DATA}=data"
-            return web.Response(status=307, headers={"Location": location})
+            return self._sent_on(request)
         async with self._transfers:
             incoming = await self._in_thread(lambda: self._files.receive(request.caller, path, overwrite=overwrite))
             try:
@@ -217,12 +215,20 @@ class WebHdfs:
     async def _open(self, request: WebHdfsRequest) -> web.StreamResponse:
         path = self._path(request)
         offset, length = request.number("offset") or 0, request.number("length")
+        if not request.text(_DATA):
+            await self._in_thread(lambda: self._files.look_for(request.caller, path))
+            return self._sent_on(request)
         async with self._transfers:
             opened = await self._in_thread(lambda: self._files.open_file(request.caller, path, offset, length))
             try:
                 return await self._sent(request.http, opened)
             finally:
                 await self._close(opened.pieces)
+
+    def _sent_on(self, request: WebHdfsRequest) -> web.Response:
+        url = request.http.rel_url
+        location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{_DATA}=data"
+        return web.Response(status=307, headers={"Location": location})
 
     async def _sent(self, http: web.Request, opened: OpenedFile) -> web.StreamResponse:
         response = web.StreamResponse()

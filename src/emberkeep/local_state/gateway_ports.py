@@ -73,6 +73,9 @@ class StateFiles(Protocol):
     def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
         """Begin to write a file."""
 
+    def look_for(self, caller: Caller, path: StatePath) -> None:
+        """Whether there is a file to open. Raises Absent, IsADirectory."""
+
     def open_file(self, caller: Caller, path: StatePath, offset: int, length: int | None) -> OpenedFile:
         """The bytes from ``offset`` on. Raises Absent, IsADirectory, InvalidInput (``offset`` is beyond the end)."""
 

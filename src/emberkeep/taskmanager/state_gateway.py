@@ -95,6 +95,10 @@ class StateGateway:
                 )
         return ContentSummary(length=length, files=files, directories=directories)
 
+    def look_for(self, caller: Caller, path: StatePath) -> None:
+        durable = self._admitted(caller, path)
+        self._reads.look_for(path, durable)
+
     def open_file(self, caller: Caller, path: StatePath, offset: int, length: int | None) -> OpenedFile:
         durable = self._admitted(caller, path)
         return self._reads.open_file(caller, path, durable, offset, length, keep=self._is_kept(caller))

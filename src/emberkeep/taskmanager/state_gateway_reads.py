@@ -25,6 +25,13 @@ class GatewayReads:
         self._disk = disk
         self._counters = counters
 
+    def look_for(self, path: StatePath, durable: DurableState) -> None:
+        """Raises Absent, IsADirectory."""
+        if is_unique(path.name) and self._disk.copies.find(path) is not None:
+            return
+        if durable.status(path.name).kind is not FileKind.FILE:
+            raise IsADirectory(f"{path.name} is a directory")
+
     def open_file(
         self, caller: Caller, path: StatePath, durable: DurableState, offset: int, length: int | None, *, keep: bool
     ) -> OpenedFile:

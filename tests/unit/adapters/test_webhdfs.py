@@ -74,6 +74,15 @@ class Port:
         location = headers["Location"].removeprefix(f"http://{self.address}")
         return self.ask("PUT", location, data)[0]
 
+    def content(self, name: str, more: str = "", **shown: str) -> tuple[int, bytes]:
+        """What a file holds, or why not: from where the client is sent."""
+        status, headers, body = self.ask("GET", target(name, "OPEN", more, **shown))
+        if status != 307:
+            return status, body
+        assert body == b""
+        status, _, body = self.ask("GET", headers["Location"].removeprefix(f"http://{self.address}"))
+        return status, body
+
 
 def target(name: str, operation: str, more: str = "", shown: str = credential(SECRET, EXECUTOR)) -> str:
     return f"/webhdfs/v1/{JOB}/own/{quote(name)}?op={operation}&delegation={encode(shown, '127.0.0.1:1')}{more}"
@@ -92,8 +101,9 @@ def test_no_answer_has_a_content_type(port: Port) -> None:
     assert port.upload("d/f", b"content") == 201
     for method, operation, wanted in (
         ("GET", "GETFILESTATUS", 200),
-        ("GET", "OPEN", 200),
+        ("GET", "OPEN", 307),
         ("GET", "LISTSTATUS", 200),
+        ("GET", "OPEN&step=data", 200),
         ("PUT", "CREATE", 307),
         ("GET", "NONE", 400),
     ):
@@ -105,8 +115,8 @@ def test_no_answer_has_a_content_type(port: Port) -> None:
 def test_the_credential_is_taken_as_token_and_as_user(port: Port) -> None:
     port.upload("d/f", b"content")
     shown = credential(SECRET, DRIVER_OF[1])
-    assert port.ask("GET", target("d/f", "OPEN", shown=shown))[2] == b"content"
-    assert port.ask("GET", f"/webhdfs/v1/{JOB}/own/d/f?op=OPEN&user.name={shown}")[2] == b"content"
+    assert port.content("d/f", shown=shown) == (200, b"content")
+    assert port.ask("GET", f"/webhdfs/v1/{JOB}/own/d/f?op=OPEN&step=data&user.name={shown}")[2] == b"content"
     for wrong in (f"&user.name={shown[:-1]}", "&user.name=root", ""):
         status, _, body = port.ask("GET", f"/webhdfs/v1/{JOB}/own/d/f?op=OPEN{wrong}")
         assert status == 403
@@ -116,10 +126,16 @@ def test_the_credential_is_taken_as_token_and_as_user(port: Port) -> None:
 
 def test_a_part_of_a_file(port: Port) -> None:
     port.upload("d/f", b"0123456789")
-    assert port.ask("GET", target("d/f", "OPEN", "&offset=3&length=4"))[2] == b"3456"
-    assert port.ask("GET", target("d/f", "OPEN", "&offset=10"))[2] == b""
+    assert port.content("d/f", "&offset=3&length=4") == (200, b"3456")
+    assert port.content("d/f", "&offset=10") == (200, b"")
     for wrong in ("&offset=11", "&offset=-1", "&offset=x", "&length=99999999999999999999"):
-        assert port.ask("GET", target("d/f", "OPEN", wrong))[0] == 400
+        assert port.content("d/f", wrong)[0] == 400
+
+
+def test_what_cannot_be_opened_is_told_before_the_client_is_sent_on(port: Port) -> None:
+    port.upload("d/f", b"content")
+    assert port.ask("GET", target("d/none", "OPEN"))[0] == 404
+    assert port.ask("GET", target("d", "OPEN"))[0] == 404
 
 
 def test_an_upload_that_is_cut_off_leaves_nothing(port: Port) -> None:
@@ -137,7 +153,7 @@ def test_an_upload_that_is_cut_off_leaves_nothing(port: Port) -> None:
                 pass
     assert port.ask("GET", target("d/cut", "GETFILESTATUS"))[0] == 404
     assert port.upload("d/cut", b"x" * 3_000_000) == 201
-    assert port.ask("GET", target("d/cut", "OPEN"))[2] == b"x" * 3_000_000
+    assert port.content("d/cut") == (200, b"x" * 3_000_000)
 
 
 def test_what_is_too_long_is_refused(port: Port) -> None:

@@ -38,8 +38,8 @@ base = f"http://{os.environ['EMBERKEEP_STATE_GATEWAY']}/webhdfs/v1/{job}/own/off
 status, _, headers = ask("PUT", f"{base}?op=CREATE&overwrite=false&user.name=secret")
 assert status == 307, status
 assert ask("PUT", headers["Location"], b"a batch")[0] == 201
-assert ask("GET", f"{base}?op=OPEN&user.name=secret")[:2] == (200, b"a batch")
-assert ask("GET", f"{base}?op=OPEN&user.name=another")[0] == 403
+assert ask("GET", f"{base}?op=OPEN&step=data&user.name=secret")[:2] == (200, b"a batch")
+assert ask("GET", f"{base}?op=OPEN&step=data&user.name=another")[0] == 403
 """
 
 
