@@ -16,6 +16,7 @@ import structlog
 
 from bench import (
     blobs,
+    blocklist,
     heartbeats,
     local_state,
     placement,
@@ -39,6 +40,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "throughput": throughput.measure,
     "submission": submission.measure,
     "scale": scale.measure,
+    "blocklist": blocklist.measure,
     "heartbeats": heartbeats.measure,
     "takeover": takeover.measure,
     "takeover-real": takeover_real.measure,

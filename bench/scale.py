@@ -52,7 +52,7 @@ def measure(plan: Plan) -> list[Figure]:
     ]
 
 
-class _Cluster:
+class Cluster:
     """A slot manager, and task managers that report what they are told to hold."""
 
     def __init__(self, count: int) -> None:
@@ -87,23 +87,23 @@ class _Round:
 
     def __init__(self, count: int) -> None:
         total = count * SLOTS
-        cluster = _Cluster(count)
+        cluster = Cluster(count)
         cluster.want(1, total)
-        seconds, matches = _timed(cluster.match)
+        seconds, matches = timed(cluster.match)
         _expect(len(matches.slots), total)
         self.one_job = total / seconds
 
-        self.registration = _timed(lambda: _Cluster(count))[0] / count * 1e6
-        cluster = _Cluster(count)
+        self.registration = timed(lambda: Cluster(count))[0] / count * 1e6
+        cluster = Cluster(count)
         cluster.want(count // 10, 10 * SLOTS)
-        seconds, matches = _timed(cluster.match)
+        seconds, matches = timed(cluster.match)
         _expect(len(matches.slots), total)
         self.many_jobs = total / seconds
         self._heartbeats(cluster, matches)
         self._loss(cluster)
         self._submission(count)
 
-    def _heartbeats(self, cluster: _Cluster, matches: Matches) -> None:
+    def _heartbeats(self, cluster: Cluster, matches: Matches) -> None:
         held = [(info, tuple(allocations)) for info, allocations in cluster.by_task_manager(matches).items()]
 
         def report() -> None:
@@ -114,10 +114,10 @@ class _Round:
             for info, _ in held:
                 cluster.slots.heard(info.id, info.instance, 2, 2.0)
 
-        self.changed = _timed(report)[0] / len(held) * 1e6
-        self.unchanged = _timed(beat)[0] / len(held) * 1e6
+        self.changed = timed(report)[0] / len(held) * 1e6
+        self.unchanged = timed(beat)[0] / len(held) * 1e6
 
-    def _loss(self, cluster: _Cluster) -> None:
+    def _loss(self, cluster: Cluster) -> None:
         """The first task manager falls silent while all slots are taken; a new one has registered before."""
         spare = task_manager(len(cluster.infos))
         for info in cluster.infos[1:]:
@@ -128,21 +128,21 @@ class _Round:
             _expect(len(cluster.slots.expire(2.0 + _LOST_AFTER).lost), 1)
             return cluster.match(2.0 + _LOST_AFTER)
 
-        seconds, matches = _timed(replace)
+        seconds, matches = timed(replace)
         _expect(len(matches.slots), SLOTS)
         self.replacement = seconds * 1e3
 
     def _submission(self, count: int) -> None:
-        cluster = _Cluster(count)
+        cluster = Cluster(count)
         need = DriverNeed(memory_mb=1408, python=RUNTIME.python)
-        seconds, obstacle = _timed(lambda: cluster.slots.obstacle(need, ONE_CORE))
+        seconds, obstacle = timed(lambda: cluster.slots.obstacle(need, ONE_CORE))
         _expect(len(obstacle), 0)
         self.obstacle = seconds * 1e3
         job_id = JobId("f" * 32)
         cluster.slots.add_job(job_id, 0, 0)
         cluster.slots.request_place(job_id, need, 1, 0.0)
-        self.explanation = _timed(lambda: cluster.slots.missing(job_id))[0] * 1e3
-        seconds, matches = _timed(cluster.match)
+        self.explanation = timed(lambda: cluster.slots.missing(job_id))[0] * 1e3
+        seconds, matches = timed(cluster.match)
         _expect(len(matches.places), 1)
         self.place = seconds * 1e3
 
@@ -152,7 +152,7 @@ def _memory_kib(count: int) -> float:
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        cluster = _Cluster(count)
+        cluster = Cluster(count)
         cluster.want(count // 10, 10 * SLOTS)
         for info, allocations in cluster.by_task_manager(cluster.match()).items():
             cluster.slots.report(info.id, info.instance, 1, tuple(allocations), (), 1.0)
@@ -162,7 +162,7 @@ def _memory_kib(count: int) -> float:
         tracemalloc.stop()
 
 
-def _timed(work: Callable[[], T]) -> tuple[float, T]:
+def timed(work: Callable[[], T]) -> tuple[float, T]:
     begin = time.process_time()
     result = work()
     return time.process_time() - begin, result
