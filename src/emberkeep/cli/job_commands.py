@@ -97,6 +97,7 @@ class SubmitOptions:
 Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
 Module = Annotated[str | None, Parameter(name=["--module", "-m"], metavar="MODULE", group=JOB_GROUP)]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
+Savepoint = Annotated[str | None, Parameter(name="--from-savepoint", metavar="PATH", group=JOB_GROUP)]
 DEFAULT_SUBMIT = SubmitOptions()
 DEFAULT_CLUSTER = ClusterOptions()
 
@@ -104,6 +105,7 @@ DEFAULT_CLUSTER = ClusterOptions()
 def run(
     *words: Words,
     module: Module = None,
+    from_savepoint: Savepoint = None,
     detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
     quiet: Quiet = False,
@@ -120,6 +122,8 @@ def run(
     ----------
     module
         Run a module instead of a script, as python -m does.
+    from_savepoint
+        Start from this savepoint: each streaming query goes on where it stood there.
     detach
         Return once the job is submitted, as `emberkeep submit` does.
     keep_logs
@@ -128,10 +132,10 @@ def run(
         Show the script's own output only, and errors.
     """
     if detach:
-        return submit(*words, module=module, quiet=quiet, spark=spark, cluster=cluster)
+        return submit(*words, module=module, from_savepoint=from_savepoint, quiet=quiet, spark=spark, cluster=cluster)
     from emberkeep.client.job_options import refuse_cluster_options, without_client_keys
 
-    job = _prepare(words, module, spark, cluster, quiet=quiet)
+    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
     endpoint = cluster.find()
     from emberkeep.cli.job_run import run_embedded, run_on_cluster
 
@@ -156,6 +160,7 @@ def run(
 def submit(
     *words: Words,
     module: Module = None,
+    from_savepoint: Savepoint = None,
     quiet: Quiet = False,
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -168,6 +173,8 @@ def submit(
     ----------
     module
         Run a module instead of a script, as python -m does.
+    from_savepoint
+        Start from this savepoint: each streaming query goes on where it stood there.
     quiet
         Print the job id only.
     """
@@ -177,7 +184,7 @@ def submit(
 
     refuse_cluster_options(cluster.definitions)
     endpoint = cluster.require()
-    job = _prepare(words, module, spark, cluster, quiet=quiet)
+    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
 
     async def send(client: RestClient) -> str:
         return (await client.submit(await upload(client, job, UploadDisplay(say, quiet=quiet)))).jobid
@@ -190,11 +197,18 @@ def submit(
 
 
 def _prepare(
-    words: tuple[str, ...], module: str | None, spark: SubmitOptions, cluster: ClusterOptions, *, quiet: bool
+    words: tuple[str, ...],
+    module: str | None,
+    savepoint: str | None,
+    spark: SubmitOptions,
+    cluster: ClusterOptions,
+    *,
+    quiet: bool,
 ) -> PreparedJob:
     """Everything that can be checked on this machine. Raises InvalidInput."""
     from emberkeep.base.options import OFFLOAD_MIN_SIZE
     from emberkeep.client.job_options import job_options
+    from emberkeep.client.savepoint_calls import savepoint_location
     from emberkeep.client.submission import Program, prepare
 
     script, arguments = (None, words) if module is not None else (words[0] if words else None, words[1:])
@@ -204,6 +218,7 @@ def _prepare(
         job_options(cluster.definitions),
         os.environ,
         offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE],
+        savepoint="" if savepoint is None else savepoint_location(savepoint),
     )
     if not quiet:
         for notice in job.notices:

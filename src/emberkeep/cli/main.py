@@ -20,8 +20,10 @@ from emberkeep.cli import (
     config_commands,
     daemon_commands,
     job_commands,
+    job_stop,
     log_commands,
     node_commands,
+    savepoint_commands,
 )
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
@@ -60,7 +62,9 @@ def build_app() -> App:
     app.command(job_commands.list_jobs, name="list", sort_key=10)
     app.command(job_commands.info, sort_key=11)
     app.command(log_commands.logs, sort_key=12)
+    app.command(job_stop.stop, sort_key=12)
     app.command(job_commands.cancel, sort_key=13)
+    app.command(savepoint_commands.savepoint_app)
     app.command(cluster_commands.cluster_app)
     app.command(cluster_commands.task_managers_app)
     app.command(node_commands.node_app)

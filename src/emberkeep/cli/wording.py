@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 
-from emberkeep.protocol.rest import JobDetails, JobDetailsInfo, StreamingQuery
+from emberkeep.lifecycle.model import ProcedurePhase
+from emberkeep.protocol.rest import JobDetails, JobDetailsInfo, ProcedureInfo, StreamingQuery
 
 SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousand jobs
 
@@ -83,9 +84,33 @@ def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = T
             if running or finished:
                 parts.append(f"tasks {running} running, {finished} done")
             parts += [query_text(query) for query in extension.queries]
+        if extension.procedure is not None and extension.procedure.procedure is not None:
+            parts.append(f"{extension.procedure.procedure.value.lower()}: {procedure_text(extension.procedure)}")
         if extension.waiting and with_waiting:
             parts.append(f"waiting: {extension.waiting}")
     return " · ".join(parts)
+
+
+def procedure_text(procedure: ProcedureInfo) -> str:
+    """What a savepoint or stop is doing, in one line."""
+    phase = procedure.phase
+    if phase is None:
+        return f"waiting for {procedure.waiting}" if procedure.waiting else "waiting for the job's driver to take it up"
+    if phase is ProcedurePhase.COPYING and procedure.files_total:
+        done, size = procedure.files_done, byte_count(procedure.bytes_done)
+        return f"copying {done} of {counted(procedure.files_total, 'file')}, {size}"
+    if phase is ProcedurePhase.COMPLETED and procedure.waiting:
+        return f"the savepoint {procedure.location} is complete; waiting for {procedure.waiting}"
+    return procedure.detail or _PHASES[phase]
+
+
+_PHASES = {
+    ProcedurePhase.FINISHING_BATCHES: "finishing the running batches",
+    ProcedurePhase.DRAINING: "draining: everything that waits for later events comes out",
+    ProcedurePhase.COPYING: "copying the state",
+    ProcedurePhase.COMPLETED: "complete",
+    ProcedurePhase.FAILED: "failed",
+}
 
 
 def job_row(job: JobDetails) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from emberkeep.blobs.model import BlobContent, BlobKey
 from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
+from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.protocol import rest
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
@@ -72,6 +73,7 @@ class RestClient:
     def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:
         self.endpoint = endpoint
         self._http = HttpCalls(endpoint, patience)
+        self.savepoints = SavepointCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

@@ -57,8 +57,9 @@ def prepare(
     environ: Mapping[str, str],
     *,
     offload_min_size: int = OFFLOAD_MIN_SIZE.default,
+    savepoint: str = "",
 ) -> PreparedJob:
-    """Check and hash everything; nothing is sent. Raises InvalidInput."""
+    """Check and hash everything; nothing is sent. ``savepoint``: the one to start from. Raises InvalidInput."""
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)
     resources = job_resources(conf)
@@ -84,6 +85,7 @@ def prepare(
         python=f"{sys.version_info.major}.{sys.version_info.minor}",
         idempotency_key=secrets.token_hex(16),
         jobid=secrets.token_hex(16),
+        savepoint=savepoint,
     )
     contents = {artefact.sha256: file.path for artefact, file in zip(artefacts, files, strict=True)}
     return PreparedJob(submission, contents, tuple(notices), offload_min_size)

@@ -1,0 +1,128 @@
+"""Stops and savepoints over REST, and where savepoints lie as people write it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
+from emberkeep.client.log_copy import Patience
+from emberkeep.protocol.rest_savepoints import (
+    DisposalStatus,
+    OperationStatus,
+    SavepointCheck,
+    SavepointInfo,
+    SavepointList,
+    SavepointPath,
+    SavepointRequest,
+    SavepointStatus,
+    StopRequest,
+    TriggerResponse,
+)
+
+T = TypeVar("T")
+
+_POLL = 0.3  # seconds
+_UNREACHABLE_LIMIT = 300.0
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+# The answer comes when all is read, however long that takes.
+_PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
+
+
+def savepoint_location(text: str) -> str:
+    """What the cluster is told: a URI as it is, a path of this machine from its root on.
+
+    >>> savepoint_location("s3://bucket/savepoints")
+    's3://bucket/savepoints'
+    """
+    return text if _SCHEME.match(text) else str(Path(text).absolute())
+
+
+class SavepointCalls:
+    """Belongs to a RestClient, and raises what that raises."""
+
+    def __init__(self, http: HttpCalls) -> None:
+        self._http = http
+
+    async def stop(self, job_id: JobId, *, drain: bool, target: str | None) -> TriggerResponse:
+        """Ask for a suspend or drain; the repeats of a try that was not answered are one request."""
+        request = StopRequest(drain=drain, target_directory=target, trigger_id=secrets.token_hex(16))
+        return await self._post(f"/jobs/{job_id}/stop", request, TriggerResponse)
+
+    async def create(self, job_id: JobId, *, target: str | None) -> TriggerResponse:
+        """Ask for a savepoint of a job that runs on; likewise one request."""
+        request = SavepointRequest(target_directory=target, trigger_id=secrets.token_hex(16))
+        return await self._post(f"/jobs/{job_id}/savepoints", request, TriggerResponse)
+
+    async def status(self, job_id: JobId, trigger_id: str) -> SavepointStatus:
+        return await self._get(f"/jobs/{job_id}/savepoints/{trigger_id}", SavepointStatus)
+
+    async def until_completed(
+        self,
+        job_id: JobId,
+        trigger_id: str,
+        look: Callable[[SavepointStatus], None],
+        notice: Callable[[str], None],
+    ) -> SavepointStatus:
+        """Wait; ``look`` is given each state. A JobManager that is away for minutes is waited for. Raises Absent."""
+        silence = Patience(_UNREACHABLE_LIMIT)
+        while True:
+            try:
+                state = await self.status(job_id, trigger_id)
+            except RetryLater as error:
+                if not silence.is_running:
+                    notice(f"{error.message}; the request is durable and goes on without it, trying again")
+                if silence.is_over():
+                    raise
+            else:
+                silence.reset()
+                look(state)
+                if state.status.id is OperationStatus.COMPLETED:
+                    return state
+            await asyncio.sleep(_POLL)
+
+    async def all(self) -> SavepointList:
+        return await self._get("/savepoints", SavepointList)
+
+    async def manifest(self, path: str) -> SavepointInfo:
+        answer = await self._http.call(Request("GET", "/savepoints/manifest", {"path": path}))
+        return decode(answer, SavepointInfo)
+
+    async def verify(self, path: str) -> SavepointCheck:
+        """Have all of it read; takes as long as that does."""
+        body = SavepointPath(savepoint_path=path)
+        return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
+
+    async def dispose(self, path: str) -> None:
+        """Delete it. Raises Fatal with the JobManager's reason."""
+        body = SavepointPath(savepoint_path=path)
+        trigger = await self._post("/savepoint-disposal", body, TriggerResponse)
+        while True:
+            state = await self._get(f"/savepoint-disposal/{trigger.request_id}", DisposalStatus)
+            if state.status.id is OperationStatus.COMPLETED:
+                failure = None if state.operation is None else state.operation.failure_cause
+                if failure is not None:
+                    raise Fatal(failure.stack_trace)
+                return
+            await asyncio.sleep(_POLL)
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        return decode(await self._http.call(Request("GET", path)), kind)
+
+    async def _post(
+        self, path: str, body: msgspec.Struct, kind: type[T], limits: aiohttp.ClientTimeout | None = None
+    ) -> T:
+        data = msgspec.json.encode(body)
+        request = Request("POST", path, headers={"Content-Type": "application/json"}, body=lambda: data)
+        if limits is not None:
+            request = Request("POST", path, headers=request.headers, body=request.body, limits=limits)
+        return decode(await self._http.call(request), kind)
