@@ -254,7 +254,7 @@ class LocalCluster:
         """Returns the address of the JobManager where they have registered."""
         deadline = time.monotonic() + _REGISTRATION_TIMEOUT
         expected = {daemon.name: daemon.identity.pid for daemon in record.task_managers}
-        shown = -1
+        shown = -1 if expected else 0
         async with RestClient(local_endpoint(record, self._layout.cluster_file)) as client:
             while True:
                 registered = {tm.id: tm.emberkeep.pid for tm in await client.task_managers()}

@@ -2,7 +2,7 @@
 
 The JobManager decides how many there are to be (``slots.task_manager_supply``); a driver knows how one is started and
 where. It is asked again and again what there is (``survey``), and nothing that it has said before counts: so a new
-leader, which asks the same driver over the same durable records, goes on where the last one was killed. docs/adr/0018
+leader, which asks the same driver over the same durable records, goes on where the last one was killed. docs/adr/0017
 says how one for Kubernetes would do it.
 
 What whoever writes a driver has to keep:

@@ -168,7 +168,7 @@ def test_what_is_kept_is_bounded_and_so_is_the_cause() -> None:
     [
         ("java.io.IOException: No space left on device", True, Symptom.NO_SPACE),
         ("OSError: [Errno 122] Disk quota exceeded", True, Symptom.NO_SPACE),
-        ("cannot write /work/x: Input/output error", False, Symptom.IO_ERROR),
+        ("cannot write x: Input/output error", False, Symptom.IO_ERROR),
         ("[Errno 30] Read-only file system: 'x'", True, Symptom.READ_ONLY),
         ("There is insufficient memory for the Java Runtime Environment to continue.", True, Symptom.NO_MEMORY),
         ("its start took too long", False, Symptom.NOT_STARTED),
