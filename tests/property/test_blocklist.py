@@ -21,6 +21,7 @@ from emberkeep.blocklist.model import (
     BlockedNode,
     BlockedTaskManager,
     Blocklist,
+    EvacuatedDrivers,
     Place,
     Report,
 )
@@ -37,8 +38,13 @@ def few_removals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def entries(now_ms: int = 0, *, ids: tuple[str, ...] = ("a", "b")) -> st.SearchStrategy[Blocked]:
     return st.builds(
-        lambda kind, name, action, start, length, causes: kind(
-            id=name, action=action, start_ms=now_ms + start, end_ms=now_ms + length, causes=tuple(causes)
+        lambda kind, name, action, start, length, causes, drivers: kind(
+            id=name,
+            action=action,
+            start_ms=now_ms + start,
+            end_ms=now_ms + length,
+            causes=tuple(causes),
+            drivers=drivers,
         ),
         st.sampled_from([BlockedNode, BlockedTaskManager]),
         st.sampled_from(ids),
@@ -46,11 +52,15 @@ def entries(now_ms: int = 0, *, ids: tuple[str, ...] = ("a", "b")) -> st.SearchS
         st.integers(0, 5),
         st.one_of(st.integers(1, LONGEST), st.just(PERMANENT - now_ms)),
         st.lists(st.sampled_from(["disk", "slow", "tests"]), min_size=1, max_size=3, unique=True),
+        st.sampled_from(list(EvacuatedDrivers)),
     )
 
 
 def same_but_for_order(one: Blocked, other: Blocked) -> bool:
-    plain = [(entry.place, entry.action, entry.start_ms, entry.end_ms, set(entry.causes)) for entry in (one, other)]
+    plain = [
+        (entry.place, entry.action, entry.start_ms, entry.end_ms, set(entry.causes), entry.drivers)
+        for entry in (one, other)
+    ]
     return plain[0] == plain[1]
 
 

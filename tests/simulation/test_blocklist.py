@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.jobmaster.job_master import ReportBlocked
-from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.testing.machines import Process
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Run, simulate_many
@@ -18,12 +18,19 @@ SEEDS = int(os.environ.get("EMBERKEEP_BLOCK_SEEDS", "40"))
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
 # What a batch must have met; otherwise it has shown nothing about it.
-SOMETIMES = {"node blocked": SEEDS, "fault: kill jobmanager": SEEDS // 4, "executor replaced": SEEDS // 4}
+SOMETIMES = {
+    "node blocked": SEEDS,
+    "fault: kill jobmanager": SEEDS // 4,
+    "executor replaced": SEEDS // 4,
+    "executor decommissioned": SEEDS // 8,
+}
 
 
-async def blocked(run: Run, node: str, action: BlockAction, seconds: float | None = None) -> None:
+async def blocked(
+    run: Run, node: str, action: BlockAction, seconds: float | None = None, drivers: EvacuatedDrivers | None = None
+) -> None:
     """Block, and wait for the acknowledgement."""
-    run.cluster.blocklist.block(node, action, seconds)
+    run.cluster.blocklist.block(node, action, seconds, drivers or EvacuatedDrivers.WAIT)
     await wait_for(run, lambda: node in run.cluster.blocklist.promises, f"{node} is blocked")
 
 
@@ -86,6 +93,38 @@ def test_an_evacuated_node_loses_its_executors_at_once_and_nothing_has_failed() 
 
     # Two executors leave: as failures they would fail the attempt.
     passes(story, task_managers=2, slots=4, cores=8, options={"executor.max-failures": "1"})
+
+
+@pytest.mark.req("BLK-18")
+def test_executors_leave_when_others_are_there_and_drivers_move_and_nothing_has_failed() -> None:
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("stream", Script(seconds=None, executors=2))
+        driver = await running(run, job, number=1, executors=2)
+        number = next(n for n in (1, 2) if f"tm-{n}" != driver.owner)
+        other = next(n for n in (1, 2) if n != number)
+        stayed, left = on_node(run, other), on_node(run, number)
+        assert (len(stayed), len(left)) == (1, 1)
+        began = run.loop.time()
+        await blocked(run, f"node-{number}", EVACUATE)
+        await wait_for(run, lambda: len(on_node(run, other)) == 2, "a replacement is there")
+        await wait_for(run, lambda: not on_node(run, number), "what leaves has left, or was ended in time")
+        assert run.loop.time() - began < 330.0
+        assert await running(run, job, number=1, executors=2) is driver
+
+        await blocked(run, f"node-{other}", EVACUATE, drivers=EvacuatedDrivers.RESTART)
+        await wait_for(run, lambda: not driver.alive, "the driver leaves")
+        assert job.job_id is not None
+        key = job.job_id
+        await wait_for(run, lambda: "blocked nodes" in run.properties.waiting.get(key, ""), "it says what it waits for")
+        run.cluster.blocklist.unblock(f"node-{number}")
+        again = await running(run, job, number=2, executors=2)
+        assert again.owner == f"tm-{number}"
+        assert run.cluster.jm_service is not None
+        view = await run.cluster.jm_service.job(key)
+        assert [record.outcome.kind for record in view.attempts if record.outcome] == [FailureKind.MOVED]
+        await run.end_everything()
+
+    passes(story, task_managers=2, slots=4, cores=8, options={"restart-strategy.type": "none"})
 
 
 @pytest.mark.req("BLK-4")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
-from emberkeep.blocklist.model import BlockAction
+from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.testing.cluster import JM_NODE, SimCluster, TaskManagerNode
 from emberkeep.testing.machines import Process
 from emberkeep.testing.network import Conditions
@@ -279,9 +279,10 @@ class Nemesis:
         node = self._rng.choice(self._cluster.nodes).machine.name
         action = self._rng.choice(list(BlockAction))
         seconds = self._rng.choice((None, self._rng.uniform(1.0, 30.0)))
-        self._note(f"blocks {node}: {action.value}", "block node")
+        drivers = self._rng.choice(list(EvacuatedDrivers))
+        self._note(f"blocks {node}: {action.value}, drivers {drivers.value}", "block node")
         self._blocked[node] = None
-        self._cluster.blocklist.block(node, action, seconds)
+        self._cluster.blocklist.block(node, action, seconds, drivers)
 
     def _unblock_node(self) -> None:
         if self._blocked:

@@ -15,6 +15,7 @@ from emberkeep.blocklist.model import (
     PERMANENT,
     BlockAction,
     BlockedNode,
+    EvacuatedDrivers,
     Place,
     PlaceKind,
 )
@@ -60,10 +61,16 @@ class SimBlocklist:
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
-    def block(self, node: str, action: BlockAction, seconds: float | None = None) -> None:
+    def block(
+        self,
+        node: str,
+        action: BlockAction,
+        seconds: float | None = None,
+        drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT,
+    ) -> None:
         """Block until it is acknowledged; a later wish about the node puts an end to this one."""
         wish = self._wish(node)
-        self.client.party.scope.spawn(self._block(node, action, seconds, wish), f"block {node}")
+        self.client.party.scope.spawn(self._block(node, action, seconds, drivers, wish), f"block {node}")
 
     def unblock(self, node: str) -> None:
         """Unblock until it is acknowledged."""
@@ -75,11 +82,15 @@ class SimBlocklist:
         self._wanted[node] = self._wanted.get(node, 0) + 1
         return self._wanted[node]
 
-    async def _block(self, node: str, action: BlockAction, seconds: float | None, wish: int) -> None:
+    async def _block(
+        self, node: str, action: BlockAction, seconds: float | None, drivers: EvacuatedDrivers, wish: int
+    ) -> None:
         while self._wanted[node] == wish:
             now = self.machine.clock.now_ms()
             end = PERMANENT if seconds is None else now + round(seconds * 1000)
-            entry = BlockedNode(id=node, action=action, start_ms=now, end_ms=end, causes=("the simulation",))
+            entry = BlockedNode(
+                id=node, action=action, start_ms=now, end_ms=end, causes=("the simulation",), drivers=drivers
+            )
             try:
                 data = await self._exchange("block", msgspec.msgpack.encode(BlockCall(entry)))
             except EmberkeepError as error:

@@ -8,8 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from emberkeep.blocklist.model import EvacuatedDrivers
 from emberkeep.cli.main import main
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest
@@ -100,17 +102,35 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
             "free_slots": 2,
         }
     )
+    leaving = rest.EvacuationInfo(
+        executors=2,
+        executors_waiting=1,
+        shuffle_blocks=31,
+        cached_blocks=1,
+        at_least=True,
+        drivers_moving=1,
+        drivers_staying=1,
+    )
     fake.task_managers = [
         rest.TaskManagerDetails(
-            **{**{name: getattr(busy, name) for name in busy.__struct_fields__}, "slots_number": 2, "free_slots": 0}
+            **{
+                **{name: getattr(busy, name) for name in busy.__struct_fields__},
+                "slots_number": 2,
+                "free_slots": 0,
+                "emberkeep": msgspec.structs.replace(busy.emberkeep, evacuation=leaving),
+            }
         )
     ]
     later = threading.Timer(0.7, lambda: setattr(fake, "task_managers", [free]))
     later.start()
-    assert main(["node", "evacuate", busy.emberkeep.node_id, "--cause", "x", "--wait"]) == 0
+    assert main(["node", "evacuate", busy.emberkeep.node_id, "--cause", "x", "--wait", "--drivers", "wait"]) == 0
     later.join()
     err = capfd.readouterr().err
-    assert "2 slots of" in err
+    assert (
+        "2 slots in use; 2 executors leaving with at least 31 shuffle blocks and 1 cached block; 1 of them without "
+        "another executor to hand over to; 1 driver moving; 1 driver staying until the job ends"
+    ) in err
+    assert fake.blocked[0][0].drivers is EvacuatedDrivers.WAIT
     assert f"no slot of {busy.emberkeep.node_id} is in use" in err
 
 

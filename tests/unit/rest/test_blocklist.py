@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater, UnknownOutcome
-from emberkeep.blocklist.model import PERMANENT
+from emberkeep.blocklist.model import PERMANENT, EvacuatedDrivers
 from tests.unit.rest.fake_gateway import NOW_MS
 from tests.unit.rest.server import Answer, Site
 
@@ -53,6 +53,24 @@ async def test_the_list_has_task_managers_and_nodes_with_those_that_stand_there(
             },
         },
     }
+
+
+@pytest.mark.req("BLK-18")
+@pytest.mark.parametrize(
+    ("body", "drivers"),
+    [
+        ({"action": MARK}, EvacuatedDrivers.WAIT),
+        ({"action": EVACUATE}, EvacuatedDrivers.RESTART),
+        ({"action": EVACUATE, "drivers": "wait"}, EvacuatedDrivers.WAIT),
+        ({"action": EVACUATE, "drivers": "restart"}, EvacuatedDrivers.RESTART),
+    ],
+)
+async def test_drivers_are_restarted_elsewhere_unless_they_are_to_wait(
+    site: Site, body: dict[str, Any], drivers: EvacuatedDrivers
+) -> None:
+    assert (await put(site, PATHS[0], cause="disk", **body)).status == 201
+    (entry,) = (await site.gateway.blocklist()).entries
+    assert entry.drivers is drivers
 
 
 @pytest.mark.req("BLK-12")
@@ -131,6 +149,9 @@ async def test_numbers_come_as_numbers_or_strings(site: Site, end: int | str) ->
         ({"allowMerge": "true"}, "allowMerge"),
         ({"allowMerge": 1}, "allowMerge"),
         ({"allowmerge": True}, "allowmerge"),
+        ({"drivers": "restart"}, "drivers"),
+        ({"action": EVACUATE, "drivers": "stay"}, "drivers"),
+        ({"action": EVACUATE, "drivers": True}, "drivers"),
     ],
 )
 async def test_bad_input_names_the_field_and_changes_nothing(site: Site, change: dict[str, Any], field: str) -> None:
