@@ -75,6 +75,7 @@ def with_client_waiting(
     from emberkeep.cli.wording import SHORT_ID
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_wait import until_completed
 
     target = None if savepoint_path is None else savepoint_location(savepoint_path)
     asked: list[str] = []
@@ -88,7 +89,7 @@ def with_client_waiting(
         if detach:
             return _detached(trigger, output)
         display = _Display()
-        state = await client.savepoints.until_completed(job_id, trigger.request_id, display.show, say)
+        state = await until_completed(client, job_id, trigger.request_id, display.show, say)
         return _ended(state, output)
 
     try:

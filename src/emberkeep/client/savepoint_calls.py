@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
-from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
 import msgspec
 
-from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
-from emberkeep.client.log_copy import Patience
 from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
     OperationStatus,
@@ -32,7 +30,6 @@ from emberkeep.protocol.rest_savepoints import (
 T = TypeVar("T")
 
 _POLL = 0.3  # seconds
-_UNREACHABLE_LIMIT = 300.0
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 # The answer comes when all is read, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
@@ -65,30 +62,6 @@ class SavepointCalls:
 
     async def status(self, job_id: JobId, trigger_id: str) -> SavepointStatus:
         return await self._get(f"/jobs/{job_id}/savepoints/{trigger_id}", SavepointStatus)
-
-    async def until_completed(
-        self,
-        job_id: JobId,
-        trigger_id: str,
-        look: Callable[[SavepointStatus], None],
-        notice: Callable[[str], None],
-    ) -> SavepointStatus:
-        """Wait; ``look`` is given each state. A JobManager that is away for minutes is waited for. Raises Absent."""
-        silence = Patience(_UNREACHABLE_LIMIT)
-        while True:
-            try:
-                state = await self.status(job_id, trigger_id)
-            except RetryLater as error:
-                if not silence.is_running:
-                    notice(f"{error.message}; the request is durable and goes on without it, trying again")
-                if silence.is_over():
-                    raise
-            else:
-                silence.reset()
-                look(state)
-                if state.status.id is OperationStatus.COMPLETED:
-                    return state
-            await asyncio.sleep(_POLL)
 
     async def all(self) -> SavepointList:
         return await self._get("/savepoints", SavepointList)

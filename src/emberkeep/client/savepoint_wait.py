@@ -1,0 +1,40 @@
+"""Waiting for a savepoint or a stop, also while JobManagers come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.client.log_copy import Patience
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest_savepoints import OperationStatus, SavepointStatus
+
+_POLL = 0.3  # seconds
+_UNREACHABLE_LIMIT = 300.0
+
+
+async def until_completed(
+    client: RestClient,
+    job_id: JobId,
+    trigger_id: str,
+    look: Callable[[SavepointStatus], None],
+    notice: Callable[[str], None],
+) -> SavepointStatus:
+    """The last state; ``look`` is given each one. Raises Absent, Unreachable (no JobManager for minutes)."""
+    silence = Patience(_UNREACHABLE_LIMIT)
+    while True:
+        try:
+            state = await client.savepoints.status(job_id, trigger_id)
+        except RetryLater as error:
+            if not silence.is_running:
+                notice(f"{error.message}; the request is durable and goes on without it, trying again")
+            if silence.is_over():
+                raise
+        else:
+            silence.reset()
+            look(state)
+            if state.status.id is OperationStatus.COMPLETED:
+                return state
+        await asyncio.sleep(_POLL)
