@@ -14,6 +14,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, Protocol, Self, runtime_checkable
 
+from emberkeep.api.registry import REGISTRY
+
 
 @runtime_checkable
 class WithGracefulShutdown(Protocol):
@@ -29,8 +31,9 @@ class WithGracefulShutdown(Protocol):
 class RichFunction:
     """A function with a life: resources from ``open`` to ``close``, and state that savepoints carry along.
 
-    Works as a context manager, too: leaving the block without an error is the end of its sources, leaving it with one
-    is a failure; ``close`` comes last in both cases. Derive from it, or write a class with any of these methods.
+    Works as a context manager, too: leaving the block without an error is the end of its sources, unless the job was
+    stopped; leaving it with one is a failure. ``close`` comes last in all cases. Derive from it, or write a class with
+    any of these methods.
     """
 
     _life = "new"  # "new", "open", "closed"
@@ -59,7 +62,8 @@ class RichFunction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None and self._life != "closed" and isinstance(self, WithGracefulShutdown):
+            well = kind is None and not REGISTRY.ended_on_request()
+            if well and self._life != "closed" and isinstance(self, WithGracefulShutdown):
                 self.prepare_to_shutdown()
                 self.shutdown()
         finally:

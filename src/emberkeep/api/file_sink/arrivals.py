@@ -56,7 +56,7 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
         raise BatchesMissing(
             f"batch {arrival.batch} is to be written to {output}, but the newest one there is {state.last_batch}: the "
             "rows of the batches in between are missing",
-            hint="was an older copy of the output put back? Start from a savepoint of that time, or into an empty output",
+            hint="was an older copy of the output put back? Start from a savepoint of that time",
         )
     if arrival.plan == state.plans.get(str(arrival.batch)):
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -142,10 +142,10 @@ class PartWriter:
                 self._fenced = error
                 raise
             self._has_claimed = True
-            self._move(state.moves)
+            self._move(state)
             self._sweep(state)
         assert self._state is not None, "claiming has set it"  # noqa: S101
-        return self._state
+        return self._move(self._state)
 
     def _claimed(self) -> SinkState:
         before = self._log.read()
@@ -205,16 +205,19 @@ class PartWriter:
         return Part(first=first, last=last, source=source, target=f"{bucket}/{name}" if bucket else name)
 
     def _publish(self, state: SinkState) -> None:
-        self._commit(published(state))
-        self._move(self._opened().moves)
+        after = published(state)
+        self._commit(after)
+        self._move(after)
 
-    def _move(self, parts: Iterable[Part]) -> None:
-        for part in parts:
+    def _move(self, state: SinkState) -> SinkState:
+        """Finish the renames that ``state``, which is the truth, has decided. Returns the state without them."""
+        if not state.moves:
+            return state
+        for part in state.moves:
             self._files.move(f"{self._places.work}/{part.source}", f"{self._places.output}/{part.target}")
-        state = self._state
-        if state is not None and state.moves:
-            self._state = msgspec.structs.replace(state, moves=())
-            self._drop(state, self._state)
+        self._state = after = msgspec.structs.replace(state, moves=())
+        self._drop(state, after)
+        return after
 
     def _committed(self, state: SinkState) -> int:
         """The newest of the parked batches that Spark has committed. It begins a batch only after the one before."""

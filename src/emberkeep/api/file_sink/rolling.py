@@ -91,7 +91,7 @@ def grown(state: SinkState, pieces_size: int, part_size: int) -> SinkState:
 
 def published(state: SinkState) -> SinkState:
     """The closed parts become visible."""
-    return msgspec.structs.replace(state, moves=state.closed, closed=())
+    return msgspec.structs.replace(state, moves=(*state.moves, *state.closed), closed=())
 
 
 def needed(state: SinkState) -> frozenset[str]:

@@ -1,0 +1,206 @@
+"""The user's functions in the driver: found as the script hands them to Spark, called as the job comes to its end.
+
+A function is any object with one of the methods of ``emberkeep.api``; all of them are optional (END-10).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.api.functions import close_once, open_once
+from emberkeep.api.registry import Registered, Registry, takes_part
+from emberkeep.lifecycle.errors import SavepointDamaged, UserFunctionFailed
+from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
+
+log = structlog.get_logger(__name__)
+
+# A state says by its first byte what it is.
+_BYTES, _JSON = b"b", b"j"
+
+
+class DriverFunctions:
+    """Implements lifecycle.ports.UserFunctions for the functions of this process; one per process, any thread.
+
+    A function gets its state and is opened when it is found, before the query that it belongs to starts.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        restored: Callable[[], Mapping[str, bytes]],
+        ended_on_request: Callable[[], bool] = lambda: False,
+        failed: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``restored``: states of the savepoint that the job starts from, by name; raises SparkUnavailable while there
+        is no SparkContext. ``ended_on_request``: a procedure has ended the job, or is doing so. ``failed``: a query of
+        the script has failed."""
+        self._registry = registry
+        self._restored = restored
+        self._ended_on_request = ended_on_request
+        self._failed = failed
+        self._lock = threading.RLock()
+        self._begun: set[str] = set()
+        self._finished = False
+        self._pid = os.getpid()
+
+    def install(self) -> None:
+        """Patch PySpark, after all others have. Raises SparkInternalsMissing."""
+        from pyspark.core.context import SparkContext
+        from pyspark.sql.streaming.query import StreamingQueryManager
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        places: tuple[tuple[Any, str, Any], ...] = (
+            (DataStreamWriter, "foreachBatch", self._around_function),
+            (StreamingQueryManager, "addListener", self._around_function),
+            (SparkContext, "stop", self._around_stop),
+        )
+        for kind, name, around in places:
+            if not hasattr(kind, name):
+                raise SparkInternalsMissing(
+                    f"this PySpark has no {kind.__name__}.{name}", hint="Emberkeep works with PySpark 4.3"
+                )
+            setattr(kind, name, around(getattr(kind, name)))
+        self._registry.follow(self._begin, self._ended_on_request)
+
+    # --- UserFunctions ------------------------------------------------------------------------------------------------
+
+    def prepare_to_shutdown(self) -> None:
+        self._call_all("prepare_to_shutdown")
+
+    def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
+        del checkpoint_id
+        states = {}
+        for entry, state in self._call_all("snapshot_state").items():
+            if state is not None:
+                states[entry] = _encoded(entry, state)
+        return states
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._call_all("notify_checkpoint_complete", checkpoint_id)
+
+    def shutdown(self) -> None:
+        self._call_all("shutdown")
+
+    def close(self) -> None:
+        """Last call first: what came later may stand on what came before."""
+        with self._lock:
+            self._finished = True
+            for entry in reversed(self._registry.entries()):
+                try:
+                    close_once(entry.function)
+                except Exception as error:
+                    log.exception("a user function could not be closed", function=entry.name, reason=str(error))
+
+    # --- the script's own end -----------------------------------------------------------------------------------------
+
+    def sources_ended(self) -> None:
+        """The script has come to its end by itself, and well: call what belongs to that, once. Raises
+        UserFunctionFailed, which makes a failure of it."""
+        with self._lock:
+            if self._finished or self._ended_on_request():
+                return
+            self.prepare_to_shutdown()
+            self.shutdown()
+            self.close()
+
+    # --- finding and calling ------------------------------------------------------------------------------------------
+
+    def begin_late(self) -> None:
+        """A SparkContext is up: functions that came before it begin."""
+        for entry in self._registry.entries():
+            self._begin(entry)
+
+    def _begin(self, entry: Registered) -> None:
+        with self._lock:
+            if entry.name in self._begun:
+                return
+            function = entry.function
+            if hasattr(function, "initialize_state"):
+                try:
+                    state = self._restored().get(entry.name)
+                except SparkUnavailable:
+                    return  # `begin_late` comes
+                if state is not None:
+                    function.initialize_state(_decoded(entry.name, state))
+            self._begun.add(entry.name)
+            open_once(function)
+
+    def _call_all(self, method: str, *arguments: Any) -> dict[str, Any]:
+        """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
+        results = {}
+        with self._lock:
+            for entry in self._registry.entries():
+                call = getattr(entry.function, method, None)
+                if not callable(call) or getattr(entry.function, "_life", "") == "closed":
+                    continue
+                try:
+                    results[entry.name] = call(*arguments)
+                except Exception as error:
+                    log.exception("a user function failed", function=entry.name, method=method)
+                    raise UserFunctionFailed(
+                        f"{method} of {entry.name} in the driver: {type(error).__name__}: {error}",
+                        hint="the driver's log has the traceback",
+                    ) from error
+        return results
+
+    def _around_function(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def given(owner: Any, function: Any) -> Any:
+            if os.getpid() == self._pid:
+                # Of a bound method the object counts, where it knows more of a function's life than `close`.
+                target = getattr(function, "__self__", function)
+                if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
+                    self._registry.add(target)
+            return original(owner, function)
+
+        return given
+
+    def _around_stop(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def stop(context: Any) -> None:
+            # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
+            if os.getpid() == self._pid and sys.exc_info()[1] is None and not self._finished and not self._failed():
+                _end_queries(context)
+                self.sources_ended()
+            original(context)
+
+        return stop
+
+
+def _end_queries(context: Any) -> None:
+    """Those that the script leaves running would be cut off by the end of Spark: they end before their functions do."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None and session.sparkContext is context:
+        for query in session.streams.active:
+            query.stop()
+
+
+def _encoded(name: str, state: Any) -> bytes:
+    if isinstance(state, bytes | bytearray | memoryview):
+        return _BYTES + bytes(state)
+    try:
+        return _JSON + msgspec.json.encode(state)
+    except (TypeError, msgspec.EncodeError) as error:
+        raise UserFunctionFailed(
+            f"snapshot_state of {name} returned a {type(state).__name__}: {error}",
+            hint="return bytes, or what JSON can hold",
+        ) from error
+
+
+def _decoded(name: str, state: bytes) -> Any:
+    kind, rest = state[:1], state[1:]
+    if kind == _BYTES:
+        return rest
+    if kind == _JSON:
+        return msgspec.json.decode(rest)
+    raise SavepointDamaged(f"the state of {name} in the savepoint is of no known kind ({kind!r})")
