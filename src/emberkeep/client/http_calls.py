@@ -22,7 +22,8 @@ from emberkeep.protocol.rest import API_PREFIX, Problem
 T = TypeVar("T")
 
 REQUEST_TIMEOUT = 15.0  # seconds
-_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT)
+_CONNECT_TIMEOUT = 5.0  # seconds: a leader's machine that has fallen silent is not to cost a whole request's patience
+_LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
 _MAX_REDIRECTS = 5
 _ELECTION_PATIENCE = 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
