@@ -16,6 +16,7 @@ from emberkeep.base.ids import parse_job_id, parse_task_manager_id
 from emberkeep.jobmanager.views import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.web.job_procedure import procedure_name, procedure_text
 from emberkeep.web.nodes import blocked_task_managers, node_lines
 from emberkeep.web.static_files import static_route
 from emberkeep.web.templates import make_environment
@@ -102,6 +103,8 @@ class _Pages:
             job=job,
             timeline=_timeline(job, self._clock.now_ms()),
             report=job.status_report,
+            procedure_name=procedure_name(job.procedure),
+            procedure_text=procedure_text(job.procedure),
             exceptions=sorted(job.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True),
         )
 

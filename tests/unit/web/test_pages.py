@@ -12,8 +12,10 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
+from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.testing.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, status_report, task_manager_view
 from tests.unit.rest.server import Site, running_site
@@ -218,3 +220,28 @@ async def test_a_jobs_files_are_counted(site: Site) -> None:
 
     assert "2 · 1.5 KiB" in page
     assert f"/v1/jobs/{job_id(1)}/blobs" in page
+
+
+async def test_a_job_that_is_being_stopped_says_how_far_it_is(site: Site) -> None:
+    request = ProcedureRequest(trigger_id="a" * 32, procedure=Procedure.DRAIN, target_directory=EVIL)
+    told = ProcedureProgress(trigger_id="a" * 32, phase=ProcedurePhase.FINISHING_BATCHES, detail=EVIL)
+    view = ProcedureView(job_id=job_id(1), trigger_id="a" * 32, request=request)
+    for progress, savepoint_path, expected in (
+        (None, "", "waits for the driver to take it up"),
+        (told, "", "alert(1)"),
+        (
+            msgspec.structs.replace(told, phase=ProcedurePhase.COPYING, files_total=3, files_done=2),
+            "",
+            "copying 2 of 3",
+        ),
+        (told, EVIL, "is complete; the script goes on to its end"),
+    ):
+        shown = msgspec.structs.replace(view, progress=progress, savepoint=savepoint_path)
+        site.gateway.change(job_id(1), procedure=shown)
+        page = (await site.get(f"/jobs/{job_id(1)}")).body.decode()
+        assert "<strong>Drain and stop:</strong>" in page
+        assert expected in page
+        assert EVIL not in page
+        assert 'data-opens="stop"' not in page
+    site.gateway.change(job_id(1), procedure=None)
+    assert 'data-opens="stop"' in (await site.get(f"/jobs/{job_id(1)}")).body.decode()

@@ -1,4 +1,4 @@
-// The button that cancels a job, after a question.
+// The buttons that cancel a job, stop it or make a savepoint of it, each after a question.
 
 import { refresh } from "./live.js";
 
@@ -7,15 +7,21 @@ document.addEventListener("click", async (click) => {
   if (button === null) return;
   if (button.dataset.opens) document.getElementById(button.dataset.opens).showModal();
   else if ("closes" in button.dataset) button.closest("dialog").close();
-  else if (button.dataset.cancels) await cancel(button, button.closest("dialog"));
+  else if (button.dataset.sends) await send(button, button.closest("dialog"));
 });
 
-async function cancel(button, dialog) {
+async function send(button, dialog) {
   const error = dialog.querySelector("[data-error]");
+  const [method, address] = button.dataset.sends.split(" ");
+  const request = { method };
+  if (button.dataset.body) {
+    request.body = button.dataset.body;
+    request.headers = { "Content-Type": "application/json" };
+  }
   error.hidden = true;
   button.disabled = true;
   try {
-    const response = await fetch(button.dataset.cancels, { method: "PATCH" });
+    const response = await fetch(address, request);
     if (!response.ok) {
       const problem = await response.json();
       throw new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);

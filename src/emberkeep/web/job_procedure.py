@@ -1,0 +1,32 @@
+"""What a job does on request, in words. Plain functions."""
+
+from __future__ import annotations
+
+from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase
+from emberkeep.web.formats import byte_size
+
+_NAMES = {
+    Procedure.SAVEPOINT: "Savepoint",
+    Procedure.SUSPEND: "Stop with savepoint",
+    Procedure.DRAIN: "Drain and stop",
+    Procedure.MOVE: "Move to another node",
+}
+
+
+def procedure_name(view: ProcedureView | None) -> str:
+    return "" if view is None else "Stop" if view.request is None else _NAMES[view.request.procedure]
+
+
+def procedure_text(view: ProcedureView | None) -> str:
+    """How far it has come."""
+    if view is None:
+        return ""
+    if view.savepoint:
+        return f"the savepoint {view.savepoint} is complete; the script goes on to its end"
+    told = view.progress
+    if told is None:
+        return f"waits for {view.waiting}" if view.waiting else "waits for the driver to take it up"
+    if told.phase is ProcedurePhase.COPYING and told.files_total:
+        return f"copying {told.files_done} of {told.files_total} files, {byte_size(told.bytes_done)}"
+    return told.detail or told.phase.value.lower().replace("_", " ")
