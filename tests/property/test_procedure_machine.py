@@ -1,0 +1,213 @@
+"""The order of calls at the end of a job, with a failure at every step (END-3, END-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emberkeep.lifecycle.machine import (
+    FINITE_END,
+    OTHER_END,
+    TRIES,
+    Effect,
+    Noted,
+    ProcedureMachine,
+    Recorded,
+    Requested,
+    Run,
+    Step,
+    StepDone,
+    StepFailed,
+)
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureRequest
+
+TRIGGER = "f" * 32
+CALLS = {
+    Step.PREPARE_TO_SHUTDOWN: "prepare_to_shutdown",
+    Step.SNAPSHOT_STATE: "snapshot_state",
+    Step.NOTIFY_COMPLETE: "notify_checkpoint_complete",
+    Step.SHUTDOWN: "shutdown",
+    Step.CLOSE: "close",
+    Step.DRAIN: "MAX_WATERMARK",
+}
+# The table of END-3, word by word.
+TABLE = {
+    "FINITE": "prepare_to_shutdown · shutdown · close",
+    "DRAIN": "MAX_WATERMARK · prepare_to_shutdown · snapshot_state · notify_checkpoint_complete · shutdown · close",
+    "SUSPEND": "snapshot_state · notify_checkpoint_complete · close",
+    "CANCEL": "close",
+}
+
+
+class Driver:
+    """Carries steps out as a driver would; ``failing``: numbers of the steps, in order, that fail."""
+
+    def __init__(self, procedure: Procedure, failing: Iterable[int] = ()) -> None:
+        self.request = ProcedureRequest(trigger_id=TRIGGER, procedure=procedure, target_directory="file:///s")
+        self.machine = ProcedureMachine()
+        self.trace: list[tuple[Step, bool]] = []  # with whether it succeeded
+        self._failing = set(failing)
+        self._now = 0
+
+    def run(self) -> None:
+        self._carry_out(self._tell(Requested(self.request)))
+
+    def record(self) -> None:
+        self._carry_out(self._tell(Recorded(TRIGGER)))
+
+    def _tell(self, event: Requested | Recorded | StepDone | StepFailed | Noted) -> list[Effect]:
+        self._now += 1
+        effects = self.machine.handle(event, self._now)
+        # Everything may be told twice, and of a step that is over at any time.
+        assert self.machine.handle(Requested(self.request), self._now) == []
+        assert self.machine.handle(StepDone(TRIGGER, Step.CLOSE), self._now) == []
+        assert self.machine.handle(StepDone("0" * 32, Step.SHUTDOWN), self._now) == []
+        return effects
+
+    def _carry_out(self, effects: list[Effect]) -> None:
+        ahead = [effect for effect in effects if isinstance(effect, Run)]
+        while ahead:
+            assert len(ahead) == 1, "one step at a time"
+            step = ahead[0].step
+            fails = len(self.trace) in self._failing
+            self.trace.append((step, not fails))
+            event = StepFailed(TRIGGER, step, f"{step.value} broke") if fails else StepDone(TRIGGER, step, "p", "m")
+            ahead = [effect for effect in self._tell(event) if isinstance(effect, Run)]
+
+    @property
+    def steps(self) -> list[Step]:
+        return [step for step, _ in self.trace]
+
+    @property
+    def phase(self) -> ProcedurePhase:
+        assert self.machine.progress is not None
+        return self.machine.progress.phase
+
+
+def words(steps: Iterable[Step]) -> str:
+    return " · ".join(CALLS[step] for step in steps if step in CALLS)
+
+
+@pytest.mark.req("END-3")
+@pytest.mark.parametrize("end", ["DRAIN", "SUSPEND"])
+def test_calls_come_in_the_order_of_the_table(end: str) -> None:
+    driver = Driver(Procedure[end])
+
+    driver.run()
+    assert driver.phase is ProcedurePhase.COMPLETED
+    driver.record()
+
+    assert driver.steps[-1] is Step.END_SCRIPT_WAIT, "the script goes on only when the end is recorded"
+    assert words([*driver.steps, *OTHER_END]) == TABLE[end]
+
+
+@pytest.mark.req("END-3")
+def test_the_ends_without_a_procedure() -> None:
+    assert words(FINITE_END) == TABLE["FINITE"]
+    assert words(OTHER_END) == TABLE["CANCEL"]
+
+
+def test_a_savepoint_leaves_the_job_as_it_was() -> None:
+    driver = Driver(Procedure.SAVEPOINT)
+
+    driver.run()
+    driver.record()
+
+    assert words(driver.steps) == "snapshot_state · notify_checkpoint_complete"
+    assert Step.FINISH_BATCHES not in driver.steps
+    progress = driver.machine.progress
+    assert progress is not None
+    assert (progress.phase, progress.savepoint, progress.manifest_sha256) == (ProcedurePhase.COMPLETED, "p", "m")
+
+
+def test_a_move_calls_nothing_and_leaves_once_it_is_recorded() -> None:
+    driver = Driver(Procedure.MOVE)
+
+    driver.run()
+    assert driver.steps == [Step.FINISH_BATCHES]
+    driver.record()
+
+    assert driver.steps == [Step.FINISH_BATCHES, Step.LEAVE]
+
+
+def test_a_move_that_an_earlier_attempt_has_made_is_over_at_once() -> None:
+    driver = Driver(Procedure.MOVE)
+
+    effects = driver.machine.handle(Requested(driver.request, fulfilled=True), 1)
+
+    assert not [effect for effect in effects if isinstance(effect, Run)]
+    assert driver.phase is ProcedurePhase.COMPLETED
+    assert driver.machine.handle(Recorded(TRIGGER), 2) == []
+
+
+@pytest.mark.req("END-6")
+@given(procedure=st.sampled_from(Procedure), failing=st.sets(st.integers(0, 16), max_size=6))
+def test_whatever_fails(procedure: Procedure, failing: set[int]) -> None:
+    driver = Driver(procedure, failing)
+    driver.run()
+    _check_forward(driver)
+    if driver.phase is ProcedurePhase.FAILED:
+        _check_way_back(driver)
+    before = list(driver.trace)
+    driver.record()
+    if driver.phase is ProcedurePhase.FAILED:
+        assert driver.trace == before, "the script sees nothing of a procedure that has failed"
+
+
+def _check_forward(driver: Driver) -> None:
+    assert driver.phase.is_final
+    succeeded = [step for step, good in driver.trace if good]
+    steps = driver.steps
+    if Step.SHUTDOWN in steps:
+        early = steps[: steps.index(Step.SHUTDOWN)]
+        assert Step.NOTIFY_COMPLETE in succeeded, "END-6: no shutdown without a complete savepoint"
+        assert all(good for step, good in driver.trace[: len(early)] if step is not Step.NOTIFY_COMPLETE)
+        assert driver.phase is ProcedurePhase.COMPLETED
+    for earlier, later in ((Step.SNAPSHOT_STATE, Step.WRITE_SAVEPOINT), (Step.WRITE_SAVEPOINT, Step.NOTIFY_COMPLETE)):
+        if later in steps:
+            assert earlier in succeeded[: succeeded.index(earlier) + 1]
+    for step in (Step.NOTIFY_COMPLETE, Step.SHUTDOWN):
+        assert steps.count(step) <= TRIES
+
+
+def _check_way_back(driver: Driver) -> None:
+    steps, progress = driver.steps, driver.machine.progress
+    assert progress is not None
+    assert "broke" in progress.failure
+    assert not progress.savepoint
+    if Step.FINISH_BATCHES in steps:
+        last, good = driver.trace[-1]
+        assert last is (Step.START_QUERIES if good else Step.FAIL_ATTEMPT) or last is Step.FAIL_ATTEMPT
+    if Step.PAUSE in steps:
+        assert Step.RESUME in steps
+    if Step.WRITE_SAVEPOINT in steps:
+        assert Step.DISCARD_SAVEPOINT in steps
+
+
+def test_another_request_waits_for_the_end_of_the_first_and_comes_after_a_failure() -> None:
+    machine = ProcedureMachine()
+    first = ProcedureRequest(trigger_id="1" * 32, procedure=Procedure.SUSPEND, target_directory="t")
+    second = ProcedureRequest(trigger_id="2" * 32, procedure=Procedure.SAVEPOINT, target_directory="t")
+    machine.handle(Requested(first), 1)
+
+    assert machine.handle(Requested(second), 2) == []
+    machine.handle(StepFailed(first.trigger_id, Step.FINISH_BATCHES, "no"), 3)
+    machine.handle(StepDone(first.trigger_id, Step.START_QUERIES), 4)
+    effects = machine.handle(Requested(second), 5)
+
+    assert [effect.step for effect in effects if isinstance(effect, Run)] == [Step.PAUSE]
+
+
+def test_progress_is_told_in_words_and_numbers() -> None:
+    driver = Driver(Procedure.SAVEPOINT)
+    machine = driver.machine
+    machine.handle(Requested(driver.request), 1)
+
+    machine.handle(Noted(TRIGGER, "copying 3 files", files_done=1, files_total=3, bytes_done=10, bytes_total=30), 2)
+
+    progress = machine.progress
+    assert progress is not None
+    assert (progress.detail, progress.files_done, progress.bytes_total) == ("copying 3 files", 1, 30)
