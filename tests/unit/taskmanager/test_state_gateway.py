@@ -86,10 +86,21 @@ def test_a_copy_of_bytes_that_were_replaced_elsewhere_is_stale(node: Node, tmp_p
 
 
 def test_names_made_for_their_bytes_cost_no_request(node: Node) -> None:
-    node.write(f"state/0/1/SSTs/000009-{UUID}.sst", CONTENT)
+    name = f"state/0/1/SSTs/000009-{UUID}.sst"
+    node.write(name, CONTENT)
     node.durable.calls.clear()
-    assert node.read(f"state/0/1/SSTs/000009-{UUID}.sst") == CONTENT
+    node.gateway.look_for(EXECUTOR, node.path(name))
+    assert node.read(name) == CONTENT
     assert node.durable.calls == []
+
+
+def test_what_is_to_be_opened_is_a_file_that_is_there(node: Node) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    node.gateway.look_for(EXECUTOR, node.path("state/0/1/1.delta"))
+    with pytest.raises(Absent):
+        node.gateway.look_for(EXECUTOR, node.path("state/0/1/2.delta"))
+    with pytest.raises(IsADirectory):
+        node.gateway.look_for(EXECUTOR, node.path("state/0/1"))
 
 
 @pytest.mark.req("LOC-7")
