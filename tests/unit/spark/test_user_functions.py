@@ -1,0 +1,235 @@
+"""The order of calls to user functions, for every kind of end, with what goes wrong in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from emberkeep.api import RichFunction, WithGracefulShutdown
+from emberkeep.api.registry import Registry, takes_part
+from emberkeep.lifecycle.errors import SavepointDamaged, UserFunctionFailed
+from emberkeep.lifecycle.machine import PLANS, Step
+from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.user_functions import DriverFunctions
+
+# END-3; `open` and `initialize_state` come before.
+FINITE = ["prepare_to_shutdown", "shutdown", "close"]
+DRAIN = ["prepare_to_shutdown", "snapshot_state", "notify_checkpoint_complete", "shutdown", "close"]
+SUSPEND = ["snapshot_state", "notify_checkpoint_complete", "close"]
+CANCEL = ["close"]
+
+
+class Traced(RichFunction):
+    """Writes down what it is called with; ``failing``: the method that fails once."""
+
+    def __init__(self, failing: str = "", state: Any = None) -> None:
+        self.calls: list[str] = []
+        self.given: Any = None
+        self._failing = failing
+        self._state = state
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self._failing:
+            self._failing = ""
+            raise OSError("no space left")
+
+    def open(self) -> None:
+        self._called("open")
+
+    def close(self) -> None:
+        self._called("close")
+
+    def prepare_to_shutdown(self) -> None:
+        self._called("prepare_to_shutdown")
+
+    def shutdown(self) -> None:
+        self._called("shutdown")
+
+    def snapshot_state(self) -> Any:
+        self._called("snapshot_state")
+        return self._state
+
+    def initialize_state(self, state: Any) -> None:
+        self._called("initialize_state")
+        self.given = state
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._called("notify_checkpoint_complete")
+
+
+class OnlyClose:
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def functions_of(
+    *functions: Any, restored: Callable[[], Mapping[str, bytes]] = dict, stopped: Callable[[], bool] = lambda: False
+) -> DriverFunctions:
+    registry = Registry()
+    driver = DriverFunctions(registry, restored, stopped)
+    registry.follow(driver._begin, stopped)
+    for function in functions:
+        registry.add(function)
+    return driver
+
+
+def carry_out(driver: DriverFunctions, procedure: Procedure) -> dict[str, bytes]:
+    """The steps of the procedure that concern functions, in the coordinator's order; then the process ends."""
+    states: dict[str, bytes] = {}
+
+    def snapshot() -> None:
+        states.update(driver.snapshot_state(7))
+
+    calls: dict[Step, Callable[[], None]] = {
+        Step.PREPARE_TO_SHUTDOWN: driver.prepare_to_shutdown,
+        Step.SNAPSHOT_STATE: snapshot,
+        Step.NOTIFY_COMPLETE: lambda: driver.notify_checkpoint_complete(7),
+        Step.SHUTDOWN: driver.shutdown,
+    }
+    for step in PLANS[procedure]:
+        if step in calls:
+            calls[step]()
+    if procedure.ends_attempt:
+        driver.close()
+    return states
+
+
+@pytest.mark.req("END-3")
+@pytest.mark.req("END-1")
+@pytest.mark.parametrize(("procedure", "order"), [(Procedure.DRAIN, DRAIN), (Procedure.SUSPEND, SUSPEND)])
+def test_calls_of_a_stop_are_those_of_the_table(procedure: Procedure, order: list[str]) -> None:
+    first, second = Traced(), Traced()
+    carry_out(functions_of(first, second), procedure)
+    assert first.calls == second.calls == ["open", *order]
+
+
+@pytest.mark.req("END-3")
+def test_a_script_that_ends_well_is_a_finite_end_and_any_other_closes_only() -> None:
+    ended, cancelled = Traced(), Traced()
+    driver = functions_of(ended)
+    driver.sources_ended()
+    driver.sources_ended()  # Spark was stopped, then the script ended
+    driver.close()
+    assert ended.calls == ["open", *FINITE]
+    functions_of(cancelled).close()
+    assert cancelled.calls == ["open", *CANCEL]
+
+
+def test_a_job_that_was_stopped_has_no_end_of_its_sources() -> None:
+    function = Traced()
+    driver = functions_of(function, stopped=lambda: True)
+    driver.sources_ended()
+    assert function.calls == ["open"]
+    driver.close()
+    assert function.calls == ["open", "close"]
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("failing", ["prepare_to_shutdown", "snapshot_state"])
+def test_a_failure_says_what_failed_and_the_job_may_go_on(failing: str) -> None:
+    healthy, sick = Traced(), Traced(failing)
+    driver = functions_of(healthy, sick)
+    with pytest.raises(UserFunctionFailed, match=f"{failing} of .*Traced#2 in the driver: OSError: no space left"):
+        carry_out(driver, Procedure.DRAIN)
+    assert "shutdown" not in healthy.calls + sick.calls
+    assert "close" not in healthy.calls + sick.calls
+    before = len(sick.calls)
+    carry_out(driver, Procedure.DRAIN)  # asked again
+    assert sick.calls[before:] == DRAIN
+
+
+@pytest.mark.req("END-2")
+def test_a_function_that_cannot_be_closed_keeps_no_other_open() -> None:
+    first, second = Traced(), Traced("close")
+    functions_of(first, second).close()
+    assert first.calls[-1] == second.calls[-1] == "close"
+
+
+@pytest.mark.req("END-10")
+def test_a_class_with_close_only_is_closed_at_every_end() -> None:
+    for end in ("sources_ended", "close"):
+        function = OnlyClose()
+        getattr(functions_of(function), end)()
+        assert function.closed == 1
+    function = OnlyClose()
+    carry_out(functions_of(function), Procedure.DRAIN)
+    assert function.closed == 1
+
+
+@pytest.mark.parametrize("state", [b"\x00bytes", {"offset": 41, "names": ["a"]}, 0, "text"])
+def test_state_comes_back_before_open(state: Any) -> None:
+    states = carry_out(functions_of(Traced(state=state)), Procedure.SUSPEND)
+    function = Traced()
+    functions_of(function, restored=lambda: states)
+    assert function.calls == ["initialize_state", "open"]
+    assert function.given == state
+
+
+def test_no_state_is_nothing_to_restore() -> None:
+    assert carry_out(functions_of(Traced()), Procedure.SUSPEND) == {}
+
+
+def test_functions_of_one_class_keep_their_own_states() -> None:
+    states = carry_out(functions_of(Traced(state=1), Traced(state=2)), Procedure.SUSPEND)
+    functions = Traced(), Traced()
+    functions_of(*functions, restored=lambda: states)
+    assert [function.given for function in functions] == [1, 2]
+
+
+def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() -> None:
+    states = carry_out(functions_of(Traced(state=1)), Procedure.SUSPEND)
+    is_up = False
+
+    def restored() -> Mapping[str, bytes]:
+        if not is_up:
+            raise SparkUnavailable("no SparkContext is up in this driver")
+        return states
+
+    function = Traced()
+    driver = functions_of(function, restored=restored)
+    assert function.calls == []
+    is_up = True
+    driver.begin_late()
+    driver.begin_late()
+    assert function.calls == ["initialize_state", "open"]
+
+
+def test_state_that_cannot_be_kept_or_read_is_refused() -> None:
+    with pytest.raises(UserFunctionFailed, match="return bytes, or what JSON can hold"):
+        functions_of(Traced(state=object())).snapshot_state(1)
+    registry = Registry()
+    name = f"{Traced.__module__}.Traced"
+    driver = DriverFunctions(registry, lambda: {name: b"?"})
+    registry.follow(driver._begin, lambda: False)
+    with pytest.raises(SavepointDamaged, match="of no known kind"):
+        registry.add(Traced())
+
+
+@pytest.mark.req("END-2")
+def test_a_context_manager_ends_well_or_fails() -> None:
+    function = Traced()
+    with function:
+        pass
+    assert function.calls == ["open", *FINITE]
+    assert isinstance(function, WithGracefulShutdown)
+    broken = Traced()
+    with pytest.raises(LookupError), broken:
+        raise LookupError
+    assert broken.calls == ["open", "close"]
+
+
+def test_what_takes_part_is_told_by_its_methods() -> None:
+    def plain(frame: object, batch_id: int) -> None: ...
+
+    assert takes_part(Traced())
+    assert takes_part(OnlyClose())
+    assert not takes_part(plain)
+    assert not takes_part(Traced)
+    assert not takes_part(object())
