@@ -27,7 +27,7 @@ from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
-from emberkeep.spark.checkpoint_guard import guard_checkpoints, was_overtaken
+from emberkeep.spark.checkpoint_guard import was_overtaken
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
@@ -60,8 +60,7 @@ class _Driver:
         raise_on_sigterm()
         try:
             self._job_master.start()
-            runtime = install(self._settings(), self, self._job_master.survey_local_state)
-            guard_checkpoints(self._job_master.lease.wait)
+            runtime = install(self._settings(), self, self._job_master.survey_local_state, self._job_master.lease.wait)
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))
@@ -129,6 +128,9 @@ class _Driver:
             committed={checkpoint.location: checkpoint.batch_id for checkpoint in self._spec.checkpoints},
             class_archive=find_class_archive(java, default_directory(os.environ), os.environ),
             gateway_job=self._gateway_job(),
+            job_id=graph.job_id,
+            savepoint=graph.savepoint,
+            asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
         )
 
     def _gateway_job(self) -> JobId | None:

@@ -33,6 +33,7 @@ from emberkeep.base.options import (
 from emberkeep.base.system import System, real_system
 from emberkeep.daemons.agent_watch import AgentWatch
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
+from emberkeep.daemons.driver_procedures import DriverProcedures
 from emberkeep.daemons.driver_spec import DriverSpec
 from emberkeep.daemons.leader_following import follow_leader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
@@ -43,6 +44,7 @@ from emberkeep.jobmaster.lease import AttemptLease
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.local_state.placement import Survey
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.errors import SparkUnavailable
@@ -63,6 +65,7 @@ class SparkBridge:
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
         self._seen: frozenset[ExecutorId] = frozenset()
         self.runtime: DriverRuntime | None = None
+        self.functions: UserFunctions | None = None  # the user's, once the driver is set up
 
     async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
@@ -90,14 +93,15 @@ class SparkBridge:
     async def fail(self, message: str) -> None:
         """End the script as SIGTERM would; where it does not listen, end the process with the outcome written."""
         log.error("the attempt cannot go on", reason=message)
-        await self._end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
+        await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
 
     async def end_orphan(self, message: str) -> None:
         """No task manager looks after this process: end it as ``fail`` does; the attempt counts as lost."""
         log.error("this driver is an orphan; ending it", reason=message)
-        await self._end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
+        await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
 
-    async def _end_script(self, outcome: AttemptOutcome) -> None:
+    async def end_script(self, outcome: AttemptOutcome) -> None:
+        """As SIGTERM would, with this outcome; where the script does not listen, end the process."""
         self._on_failure(outcome)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
@@ -222,6 +226,13 @@ class JobMasterThread:
                 os.getpid(),
             )
             service.master.link.lease = self.lease
+            service.master.procedures.steps = DriverProcedures(
+                self._spec,
+                system.clock,
+                lambda: self._bridge.runtime,
+                lambda: self._bridge.functions,
+                self._bridge.end_script,
+            )
             self._service = service
             app = web.Application()
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))

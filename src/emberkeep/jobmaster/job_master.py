@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -40,9 +41,11 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
 from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
+from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.status import job_master_status
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls, start_request
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages import (
     Ack,
     ExecutorChanged,
@@ -134,6 +137,8 @@ Event = (
     | BeatReturned
     | Superseded
     | Ending
+    | StepDone
+    | StepFailed
     | pool.PoolEvent
 )
 
@@ -193,6 +198,7 @@ class JobMaster(Actor[Event]):
         self._beating: set[InstanceId] = set()  # task managers with a beat under way
         self._beat_again: set[InstanceId] = set()  # of these, those with news meanwhile
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
+        self.procedures = Procedures(system.clock, self.tell, partial(self.start_effect, deadline=None), self.link.wake)
         self._handlers: dict[type[Any], Callable[[Any], Any]] = {
             OfferSlots: self._offered,
             ExecutorChanged: self._executor_changed,
@@ -206,6 +212,8 @@ class JobMaster(Actor[Event]):
             BeatReturned: self._beat_returned,
             Superseded: self._superseded,
             Ending: self._end,
+            StepDone: self.procedures.handle,
+            StepFailed: self.procedures.handle,
         }
 
     async def run(self) -> None:
@@ -303,6 +311,7 @@ class JobMaster(Actor[Event]):
         listed = event.reply.blocklist
         if listed is not None and self._blocklist.take(event.reply.epoch, listed):
             self._decide(pool.PlacesBlocked(self._blocklist.places))
+        self.procedures.take(event.reply)
 
     def _report_blocked(self, event: ReportBlocked) -> None:
         if self._blocklist.report(event.entry):
@@ -327,6 +336,7 @@ class JobMaster(Actor[Event]):
             self._exceptions,
             self._checkpoints.newest(),
             self._blocklist,
+            self.procedures.progress(),
             now,
         )
 

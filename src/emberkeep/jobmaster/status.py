@@ -8,6 +8,7 @@ from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.jobmaster.ports import Application, BlocksLeft, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
+from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
 from emberkeep.slots.pool_events import HeldSlot
 from emberkeep.slots.slot_pool import SlotPool
@@ -25,6 +26,7 @@ def job_master_status(
     exceptions: Iterable[ExceptionEntry],
     checkpoints: tuple[QueryCheckpoint, ...],
     blocklist: BlocklistFollower,
+    procedure: ProcedureProgress | None,
     now: float,
 ) -> JobMasterStatus:
     """``now`` in seconds of the pool's clock."""
@@ -46,6 +48,7 @@ def job_master_status(
         checkpoints=checkpoints,
         blocklist_revision=blocklist.revision,
         block_reports=blocklist.reports,
+        procedure=procedure,
     )
 
 

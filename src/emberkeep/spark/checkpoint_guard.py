@@ -12,9 +12,12 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
+
+Planning = Callable[[], AbstractContextManager[None]]
 
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
@@ -26,9 +29,9 @@ _OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are co
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
 
-def guard_checkpoints(may_commit: Callable[[], None]) -> None:
+def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> None:
     """Let every streaming query that this process starts from now on ask ``may_commit`` before it commits; it returns
-    when this process may. Call it after the other hooks are in place."""
+    when this process may. A batch is planned within ``planning``. Call it after the other hooks are in place."""
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     kind: Any = DataStreamWriter
@@ -41,7 +44,7 @@ def guard_checkpoints(may_commit: Callable[[], None]) -> None:
                 return original(writer, *positional, **named)
             may_commit()
             query = original(writer, *positional, **named)
-            _guard(query, may_commit)
+            _guard(query, may_commit, planning)
             return query
 
         return start
@@ -50,7 +53,7 @@ def guard_checkpoints(may_commit: Callable[[], None]) -> None:
     kind.toTable = around(kind.toTable)
 
 
-def _guard(query: Any, may_commit: Callable[[], None]) -> None:
+def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> None:
     """Raises SparkInternalsMissing. A query that has ended already has nothing to guard."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext, java_gateway
@@ -59,13 +62,13 @@ def _guard(query: Any, may_commit: Callable[[], None]) -> None:
     try:
         start_callbacks(SparkContext._gateway)
         execution = query._jsq.streamingQuery()
-        logs = [execution.offsetLog(), execution.commitLog()]
+        logs: list[tuple[Any, Planning]] = [(execution.offsetLog(), planning), (execution.commitLog(), nullcontext)]
         sink = execution.sink()
         if sink.getClass().getName() == _FILE_SINK:
-            logs.append(_field(sink.getClass(), "fileLog").get(sink))
-        for log in logs:
+            logs.append((_field(sink.getClass(), "fileLog").get(sink), nullcontext))
+        for log, around in logs:
             field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
-            field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit))
+            field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, around))
     except (Py4JError, TypeError, AttributeError) as error:
         raise SparkInternalsMissing(
             f"this Spark's checkpoint logs cannot be guarded: {error}", hint="Emberkeep works with PySpark 4.3"
@@ -77,24 +80,26 @@ def was_overtaken(text: str) -> bool:
     return any(sign in text for sign in _OVERTAKEN)
 
 
-def _asking(gateway: Any, files: Any, may_commit: Callable[[], None]) -> _AskingFiles:
+def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: Planning) -> _AskingFiles:
     from py4j.java_gateway import is_instance_of
 
     if is_instance_of(gateway, files, _RENAMING):
-        return _AskingRenamingFiles(files, may_commit)
-    return _AskingFiles(files, may_commit)
+        return _AskingRenamingFiles(files, may_commit, around)
+    return _AskingFiles(files, may_commit, around)
 
 
 class _AskingFiles:
     """A CheckpointFileManager for the JVM."""
 
-    def __init__(self, files: Any, may_commit: Callable[[], None]) -> None:
+    def __init__(self, files: Any, may_commit: Callable[[], None], around: Planning) -> None:
         self._files = files
         self._may_commit = may_commit
+        self._around = around
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        self._may_commit()
-        return self._files.createAtomic(path, overwrite)
+        with self._around():
+            self._may_commit()
+            return self._files.createAtomic(path, overwrite)
 
     def delete(self, path: Any) -> None:
         self._may_commit()
@@ -131,7 +136,8 @@ class _AskingRenamingFiles(_AskingFiles):
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext
 
-        self._may_commit()
+        with self._around():
+            self._may_commit()
         jvm: Any = SparkContext._jvm
         return getattr(jvm.org.apache.spark.sql.execution.streaming.checkpointing, _RENAMED_STREAM)(
             self, path, overwrite
@@ -141,8 +147,9 @@ class _AskingRenamingFiles(_AskingFiles):
         return self._files.createTempFile(path)
 
     def renameTempFile(self, source: Any, destination: Any, overwrite: bool) -> None:  # noqa: N802
-        self._may_commit()
-        self._files.renameTempFile(source, destination, overwrite)
+        with self._around():
+            self._may_commit()
+            self._files.renameTempFile(source, destination, overwrite)
 
     class Java:
         implements = (_INTERFACE, _RENAMING)

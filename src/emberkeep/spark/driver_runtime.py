@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
+from emberkeep.base.ids import JobId
 from emberkeep.spark import executor_blocks, progress, scheduler_control
+from emberkeep.spark.await_hook import AwaitGate, install_await_hook
+from emberkeep.spark.batch_boundary import PlanGate
+from emberkeep.spark.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.errors import SparkUnavailable
@@ -24,8 +28,12 @@ from emberkeep.spark.model import (
     SparkJobs,
 )
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.query_hook import QueryHook
+from emberkeep.spark.query_starts import OrderedStarts
+from emberkeep.spark.restore import Restore
 from emberkeep.spark.scheduler_control import call
+from emberkeep.spark.script_queries import ScriptQueries
 from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
 from emberkeep.spark.state_placement import StatePlacement, Surveyor
 
@@ -52,10 +60,19 @@ class DriverRuntime:
     (PySpark gives each calling thread a connection and a JVM thread).
     """
 
-    def __init__(self, contexts: ContextHook, queries: QueryHook, placement: StatePlacement | None) -> None:
+    def __init__(
+        self,
+        contexts: ContextHook,
+        queries: QueryHook,
+        placement: StatePlacement | None,
+        procedures: QueryProcedures,
+        restore: Restore,
+    ) -> None:
+        self.procedures = procedures
         self._contexts = contexts
         self._queries = queries
         self._placement = placement
+        self._restore = restore
 
     def executor_ids(self) -> frozenset[str]:
         """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
@@ -89,6 +106,13 @@ class DriverRuntime:
     def spark_jobs(self) -> SparkJobs:
         """Task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
+
+    def function_states(self) -> dict[str, bytes]:
+        """What functions gave to the savepoint that the job starts from, by instance; empty where it starts from
+        nothing. Raises SparkUnavailable, SavepointDamaged, RestoreRefused."""
+        from pyspark.sql import SparkSession
+
+        return self._restore.function_states(SparkSession(self._context()))
 
     def executors_changed(self) -> None:
         """Tell Spark where the state is that lost executors had. Takes a survey; whatever fails is logged."""
@@ -139,10 +163,16 @@ def _ignoring_unavailable(action: Any) -> None:
         return  # the JVM is gone: there is nothing left to stop
 
 
-def install(settings: DriverSettings, listener: ApplicationListener, survey: Surveyor | None = None) -> DriverRuntime:
+def install(
+    settings: DriverSettings,
+    listener: ApplicationListener,
+    survey: Surveyor | None = None,
+    may_commit: Callable[[], None] = lambda: None,
+) -> DriverRuntime:
     """Prepare this process for the user's script; call it once, before any of the user's code.
 
-    ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it.
+    ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it. ``may_commit``: returns when
+    this attempt may commit something.
     Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
     """
     os.environ["PYSPARK_PYTHON"] = (
@@ -159,11 +189,19 @@ def install(settings: DriverSettings, listener: ApplicationListener, survey: Sur
         locations = GatewayLocations(settings.gateway_job, settings.checkpoint_root, notices)
         if survey is not None:
             placement = StatePlacement(settings.gateway_job, settings.checkpoint_root, survey)
-    queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices)
+    known = ScriptQueries()
+    gate = AwaitGate(notices, held=settings.asked_before in ENDINGS)
+    plans = PlanGate()
+    procedures = QueryProcedures(known, gate, plans, locations, may_commit, settings.asked_before)
+    restore = Restore(settings.savepoint, settings.job_id or JobId(""), locations, notices)
+    starts = OrderedStarts(gate, restore, procedures)
+    queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
     contexts.install()
     queries.install()
-    return DriverRuntime(contexts, queries, placement)
+    install_await_hook(gate, known)
+    guard_checkpoints(may_commit, plans.planning)
+    return DriverRuntime(contexts, queries, placement, procedures, restore)
 
 
 class _Forgetting:

@@ -33,5 +33,9 @@ class CheckpointIdentityError(EmberkeepError):
     """A streaming query would continue from the checkpoint of a different query."""
 
 
+class RestoreRefused(EmberkeepError):
+    """A streaming query cannot start from the savepoint that its job was given; nothing was changed."""
+
+
 class ClassArchiveFailed(RetryLater):
     """No class-data archive could be built; JVMs start without one, only slower."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.java import JavaRuntime
 
 
@@ -34,6 +35,8 @@ class DriverSettings:
     checkpoint location get one. ``secret``: of Spark's authentication; None turns it off. ``class_archive``: see
     ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location. ``gateway_job``:
     the job whose checkpoints go through the node's state gateway, None where Spark reaches them by itself.
+    ``savepoint``: location of the one that the job starts from, "" for none. ``asked_before``: what an
+    earlier attempt was asked to do; this one carries it on.
     """
 
     host: str
@@ -48,6 +51,9 @@ class DriverSettings:
     class_archive: Path | None = None
     committed: Mapping[str, int] = field(default_factory=dict)
     gateway_job: JobId | None = None
+    job_id: JobId | None = None
+    savepoint: str = ""
+    asked_before: Procedure | None = None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import inspect
 import os
 import threading
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from emberkeep.spark.checkpoint_store import CheckpointStore
 from emberkeep.spark.checkpoints import (
@@ -24,6 +24,7 @@ from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.model import QueryProgress, StartedQuery
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.progress import query_progress
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery, recorded_fields
 from emberkeep.spark.state_locations import StateLocations
 from emberkeep.spark.state_placement import StatePlacement
 
@@ -42,6 +43,19 @@ class _Writer:
     own_location: str | None
 
 
+class QueryStarts(Protocol):
+    """What else is to be done when the script starts a query."""
+
+    def gate(self) -> None:
+        """Returns when queries may start. Raises SystemExit when none may any more."""
+
+    def restore(self, query: ScriptQuery) -> None:
+        """Put the checkpoint into its place, where the job starts from a savepoint. Raises EmberkeepError."""
+
+    def starting(self, query: ScriptQuery) -> AbstractContextManager[None]:
+        """Around the start itself. Raises EmberkeepError."""
+
+
 class QueryHook:
     """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
 
@@ -52,13 +66,17 @@ class QueryHook:
         placement: StatePlacement | None,
         committed: CommittedBefore,
         notices: Notices,
+        queries: ScriptQueries,
+        starts: QueryStarts,
     ) -> None:
-        """``placement``: tells Spark where state lies; None: nobody does."""
+        """``placement``: tells Spark where state lies; None: nobody does. ``queries`` learns of each that starts."""
         self._root = checkpoint_root
         self._locations = locations
         self._placement = placement
         self._committed = committed
         self._notices = notices
+        self._queries = queries
+        self._starts = starts
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._next_ordinal = 0
@@ -88,12 +106,14 @@ class QueryHook:
         ended = [entry for entry, report in reports if not report.is_active]
         with self._lock:
             self._running = [entry for entry in self._running if entry not in ended]
-        return [report for _, report in reports]
+        # A query that was started again is known by two handles.
+        return list({report.run_id: report for _, report in reports}.values())
 
     def forget(self) -> None:
         """The SparkContext is gone and its queries with it."""
         with self._lock:
             self._running.clear()
+        self._queries.clear()
 
     def _around_start(self, original: Any) -> Any:
         parameters = inspect.signature(original)
@@ -103,28 +123,58 @@ class QueryHook:
             if os.getpid() != self._pid:
                 return original(writer, *positional, **named)
             bound = parameters.bind(writer, *positional, **named)
-            given = dict(bound.arguments)
-            arguments = given.pop("options", {}) | given
-            target = given.get("path", given.get("tableName"))
-            with self._lock:
-                started = self._decide(writer, target, arguments)
-            if started.location is not None:
-                reached = self._locations.for_spark(writer._spark, started.location)
-                self._committed.check(writer._spark, started.location, reached)
-                if started.by_default or reached != started.location:
-                    _set_location(writer, bound, reached)
-                    setattr(writer, _GIVEN, (reached, started))
-            with self._placement.watching(writer._spark) if self._placement is not None else nullcontext():
-                query = original(*bound.args, **bound.kwargs)
-            with self._lock:
-                self._running.append((query, started))  # until `progress` has seen its end
-            return query
+            again = self._queries.starting_again
+            if again is not None:
+                if again.reached is not None:
+                    _set_location(writer, bound, again.reached)
+                return self._started(original, writer, bound, again.started)
+            self._starts.gate()
+            return self._start_new(original, writer, bound, (positional, named))
 
         return start
 
-    def _decide(self, writer: Any, target: Any, arguments: Mapping[str, Any]) -> StartedQuery:
-        """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
+    def _start_new(
+        self, original: Any, writer: Any, bound: inspect.BoundArguments, call: tuple[tuple[Any, ...], dict[str, Any]]
+    ) -> Any:
+        given = dict(bound.arguments)
+        arguments = given.pop("options", {}) | given
+        target = given.get("path", given.get("tableName"))
         described = _describe(writer, target, arguments)
+        with self._lock:
+            started = self._decide(writer, described)
+        query = ScriptQuery(
+            writer=writer,
+            method=original.__name__,
+            positional=call[0],
+            named=call[1],
+            key=self._queries.key_for(writer, described.name, described.identity),
+            name=described.name or "",
+            identity=described.identity,
+            started=started,
+            reached=None,
+            fields=recorded_fields(writer._jwrite),
+        )
+        if started.location is not None:
+            query.reached = self._locations.for_spark(writer._spark, started.location)
+            self._starts.restore(query)
+            self._committed.check(writer._spark, started.location, query.reached)
+        with self._starts.starting(query):
+            if query.reached is not None and (started.by_default or query.reached != started.location):
+                _set_location(writer, bound, query.reached)
+                setattr(writer, _GIVEN, (query.reached, started))
+            query.handle = self._started(original, writer, bound, started)
+        self._queries.add(query)
+        return query.handle
+
+    def _started(self, original: Any, writer: Any, bound: inspect.BoundArguments, started: StartedQuery) -> Any:
+        with self._placement.watching(writer._spark) if self._placement is not None else nullcontext():
+            query = original(*bound.args, **bound.kwargs)
+        with self._lock:
+            self._running.append((query, started))  # until `progress` has seen its end
+        return query
+
+    def _decide(self, writer: Any, described: _Writer) -> StartedQuery:
+        """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
         if described.own_location is not None:
             before: tuple[str, StartedQuery] | None = getattr(writer, _GIVEN, None)
             if before is not None and described.own_location == before[0]:  # the same writer is started again

@@ -1,0 +1,171 @@
+"""Ending a streaming query exactly between two micro-batches, or keeping it there for a moment.
+
+``StreamingQuery.stop`` interrupts the batch that runs. A query also ends by itself when its state, which it looks at
+before each batch, says so: the batch that runs commits its offsets and its state, and is the last one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from emberkeep.base.errors import Fatal
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.scheduler_control import call
+from emberkeep.spark.script_queries import ScriptQuery
+
+log = structlog.get_logger(__name__)
+
+_EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+_PAUSE = 0.1
+_IDLE_LOOKS = 5  # so often in a row a query waits for its next trigger before its sleep is interrupted
+
+Note = Callable[[str], None]
+
+
+def end_between_batches(queries: Sequence[ScriptQuery], note: Note) -> None:
+    """Let each of them commit the batch that runs and end; returns when all have ended, however long a batch takes.
+
+    Raises ProcedureRefused, with nothing changed, where this Spark or a query's kind is not known to work so; Fatal
+    when a query fails meanwhile; SparkUnavailable.
+    """
+    active = [query for query in queries if call("is the query active", query.handle._jsq.isActive)]
+    endings = [(query, _ending(query)) for query in active]
+    for _, (state, terminated) in endings:
+        call("ending a query", state.set, terminated)
+    waiting = {query.key: _Wait(query) for query in active}
+    while waiting:
+        note("finishing " + ", ".join(wait.batch() for wait in waiting.values()))
+        time.sleep(_PAUSE)
+        waiting = {key: wait for key, wait in waiting.items() if not wait.is_over()}
+    for query in queries:
+        check_not_failed(query, query.handle)
+
+
+def check_not_failed(query: ScriptQuery, handle: Any) -> None:
+    """Raises Fatal with what this run of the query has failed with."""
+    failure = call("exception of a query", handle._jsq.exception)
+    if failure.isDefined():
+        first = str(failure.get().getMessage()).strip().split("\n")[0]
+        raise Fatal(f"{query} has failed: {first}", hint="the driver's log says why")
+
+
+@contextmanager
+def starting_ended(session: Any) -> Iterator[None]:
+    """Queries that start while this lasts end before their first batch: the script has its StreamingQuery, and nothing
+    runs. Raises ProcedureRefused."""
+    listener = _ending_listener(session)
+    session.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        session.streams.removeListener(listener)
+
+
+class PlanGate:
+    """Keeps queries between two batches: while it is closed no batch is planned. Used from many threads."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._closed = False
+        self._passing = 0
+
+    @contextmanager
+    def planning(self) -> Iterator[None]:
+        """Around the writing of a plan: begins when the gate is open."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._closed)
+            self._passing += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._passing -= 1
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Returns when no plan is being written."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._passing)
+
+    def open(self) -> None:
+        with self._changed:
+            self._closed = False
+            self._changed.notify_all()
+
+
+class _Wait:
+    """For one query that was told to end."""
+
+    def __init__(self, query: ScriptQuery) -> None:
+        self._query = query
+        self._java = query.handle._jsq
+        self._idle = 0
+
+    def batch(self) -> str:
+        last = call("progress of a query", self._java.lastProgress)
+        number = 0 if last is None else int(last.batchId()) + 1
+        return f"batch {number} of {self._query}"
+
+    def is_over(self) -> bool:
+        if not call("is the query active", self._java.isActive):
+            return True
+        # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
+        sleeps = not call("status of a query", lambda: self._java.status().isTriggerActive())
+        self._idle = self._idle + 1 if sleeps else 0
+        if self._idle >= _IDLE_LOOKS:
+            self._idle = 0
+            call("waking a query", self._java.stop)
+        return False
+
+
+def _ending(query: ScriptQuery) -> tuple[Any, Any]:
+    """Where the query's state is kept, and what it is to become. Raises ProcedureRefused."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return _ending_of(query.handle._jsq.streamingQuery())
+    except (Py4JError, TypeError, AttributeError) as error:
+        raise ProcedureRefused(
+            f"{query} cannot be ended between two batches: {error}", hint="Emberkeep works with PySpark 4.3"
+        ) from error
+
+
+def _ending_of(execution: Any) -> tuple[Any, Any]:
+    kind = str(execution.getClass().getName())
+    if kind != _EXECUTION:
+        raise ProcedureRefused(
+            f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
+            hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
+        )
+    state = execution.state()
+    present = state.get().getClass()
+    name = f"{present.getName().rpartition('.')[0]}.TERMINATED$"
+    return state, present.getClassLoader().loadClass(name).getField("MODULE$").get(None)
+
+
+def _ending_listener(session: Any) -> Any:
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - PySpark's name
+            # Called on the query's own thread, before it becomes active.
+            state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
+            state.set(terminated)
+
+        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+            del event
+
+        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+            del event
+
+        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+            del event
+
+    return Listener()

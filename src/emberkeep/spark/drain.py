@@ -1,0 +1,205 @@
+"""Letting everything in event-time state come out, by planned micro-batches; and going on as if it had not been asked.
+
+A drain of a query that stands at committed batch N is a batch N + 1 in its offset log with the same offsets and the
+highest watermark: Spark runs it as it would after a crash, without reading a row. It is never taken back once it may
+have run: who finds it uncommitted runs it, and nothing else. When the query is to read on afterwards, its logs get the
+watermark from before, or every row would be late.
+
+Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
+from emberkeep.spark import checkpoint_logs as logs
+from emberkeep.spark.batch_boundary import check_not_failed
+from emberkeep.spark.checkpoint_logs import LogState
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.savepoint_files import log_entries
+from emberkeep.spark.scheduler_control import call
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+
+log = structlog.get_logger(__name__)
+
+DRAIN_BATCHES = 10  # at most, for timers that set timers
+_RETAIN = "spark.sql.streaming.minBatchesToRetain"
+_TIMERS = ("withstate",)  # operators (flatMapGroups, applyInPandas, transform …WithState) whose functions set timers
+_AWAIT_SECONDS = 1.0
+
+Note = Callable[[str], None]
+
+
+def log_state(files: HadoopFiles, location: str) -> LogState:
+    """Where a checkpoint stands. Raises Fatal."""
+    planned = _newest(files, location, "offsets")
+    committed = _newest(files, location, "commits")
+    drained = planned >= 0 and logs.is_drain(files.read_text(f"{location}/offsets/{planned}"))
+    return LogState(planned, committed, drained)
+
+
+def before_drain(files: HadoopFiles, location: str, state: LogState) -> int:
+    """The newest batch that is no planned one of a drain. Raises Fatal where its entry is gone."""
+    batch = state.planned
+    while batch >= 0 and logs.is_drain(_entry(files, location, "offsets", batch)):
+        batch -= 1
+    return batch
+
+
+class Drain:
+    """Of the queries that were ended between two batches. ``may_commit``: returns when this attempt may write."""
+
+    def __init__(self, queries: ScriptQueries, may_commit: Callable[[], None]) -> None:
+        self._queries = queries
+        self._may_commit = may_commit
+
+    def roll_forward(self, query: ScriptQuery) -> None:
+        """Run the batch that is planned and not committed; return when it is. Raises Fatal when it fails."""
+        files = HadoopFiles(query.session)
+        location = _reached(query)
+        if log_state(files, location).is_between_batches:
+            return
+        self._run_planned(query)
+        state = log_state(files, location)
+        if not state.is_between_batches:
+            raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
+
+    def drain(self, query: ScriptQuery, note: Note) -> None:
+        """Until nothing comes out any more, or DRAIN_BATCHES.
+
+        Raises ProcedureRefused with nothing changed; Conflict (somebody else writes to this checkpoint); Fatal when a
+        batch fails: it stays planned.
+        """
+        files = HadoopFiles(query.session)
+        location = _reached(query)
+        self.roll_forward(query)
+        state = log_state(files, location)
+        if state.committed < 0 or not _has_state(files, location):
+            return
+        first = before_drain(files, location, state)
+        while state.committed - first < DRAIN_BATCHES:
+            batch = state.committed + 1
+            note(f"draining {query}: batch {batch}")
+            self._plan(files, location, query, state.committed)
+            progress = self._run_planned(query)
+            state = log_state(files, location)
+            _check(query, batch, state, progress)
+            if not _may_bring_more(progress):
+                return
+        log.warning("timers go on setting timers", query=str(query), batches=DRAIN_BATCHES)
+
+    def undo(self, query: ScriptQuery) -> None:
+        """Give the logs of a drained query the watermark from before the drain. What came out stays. Idempotent."""
+        files = HadoopFiles(query.session)
+        location = _reached(query)
+        state = log_state(files, location)
+        if not state.drained:
+            return
+        if not state.is_between_batches:
+            raise Fatal(f"{query}: its drain has not ended ({state})")
+        first = before_drain(files, location, state)
+        if first < 0:
+            raise Fatal(f"{query}: nothing is left in {location} of before its drain", hint="restore a savepoint")
+        watermark = logs.next_watermark(_entry(files, location, "commits", first))
+        self._may_commit()
+        for batch in range(first + 1, state.committed + 1):
+            text = _entry(files, location, "commits", batch)
+            files.add_log_entry(
+                f"{location}/commits/{batch}", logs.with_next_watermark(text, watermark), overwrite=True
+            )
+        # The newest entry last: it is what says that this is still to be done.
+        for batch in range(first + 1, state.committed + 1):
+            text = _entry(files, location, "offsets", batch)
+            files.add_log_entry(
+                f"{location}/offsets/{batch}", logs.with_batch_watermark(text, watermark), overwrite=True
+            )
+        log.info("reads on after a drain", location=location, batch=state.committed, watermark_ms=watermark)
+
+    def _plan(self, files: HadoopFiles, location: str, query: ScriptQuery, committed: int) -> None:
+        try:
+            text = _entry(files, location, "offsets", committed)
+            logs.next_watermark(_entry(files, location, "commits", committed))
+            planned = logs.with_batch_watermark(text, MAX_WATERMARK_MS, int(time.time() * 1000))
+        except SparkInternalsMissing as error:
+            raise ProcedureRefused(f"{query} cannot be drained: {error.message}", hint=error.hint) from error
+        self._may_commit()
+        try:
+            files.add_log_entry(f"{location}/offsets/{committed + 1}", planned)
+        except Conflict as error:
+            raise Conflict(f"{query}: somebody else has planned batch {committed + 1}: {error.message}") from error
+
+    def _run_planned(self, query: ScriptQuery) -> dict[str, Any]:
+        """Spark's report of the batch, empty when there is none."""
+        with _retaining(query.session):
+            handle = self._queries.start_again(query, once=True)
+        ended = False
+        while not ended:
+            ended = bool(call("a planned batch", handle._jsq.awaitTermination, int(_AWAIT_SECONDS * 1000)))
+        check_not_failed(query, handle)
+        last = call("progress of a planned batch", handle._jsq.lastProgress)
+        return {} if last is None else dict(json.loads(str(last.json())))
+
+
+def _check(query: ScriptQuery, batch: int, state: LogState, progress: dict[str, Any]) -> None:
+    """Raises Fatal when what has run is not what was planned."""
+    rows = int(progress.get("numInputRows", 0))
+    if state.committed != batch or not state.drained or int(progress.get("batchId", -1)) != batch or rows != 0:
+        raise Fatal(
+            f"{query}: the drain's batch {batch} did not run as planned ({state}, report of batch "
+            f"{progress.get('batchId')}, {rows} rows read)",
+            hint="Emberkeep works with PySpark 4.3",
+        )
+
+
+def _may_bring_more(progress: dict[str, Any]) -> bool:
+    """Whether a function whose timers have fired may have set others."""
+    return any(
+        any(word in str(operator.get("operatorName", "")).lower() for word in _TIMERS)
+        and (int(operator.get("numRowsUpdated", 0)) > 0 or int(operator.get("numRowsRemoved", 0)) > 0)
+        for operator in progress.get("stateOperators", ())
+    )
+
+
+class _retaining:  # noqa: N801 - used as a function
+    """The logs keep what was there before the drain: a query takes the setting over when it starts."""
+
+    def __init__(self, session: Any) -> None:
+        self._configuration = session.conf
+        self._before = ""
+
+    def __enter__(self) -> None:
+        self._before = str(self._configuration.get(_RETAIN))
+        self._configuration.set(_RETAIN, str(max(int(self._before), DRAIN_BATCHES + 2)))
+
+    def __exit__(self, *_: object) -> None:
+        self._configuration.set(_RETAIN, self._before)
+
+
+def _newest(files: HadoopFiles, location: str, log_name: str) -> int:
+    names = [f"{log_name}/{found.name}" for found in files.list(f"{location}/{log_name}")]
+    return max(log_entries(names, log_name), default=-1)
+
+
+def _entry(files: HadoopFiles, location: str, log_name: str, batch: int) -> str:
+    try:
+        return files.read_text(f"{location}/{log_name}/{batch}")
+    except Absent as error:
+        raise Fatal(f"{location}/{log_name} has no entry of batch {batch}", hint="was it cleaned up?") from error
+
+
+def _has_state(files: HadoopFiles, location: str) -> bool:
+    return files.is_directory(f"{location}/state")
+
+
+def _reached(query: ScriptQuery) -> str:
+    assert query.reached is not None, "a query without a checkpoint is never drained"  # noqa: S101
+    return query.reached.rstrip("/")

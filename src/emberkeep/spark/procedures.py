@@ -1,0 +1,185 @@
+"""The steps of a procedure that concern streaming queries, on whatever the script has started.
+
+All calls block and are made from one thread, not the script's. Each may be repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.await_hook import AwaitGate
+from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches
+from emberkeep.spark.drain import Drain, log_state
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
+from emberkeep.spark.scheduler_control import call
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.state_locations import StateLocations
+
+log = structlog.get_logger(__name__)
+
+ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
+_SETTLE_SECONDS = 30.0  # after its last start a script that has not waited for its queries is taken to have all of them
+_PAUSE = 0.1
+
+
+class QueryProcedures:
+    """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
+    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write."""
+
+    def __init__(
+        self,
+        queries: ScriptQueries,
+        gate: AwaitGate,
+        plans: PlanGate,
+        locations: StateLocations,
+        may_commit: Callable[[], None],
+        asked_before: Procedure | None = None,
+    ) -> None:
+        self.gate = gate
+        self.plans = plans
+        self._queries = queries
+        self._locations = locations
+        self._drain = Drain(queries, may_commit)
+        self._asked_before = asked_before
+
+    def ended_on_request(self) -> bool:
+        """Whether the script ends because a procedure has ended the job, or is about to."""
+        return self.gate.is_closed
+
+    @property
+    def takes_starts(self) -> bool:
+        """Whether the script may start queries while they are held back: they start ended."""
+        return self._asked_before in ENDINGS and self.gate.is_held
+
+    def before_start(self, query: ScriptQuery) -> bool:
+        """The script starts a query whose checkpoint is in its place: finish what a crash has left of a drain, and see
+        that a query reads on with the right watermark. Returns whether the query is to start."""
+        ending = self.takes_starts
+        if query.reached is None:
+            return not ending
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        if not state.is_between_batches and (state.drained or ending):
+            log.info("a planned batch is run", query=str(query), batch=state.planned)
+            self._drain.roll_forward(query)
+        if not ending:
+            self._drain.undo(query)
+        return not ending
+
+    def finish_batches(self, note: Note) -> None:
+        """End all queries between two batches; to the script they look as if they ran. Raises ProcedureRefused (none
+        runs, or one cannot be ended so), Fatal (one fails), SparkUnavailable."""
+        self._await_script(note)
+        queries = [query for query in self._queries.all() if query.away or _is_active(query)]
+        if not queries:
+            raise _nothing_runs()
+        self.gate.hold()
+        for query in queries:
+            query.away = True
+        end_between_batches(queries, note)
+
+    def pause(self, note: Note) -> None:
+        """Keep all queries between two batches until ``resume``. Raises ProcedureRefused, SparkUnavailable."""
+        self._await_script(note)
+        active = [query for query in self._queries.all() if _is_active(query)]
+        if not active:
+            raise _nothing_runs()
+        self.plans.close()
+        waiting = [query for query in active if query.reached is not None]
+        while waiting:
+            note("finishing the running batch of " + ", ".join(map(str, waiting)))
+            time.sleep(_PAUSE)
+            waiting = [query for query in waiting if not self._stands(query)]
+
+    def resume(self) -> None:
+        self.plans.open()
+
+    def drain(self, note: Note) -> None:
+        """See Drain. The queries have ended."""
+        for query in self._recoverable():
+            if query.away:
+                self._drain.drain(query, note)
+
+    def write_savepoint(
+        self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch
+    ) -> Written:
+        """Raises ProcedureRefused (no query that could be restored), RetryLater, Fatal."""
+        queries = self._recoverable()
+        if not queries:
+            raise ProcedureRefused(
+                "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of"
+            )
+        return self._writer(directory).write(heading, queries, functions, watch)
+
+    def discard_savepoint(self, directory: str) -> None:
+        self._writer(directory).discard()
+
+    def start_queries(self) -> None:
+        """Start again what was ended, and let the script's awaits go on with it. Raises what a start raises."""
+        away = [query for query in self._queries.all() if query.away]
+        for query in away:
+            if not _is_active(query):
+                if query.reached is not None:
+                    self._drain.roll_forward(query)
+                    self._drain.undo(query)
+                query.handle._jsq = self._queries.start_again(query)._jsq
+            query.away = False
+        sessions = {id(query.session): query.session for query in away}
+        for session in sessions.values():
+            call("termination of queries", session.streams.resetTerminated)
+        self.gate.open()
+
+    def end(self) -> None:
+        """The script's awaits return."""
+        self.gate.end()
+
+    def _await_script(self, note: Note) -> None:
+        """A later attempt's script has to come to its queries first; any script starts them one after the other."""
+        waited = 0.0
+        while not self.gate.was_awaited:
+            started = bool(self._queries.all())
+            if started and waited >= _SETTLE_SECONDS:
+                return
+            if not started and self._asked_before is None:
+                return
+            note("waiting for the script to start its streaming queries")
+            self.gate.wait_until_awaited(_PAUSE)
+            waited = waited + _PAUSE if started else 0.0
+
+    def _stands(self, query: ScriptQuery) -> bool:
+        """Whether nothing is planned, or the query has ended; nothing is planned any more then."""
+        assert query.reached is not None  # noqa: S101
+        if not _is_active(query):
+            return True
+        return log_state(HadoopFiles(query.session), query.reached.rstrip("/")).is_between_batches
+
+    def _recoverable(self) -> list[ScriptQuery]:
+        return [query for query in self._queries.all() if query.reached is not None]
+
+    def _writer(self, directory: str) -> SavepointWriter:
+        session = self._session()
+        return SavepointWriter(HadoopFiles(session), directory, self._locations.for_spark(session, directory))
+
+    def _session(self) -> Any:
+        queries = self._queries.all()
+        if not queries:
+            raise SparkUnavailable("the script's streaming queries are gone")
+        return queries[0].session
+
+
+def _is_active(query: ScriptQuery) -> bool:
+    return bool(call("is the query active", query.handle._jsq.isActive))
+
+
+def _nothing_runs() -> ProcedureRefused:
+    return ProcedureRefused(
+        "the job runs no streaming query", hint="a batch job ends by itself; to end it now use 'emberkeep cancel'"
+    )

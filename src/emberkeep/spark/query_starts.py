@@ -1,0 +1,40 @@
+"""What happens around the start of a query by the script: it may have to wait, to be restored, or not to run at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from emberkeep.spark.await_hook import AwaitGate
+from emberkeep.spark.batch_boundary import starting_ended
+from emberkeep.spark.procedures import QueryProcedures
+from emberkeep.spark.restore import Restore
+from emberkeep.spark.script_queries import ScriptQuery
+
+
+class OrderedStarts:
+    """See QueryStarts. Queries that several threads start are restored one after the other."""
+
+    def __init__(self, gate: AwaitGate, restore: Restore, procedures: QueryProcedures) -> None:
+        self._gate = gate
+        self._restore = restore
+        self._procedures = procedures
+        self._lock = threading.Lock()
+
+    def gate(self) -> None:
+        if not self._procedures.takes_starts:
+            self._gate.before_start()
+
+    def restore(self, query: ScriptQuery) -> None:
+        with self._lock:
+            self._restore.prepare(query)
+
+    @contextmanager
+    def starting(self, query: ScriptQuery) -> Iterator[None]:
+        if self._procedures.before_start(query):
+            yield
+        else:
+            query.away = True
+            with starting_ended(query.session):
+                yield

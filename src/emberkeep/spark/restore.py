@@ -1,0 +1,260 @@
+"""Starting a job's queries from a savepoint: each checkpoint is put into its place before its query starts, once.
+
+A record beside the checkpoint says which savepoint it was begun from, so later attempts of the job go on from where
+the query has come to. It is written before the first file and again after the last: what a crash has left half done is
+removed and done again, as no batch can have run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+import structlog
+
+from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    QuerySavepoint,
+    SavepointFile,
+    decode_manifest,
+    manifest_sha256,
+    query_directory,
+)
+from emberkeep.spark.drain import log_state
+from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.savepoint_copy import THREADS
+from emberkeep.spark.savepoint_files import log_entries
+from emberkeep.spark.script import OWN_THREAD_PREFIX
+from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.state_locations import StateLocations
+
+log = structlog.get_logger(__name__)
+
+RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
+_RECORD = "_emberkeep_restored"
+_FILE_SINKS = ("parquet", "json", "csv", "orc", "text", "avro")
+_SINK_LOG = "_spark_metadata"
+
+
+class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Beside a checkpoint. Persisted (kind "restored-checkpoint", version 1)."""
+
+    job_id: JobId  # that it was restored for
+    manifest_sha256: str
+    key: str  # of the query in the savepoint
+    complete: bool
+
+
+class Restore:
+    """``savepoint``: location of the job's; "" for none. One per process; queries start one at a time."""
+
+    def __init__(self, savepoint: str, job_id: JobId, locations: StateLocations, notices: Notices) -> None:
+        self._savepoint = savepoint.rstrip("/")
+        self._job_id = job_id
+        self._locations = locations
+        self._notices = notices
+        self._manifest: tuple[Manifest, str] | None = None
+        self._reached = ""
+        self._verified = False
+        self._taken: dict[str, str] = {}  # by key in the savepoint: the query of the script that has it
+
+    def function_states(self, session: object) -> dict[str, bytes]:
+        """What ``snapshot_state`` had returned, by instance; empty where the job starts from nothing.
+
+        Raises SavepointDamaged, RestoreRefused.
+        """
+        if not self._savepoint:
+            return {}
+        files = HadoopFiles(session)
+        manifest, _ = self._read(files, session)
+        known = {file.path: file for file in manifest.files}
+        states = {}
+        for each in manifest.functions:
+            data = files.read_bytes(f"{self._reached}/{each.path}")
+            _compare(known[each.path], files.check(f"{self._reached}/{each.path}"))
+            states[each.name] = data
+        return states
+
+    def prepare(self, query: ScriptQuery) -> None:
+        """Before the query starts. Raises RestoreRefused, SavepointDamaged; the script's start fails with it."""
+        if not self._savepoint:
+            return
+        files = HadoopFiles(query.session)
+        manifest, digest = self._read(files, query.session)
+        if query.reached is None:
+            self._notices.say(f"{query} cannot recover: it starts from nothing, not from the savepoint")
+            return
+        location = query.reached.rstrip("/")
+        record = self._record(files, location)
+        if record is not None and record.complete and (record.job_id, record.manifest_sha256) == (self._job_id, digest):
+            self._taken[record.key] = query.key
+            return  # an earlier start of this job has done it
+        saved = self._choose(manifest, query)
+        if saved is None:
+            return
+        done = RestoredCheckpoint(job_id=self._job_id, manifest_sha256=digest, key=saved.key, complete=True)
+        if record is not None and not record.complete:
+            if record.job_id != self._job_id:
+                raise RestoreRefused(
+                    f"{query.started.location} was being restored for job {record.job_id}",
+                    hint="cancel that job, or remove the directory if it has ended",
+                )
+            files.delete(location)
+        elif self._stands_at(files, query, location, saved):
+            self._write(files, location, done)
+            return
+        _check_file_sink(files, query, saved)
+        self._verify(files, manifest)
+        self._put(files, location, manifest, saved, done)
+        self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
+
+    def _read(self, files: HadoopFiles, session: object) -> tuple[Manifest, str]:
+        if self._manifest is None:
+            self._reached = self._locations.for_spark(session, self._savepoint).rstrip("/")
+            try:
+                data = files.read_bytes(f"{self._reached}/{MANIFEST_NAME}")
+            except Absent as error:
+                raise RestoreRefused(
+                    f"there is no savepoint at {self._savepoint}: {error.message}",
+                    hint="'emberkeep savepoint list' shows those that there are",
+                ) from error
+            self._manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}"), manifest_sha256(data)
+        return self._manifest
+
+    def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
+        """The query's part of the savepoint; None when it has none and starts from nothing."""
+        saved = next((each for each in manifest.queries if each.key == query.key), None)
+        if saved is None:
+            left = [each for each in manifest.queries if each.key not in self._taken]
+            if left:
+                raise RestoreRefused(
+                    f"the savepoint {self._savepoint} holds nothing for {query}, but {_named(left)}, which the script "
+                    "has not started so far",
+                    hint="give the query the name that it had, or its place among the unnamed ones; start queries "
+                    "that are new after the others",
+                )
+            self._notices.say(f"{query} is not in the savepoint: it starts from nothing")
+            return None
+        if saved.sink != query.identity.sink:
+            self._notices.say(f"{query} wrote to {saved.sink} when the savepoint was made")
+        self._taken[saved.key] = query.key
+        return saved
+
+    def _stands_at(self, files: HadoopFiles, query: ScriptQuery, location: str, saved: QuerySavepoint) -> bool:
+        """Whether this very checkpoint is already as the savepoint says. Raises RestoreRefused for another one."""
+        if not files.exists(f"{location}/metadata"):
+            return False
+        found = str(json.loads(files.read_text(f"{location}/metadata")).get("id"))
+        state = log_state(files, location)
+        if found == saved.query_id and state.planned == state.committed == saved.batch_id:
+            return True
+        what = "of another query" if found != saved.query_id else f"elsewhere ({state})"
+        raise RestoreRefused(
+            f"the checkpoint {query.started.location} of {query} is {what}; the savepoint {self._savepoint} was made "
+            f"after batch {saved.batch_id}",
+            hint="give the query an empty checkpointLocation (and an empty output, if its sink skips batches that it "
+            "has seen), or start the job without a savepoint to go on from that checkpoint",
+        )
+
+    def _verify(self, files: HadoopFiles, manifest: Manifest) -> None:
+        """Every file of the whole savepoint, before the first one is used."""
+        if self._verified:
+            return
+        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
+            found = threads.map(lambda file: self._look(files, file), manifest.files)
+            for file, there in zip(manifest.files, found, strict=True):
+                _compare(file, there)
+        self._verified = True
+
+    def _look(self, files: HadoopFiles, file: SavepointFile) -> SavepointFile:
+        try:
+            return files.check(f"{self._reached}/{file.path}")
+        except Absent as error:
+            raise SavepointDamaged(f"{self._savepoint}: {file.path} is missing", hint=_ANOTHER) from error
+
+    def _put(
+        self,
+        files: HadoopFiles,
+        location: str,
+        manifest: Manifest,
+        saved: QuerySavepoint,
+        done: RestoredCheckpoint,
+    ) -> None:
+        self._write(files, location, msgspec.structs.replace(done, complete=False))
+        prefix = query_directory(saved.key) + "/"
+        wanted = manifest.files_of(saved)
+        names = [file.path.removeprefix(prefix) for file in wanted]
+        directories = sorted({f"{location}/{name}".rpartition("/")[0] for name in names})
+        files.make_directories(directories)
+        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
+            sources = [f"{self._reached}/{file.path}" for file in wanted]
+            copied = threads.map(files.copy, sources, [f"{location}/{name}" for name in names])
+            for file, there in zip(wanted, copied, strict=True):
+                _compare(file, there)
+        files.sync_tree(location, directories)
+        self._write(files, location, done)
+        log.info("restored", location=location, savepoint=self._savepoint, batch=saved.batch_id, files=len(wanted))
+
+    @staticmethod
+    def _write(files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:
+        data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record))
+        files.write(f"{location}/{_RECORD}", data)
+
+    @staticmethod
+    def _record(files: HadoopFiles, location: str) -> RestoredCheckpoint | None:
+        where = f"{location}/{_RECORD}"
+        try:
+            payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
+            return msgspec.json.decode(payload, type=RestoredCheckpoint)
+        except Absent:
+            return None
+        except msgspec.MsgspecError as error:
+            raise RestoreRefused(
+                f"{where} is damaged: {error}", hint="remove the checkpoint, to restore anew"
+            ) from error
+
+
+_ANOTHER = "use another savepoint, or a copy of this one that is whole"
+
+
+def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
+    """Spark's file sink skips batches that are in its log: their state would never be written, and a later batch would
+    fail for want of it."""
+    identity = query.identity
+    if identity.sink.lower() not in _FILE_SINKS or not identity.target:
+        return
+    directory = f"{identity.target.rstrip('/')}/{_SINK_LOG}"
+    try:
+        names = [f"log/{found.name.removesuffix('.compact')}" for found in files.list(directory)]
+    except EmberkeepError as error:
+        log.warning("the sink's log cannot be looked at", directory=directory, reason=str(error))
+        return
+    newest = max(log_entries(names, "log"), default=-1)
+    if newest > saved.batch_id:
+        raise RestoreRefused(
+            f"the output {identity.target} of {query} already has batch {newest}, but the savepoint was made after "
+            f"batch {saved.batch_id}: Spark's file sink would skip the batches between, and what they put into state",
+            hint="restore the newest savepoint, or write to another directory and join the two by hand",
+        )
+
+
+def _compare(wanted: SavepointFile, found: SavepointFile) -> None:
+    if (wanted.size, wanted.sha256) != (found.size, found.sha256):
+        raise SavepointDamaged(
+            f"{found.path} is damaged: {found.size} bytes with SHA-256 {found.sha256}, the manifest says {wanted.size} "
+            f"with {wanted.sha256}",
+            hint=_ANOTHER,
+        )
+
+
+def _named(queries: Sequence[QuerySavepoint]) -> str:
+    return ", ".join(repr(each.name) if each.name else f"an unnamed query to {each.sink}" for each in queries[:5])

@@ -1,0 +1,193 @@
+"""Writing a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
+
+The copy goes from file system to file system inside the driver's JVM, several files at a time; each file's checksum is
+of the bytes as they passed. Queries may run meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import msgspec
+
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.manifest import (
+    MANIFEST_NAME,
+    FunctionState,
+    Manifest,
+    QuerySavepoint,
+    SavepointFile,
+    decode_manifest,
+    encode_manifest,
+    function_file,
+    manifest_sha256,
+    query_directory,
+)
+from emberkeep.spark import checkpoint_logs as logs
+from emberkeep.spark.drain import before_drain, log_state
+from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.savepoint_files import needed_files, referenced_files, snapshots_with_references
+from emberkeep.spark.script import OWN_THREAD_PREFIX
+from emberkeep.spark.script_queries import ScriptQuery
+
+THREADS = 8  # files copied or checked at a time
+_TRIES = 3  # a running query may clean up what was listed
+
+
+@dataclass(frozen=True)
+class CopyProgress:
+    """``files`` and ``bytes`` copied so far, of all."""
+
+    files: int
+    files_total: int
+    bytes: int
+    bytes_total: int
+
+
+Watch = Callable[[CopyProgress], None]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A complete savepoint."""
+
+    path: str
+    manifest_sha256: str
+
+
+class SavepointWriter:
+    """``files``: Hadoop's, of the job's session. ``directory``: where the savepoint is to be known; ``reached``: the
+    same as Spark reaches it."""
+
+    def __init__(self, files: HadoopFiles, directory: str, reached: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._reached = reached.rstrip("/")
+
+    def existing(self) -> Manifest | None:
+        """The complete savepoint that is there; None when there is none, or a damaged one."""
+        try:
+            return decode_manifest(self._files.read_bytes(f"{self._reached}/{MANIFEST_NAME}"), self._directory)
+        except (Absent, SavepointDamaged):
+            return None
+
+    def discard(self) -> None:
+        """Remove what is there, the manifest first: a directory without it is no savepoint."""
+        self._files.delete(f"{self._reached}/{MANIFEST_NAME}")
+        self._files.delete(self._reached)
+
+    def write(
+        self, heading: Manifest, queries: Sequence[ScriptQuery], functions: Mapping[str, bytes], watch: Watch
+    ) -> Written:
+        """``heading``: the manifest without queries, files and functions. Replaces what is there.
+
+        Raises RetryLater (files are cleaned up faster than they are copied), Fatal, Absent.
+        """
+        self.discard()
+        parts = [self._part(query) for query in queries]
+        total = sum(size for part in parts for _, size in part.sources)
+        count = sum(len(part.sources) for part in parts) + len(functions)
+        done: list[SavepointFile] = []
+
+        def note(file: SavepointFile) -> None:
+            done.append(file)
+            watch(CopyProgress(len(done), count, sum(each.size for each in done), total))
+
+        for part in parts:
+            self._copy(part, note)
+        states = []
+        for number, (name, state) in enumerate(sorted(functions.items())):
+            path = function_file(number)
+            note(self._named(self._files.write(f"{self._reached}/{path}", state)))
+            states.append(FunctionState(name=name, path=path))
+        manifest = _complete(heading, [part.query for part in parts], done, states)
+        directories = {f"{self._reached}/{file.path}".rpartition("/")[0] for file in done}
+        self._files.sync_tree(self._reached, directories)
+        data = encode_manifest(manifest)
+        self._files.write(f"{self._reached}/{MANIFEST_NAME}", data)
+        return Written(self._directory, manifest_sha256(data))
+
+    def _part(self, query: ScriptQuery) -> _Part:
+        for _ in range(_TRIES - 1):
+            try:
+                return _part(self._files, query)
+            except (Absent, RetryLater):
+                continue
+        return _part(self._files, query)
+
+    def _copy(self, part: _Part, note: Callable[[SavepointFile], None]) -> None:
+        target = f"{self._reached}/{query_directory(part.query.key)}"
+        names = [name for name, _ in part.sources]
+        self._files.make_directories(_directories(target, names))
+        # A failure ends it; what was begun is waited for, so that nothing is written afterwards.
+        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:
+            copies = [threads.submit(self._files.copy, f"{part.location}/{name}", f"{target}/{name}") for name in names]
+            try:
+                for copy in copies:
+                    note(self._named(copy.result()))
+            except BaseException:
+                threads.shutdown(wait=True, cancel_futures=True)
+                raise
+
+    def _named(self, file: SavepointFile) -> SavepointFile:
+        return SavepointFile(path=file.path.removeprefix(f"{self._reached}/"), size=file.size, sha256=file.sha256)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One query: what is copied, with sizes, and how it is described."""
+
+    query: QuerySavepoint
+    location: str
+    sources: tuple[tuple[str, int], ...]
+
+
+def _part(files: HadoopFiles, query: ScriptQuery) -> _Part:
+    assert query.reached is not None and query.started.location is not None  # noqa: S101, PT018
+    location = query.reached.rstrip("/")
+    state = log_state(files, location)
+    batch = state.committed
+    offsets = files.read_text(f"{location}/offsets/{batch}") if batch >= 0 else ""
+    drained = batch >= 0 and logs.is_drain(offsets)
+    first = before_drain(files, location, state) if drained else batch
+    commit = files.read_text(f"{location}/commits/{first}") if first >= 0 else ""
+    described = QuerySavepoint(
+        key=query.key,
+        name=query.name,
+        query_id=str(json.loads(files.read_text(f"{location}/metadata"))["id"]),
+        sink=query.identity.sink,
+        output_mode=query.identity.output_mode,
+        target=query.identity.target,
+        location=query.started.location,
+        batch_id=batch,
+        offsets=logs.offset_texts(offsets) if offsets else (),
+        watermark_ms=logs.next_watermark(commit) if commit else 0,
+        drained_from=first if drained else -1,
+    )
+    sizes = {found.name: found.size for found in files.list(location)}
+    needed = needed_files(sizes, batch, first)
+    for snapshot in snapshots_with_references(needed):
+        needed += referenced_files(snapshot, files.read_zip_entry(f"{location}/{snapshot}", "metadata"))
+    missing = [name for name in needed if name not in sizes]
+    if missing:
+        raise RetryLater(f"{location}/{missing[0]} is needed and not there")
+    return _Part(described, location, tuple((name, sizes[name]) for name in dict.fromkeys(needed)))
+
+
+def _directories(root: str, names: Iterable[str]) -> list[str]:
+    return sorted({f"{root}/{name}".rpartition("/")[0] for name in names})
+
+
+def _complete(
+    heading: Manifest, queries: list[QuerySavepoint], files: list[SavepointFile], functions: list[FunctionState]
+) -> Manifest:
+    return msgspec.structs.replace(
+        heading,
+        queries=tuple(queries),
+        files=tuple(sorted(files, key=lambda file: file.path)),
+        functions=tuple(functions),
+    )
