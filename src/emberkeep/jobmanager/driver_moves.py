@@ -80,7 +80,8 @@ def _home(job: Job) -> DriverHome | None:
 
 
 def _streams(job: Job) -> bool:
-    """Whether the job has a streaming query, or was asked to move when it had one."""
+    """Whether the job has a streaming query, or had one when its present driver was asked to move."""
     running = job.standing.running
     moves = running is not None and running.procedure is Procedure.MOVE
-    return moves or (job.report is not None and bool(job.report.queries))
+    moved = job.moving_since is not None and job.moving_since[0] == job.machine.attempt
+    return moves or moved or (job.report is not None and bool(job.report.queries))
