@@ -24,7 +24,7 @@ LEAST_PAUSE = 3.0
 LONGEST_IGNORANCE = 25.0  # seconds until the one that was followed hears of it
 LONGEST_LATENESS = 2.0  # seconds until all others have found the new leader; well below the lease of drivers
 
-_KINDS = ("kill driver", "kill executor", "kill agent", "crash node", "bad store")
+_KINDS = ("kill driver", "kill executor", "kill agent", "crash node", "bad store", "cut off jobmanager")
 _THEME = Theme(0, (Menace(3.0, 0.2, 10.0, _KINDS), Menace(8.0, 0.2, 15.0, _KINDS), Menace(1000.0)), streams=0.4)
 
 

@@ -55,7 +55,11 @@ class Nemesis:
             "clock jump": (1, self._clock_jump),
         }
         # Only where a menace names them: the seeds of all others stay what they are.
-        asked = {"block node": (6, self._block_node), "unblock node": (3, self._unblock_node)}
+        asked: dict[str, tuple[int, Callable[[], Undo | None]]] = {
+            "block node": (6, self._block_node),
+            "unblock node": (3, self._unblock_node),
+            "cut off jobmanager": (2, self._cut_off_job_manager),
+        }
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
@@ -236,6 +240,18 @@ class Nemesis:
 
     def _cut_off_node(self) -> Undo:
         return self._cut(self._rng.choice(self._cluster.nodes).machine.name, JM_NODE, "cut off node")
+
+    def _cut_off_job_manager(self) -> Undo:
+        """From all task managers and drivers, or most of them."""
+        nodes = [node.machine.name for node in self._cluster.nodes]
+        chosen = self._rng.sample(nodes, self._rng.randint(len(nodes) // 2 + 1, len(nodes)))
+        undos = [self._cut(node, JM_NODE, "cut off jobmanager") for node in chosen]
+
+        def undo() -> None:
+            for each in undos:
+                each()
+
+        return undo
 
     def _cut_off_driver(self) -> Undo | None:
         drivers = list(self._cluster.machines.drivers())
