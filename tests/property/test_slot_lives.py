@@ -37,6 +37,7 @@ POOL = PoolLimits(
     silence_timeout=SILENCE,
     start_timeout=30.0,
     orphan_timeout=60.0,
+    evacuation_timeout=25.0,
 )
 TABLE = TableLimits(
     slots=3,
