@@ -65,7 +65,7 @@ def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str,
 
 
 def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Defaults for what the job has not set itself, and a warning for each of its settings that moves tasks away."""
+    """Defaults for what the job has not set itself, and a warning for each of its settings that differs."""
     values, warnings = {}, []
     for key, value in PLACEMENT_DEFAULTS.items():
         general = key.startswith(_LOCALITY_WAIT) and _LOCALITY_WAIT in present
@@ -74,8 +74,8 @@ def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tupl
             values[key] = value
         elif present[own] != value:
             warnings.append(
-                f"{own}={present[own]} stays as it is; tasks may run away from the node that holds their state, "
-                f"for which {key}={value} is right"
+                f"{own}={present[own]} stays as it is; {key}={value} is right where nodes hold state: with another "
+                "value tasks may run away from it, or wait long for a node that is gone"
             )
     return values, tuple(warnings)
 

@@ -32,7 +32,7 @@ from emberkeep.spark.scheduler_control import executor_ids
 
 log = structlog.get_logger(__name__)
 
-_EXECUTORS_WAIT = 30.0  # seconds for which a query's start waits for executors on the nodes that hold its state
+_EXECUTORS_WAIT = 30.0  # seconds for which a query's start waits at least for executors on the nodes with its state
 _PAUSE = 0.25
 
 Surveyor = Callable[[], Survey]  # blocks for one RPC; raises EmberkeepError
@@ -105,7 +105,7 @@ class StatePlacement:
         return list(active.values())
 
     def _await_executors(self, query: _Query) -> tuple[Survey, dict[Partition, HeldPartition]]:
-        give_up = time.monotonic() + _EXECUTORS_WAIT
+        give_up = time.monotonic() + max(_EXECUTORS_WAIT, query.tasks_wait())
         while True:
             survey = self._survey()
             held = held_partitions(survey, self._checkpoint(query))
@@ -149,6 +149,10 @@ class _Query:
         path = self._session._jvm.org.apache.hadoop.fs.Path(f"{self.root}/state")
         configuration = self._session._jsparkSession.sessionState().newHadoopConf()
         return bool(path.getFileSystem(configuration).exists(path))
+
+    def tasks_wait(self) -> float:
+        """Seconds for which the application lets a task wait for the node that it should run on."""
+        return float(self._session._jsc.sc().conf().getTimeAsMs("spark.locality.wait.node", "0")) / 1000
 
     def executors(self) -> frozenset[ExecutorId]:
         """Registered with Spark."""
