@@ -1,4 +1,4 @@
-"""A leader that is cut off from ZooKeeper alone while a job runs: all others still reach it."""
+"""A leader that is cut off while a job runs: from ZooKeeper alone, or from everybody who looks for it there."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ from tests.integration.conditions import DEADLINE
 from tests.integration.proxies import Proxy
 from tests.integration.zookeepers import Ensemble
 
-pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("HA-6"), pytest.mark.req("HA-9")]
+pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
+HEARTBEAT_SECONDS, LEASE_SECONDS = 6.0, 8.0
 SETTINGS = {
     "high-availability.type": "zookeeper",
     "high-availability.zookeeper.client.session-timeout": "4s",
     "heartbeat.interval": "500ms",
-    "heartbeat.timeout": "4s",
-    # Nothing that is cut off here for a while counts as gone.
-    "job.driver.lease-timeout": "600s",
+    "heartbeat.timeout": f"{HEARTBEAT_SECONDS:g}s",
+    "job.driver.lease-timeout": f"{LEASE_SECONDS:g}s",
+    "taskmanager.orphan-timeout": "60s",
     "rest.port": "0",
 }
 # Without Spark. Argument: a file; ends once it is there.
@@ -50,10 +51,12 @@ while not Path(sys.argv[1]).exists():
 
 @dataclass
 class Member:
-    """A JobManager and its way to ZooKeeper."""
+    """A JobManager, its way to ZooKeeper, and all others' way to it."""
 
-    address: str
+    address: str  # where it listens
+    advertised: str
     to_zookeeper: Proxy
+    to_it: Proxy
 
 
 class Site:
@@ -69,12 +72,20 @@ class Site:
 
     async def add_job_manager(self) -> Member:
         name = f"jm-{len(self.members) + 1}"
-        to_zookeeper = Proxy(self._ensemble.hosts)
-        self._proxies.append(to_zookeeper)
-        await to_zookeeper.open()
-        url = await self._start("jobmanager", {"jobmanager.resource-id": name}, to_zookeeper.address, name)
-        self.members.append(Member(urlsplit(url).netloc, to_zookeeper))
+        to_zookeeper = await self._open(Proxy(self._ensemble.hosts))
+        host = f"127.0.0.{100 + len(self.members)}"
+        own = {"jobmanager.resource-id": name, "rest.address": host, "rest.bind-address": "127.0.0.1"}
+        port = urlsplit(await self._start("jobmanager", own, to_zookeeper.address, name)).port
+        assert port is not None
+        address = f"127.0.0.1:{port}"
+        to_it = await self._open(Proxy(address), host, port)
+        self.members.append(Member(address, to_it.address, to_zookeeper, to_it))
         return self.members[-1]
+
+    async def _open(self, proxy: Proxy, host: str = "127.0.0.1", port: int = 0) -> Proxy:
+        self._proxies.append(proxy)
+        await proxy.open(host, port)
+        return proxy
 
     async def add_task_manager(self) -> None:
         own = {"taskmanager.host": "127.0.0.2", "taskmanager.resource-id": "tm-1"}
@@ -109,7 +120,7 @@ class Site:
                 leader = (await client.overview()).emberkeep.job_manager
         except (RetryLater, UnknownOutcome):
             return False
-        return leader == member.address
+        return leader == member.advertised
 
     async def submit(self, member: Member, gate: Path) -> JobId:
         """Raises RetryLater."""
@@ -166,6 +177,8 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         ensemble.stop()
 
 
+@pytest.mark.req("HA-6")
+@pytest.mark.req("HA-9")
 async def test_a_leader_that_is_cut_off_from_zookeeper_alone(site: Site, tmp_path: Path) -> None:
     first, second = site.members
     gates = [tmp_path / f"gate-{number}" for number in range(2)]
@@ -194,3 +207,37 @@ async def submitted(site: Site, member: Member, gate: Path) -> JobId | None:
         return await site.submit(member, gate)
     except (RetryLater, UnknownOutcome):
         return None
+
+
+@pytest.mark.req("HA-5")
+async def test_a_leader_that_nobody_reaches_lets_another_lead_and_gives_up_no_driver(
+    site: Site, tmp_path: Path
+) -> None:
+    first, second = site.members
+    gates = [tmp_path / f"gate-{number}" for number in range(2)]
+    job_id = JobId(str(await holds(lambda: submitted(site, first, gates[0]), "a job is accepted")))
+    pid = await holds(lambda: site.runs(first, job_id), "the job runs")
+    assert isinstance(pid, int)
+
+    # It still reaches ZooKeeper and the task manager, and its port refuses nothing.
+    first.to_it.cut()
+    await holds(lambda: site.leads(second), "the second leads")
+    await holds(lambda: site.runs(second, job_id, pid), "the same driver runs for the second")
+    other_id = JobId(str(await holds(lambda: submitted(site, second, gates[1]), "the second accepts jobs")))
+    await holds(lambda: site.runs(second, other_id), "and runs them")
+
+    # Now nobody can be reached, for longer than a driver that is silent among others would be waited for.
+    second.to_it.cut()
+    cut = asyncio.get_running_loop().time()
+    await holds(lambda: passed(cut + 2 * (HEARTBEAT_SECONDS + LEASE_SECONDS)), "longer than any lease")
+    for member in site.members:
+        member.to_it.heal()
+    await holds(lambda: site.runs(second, job_id, pid), "the same driver runs still")
+
+    for each, gate in zip((job_id, other_id), gates, strict=True):
+        gate.touch()
+        await holds(lambda each=each: site.has_finished(second, each), "it ends in its first attempt")  # type: ignore[misc]
+
+
+async def passed(moment: float) -> bool:
+    return asyncio.get_running_loop().time() > moment
