@@ -11,11 +11,13 @@ import logging
 import os
 import secrets
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
+from emberkeep.api.job import Job, job_environment
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
@@ -25,6 +27,7 @@ from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
+from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
 from emberkeep.spark.checkpoint_guard import was_overtaken
@@ -34,6 +37,7 @@ from emberkeep.spark.driver_runtime import DriverRuntime, install
 from emberkeep.spark.java import find_java
 from emberkeep.spark.script import OutcomeKind, ScriptOutcome, raise_on_sigterm, run_module, run_script
 from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
+from emberkeep.spark.user_functions import DriverFunctions
 
 log = structlog.get_logger(__name__)
 
@@ -58,14 +62,16 @@ class _Driver:
 
     def run(self) -> int:
         raise_on_sigterm()
+        os.environ.update(self._job_environment())
         try:
             self._job_master.start()
             runtime = install(self._settings(), self, self._job_master.survey_local_state, self._job_master.lease.wait)
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))
+        self._bridge.functions = runtime.functions
         self._bridge.runtime = runtime
-        outcome = self._outcome(self._run_entry_point(), runtime)
+        outcome = self._outcome(self._end_functions(self._run_entry_point(), runtime.functions), runtime)
         runtime.shutdown()
         return self._end(outcome)
 
@@ -93,6 +99,21 @@ class _Driver:
         if graph.entry_point.kind is EntryPointKind.MODULE:
             return run_module(graph.entry_point.name, list(graph.arguments))
         return run_script(self._script_path(), list(graph.arguments))
+
+    def _end_functions(self, script: ScriptOutcome, functions: DriverFunctions) -> ScriptOutcome:
+        """The script's sources have ended with it, unless it failed. Where its functions cannot end so, it has."""
+        try:
+            if script.exit_code == 0 and self._failure is None:
+                functions.sources_ended()
+        except UserFunctionFailed as error:
+            print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
+            script = ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
+        functions.close()
+        return script
+
+    def _job_environment(self) -> Mapping[str, str]:
+        graph = self._spec.graph
+        return job_environment(Job(job_id=graph.job_id, attempt=self._spec.attempt, name=graph.name))
 
     def _script_path(self) -> str:
         """The client's own file where it is on this node and unchanged (its neighbours can be imported then)."""
@@ -160,7 +181,7 @@ class _Driver:
             heap_mb=application.executor_heap_mb,
             java_options=application.executor_java_options,
             extra_class_path=application.extra_class_path,
-            environ=dict(application.executor_env),
+            environ={**application.executor_env, **self._job_environment()},
             auth_secret=application.auth_secret or "",
             python_path=tuple(folders),
             artefacts=tuple(a for a in self._spec.graph.artefacts if a.role is not ArtefactRole.SCRIPT),

@@ -48,6 +48,11 @@ class AwaitGate:
             return self._state is not _State.OPEN
 
     @property
+    def is_open(self) -> bool:
+        with self._changed:
+            return self._state is _State.OPEN
+
+    @property
     def turns(self) -> int:
         """How often it has changed."""
         with self._changed:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
 from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.await_hook import AwaitGate, install_await_hook
@@ -36,6 +37,7 @@ from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries
 from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
 from emberkeep.spark.state_placement import StatePlacement, Surveyor
+from emberkeep.spark.user_functions import DriverFunctions
 
 _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0
@@ -66,13 +68,13 @@ class DriverRuntime:
         queries: QueryHook,
         placement: StatePlacement | None,
         procedures: QueryProcedures,
-        restore: Restore,
+        functions: DriverFunctions,
     ) -> None:
         self.procedures = procedures
+        self.functions = functions
         self._contexts = contexts
         self._queries = queries
         self._placement = placement
-        self._restore = restore
 
     def executor_ids(self) -> frozenset[str]:
         """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
@@ -106,13 +108,6 @@ class DriverRuntime:
     def spark_jobs(self) -> SparkJobs:
         """Task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
-
-    def function_states(self) -> dict[str, bytes]:
-        """What functions gave to the savepoint that the job starts from, by instance; empty where it starts from
-        nothing. Raises SparkUnavailable, SavepointDamaged, RestoreRefused."""
-        from pyspark.sql import SparkSession
-
-        return self._restore.function_states(SparkSession(self._context()))
 
     def executors_changed(self) -> None:
         """Tell Spark where the state is that lost executors had. Takes a survey; whatever fails is logged."""
@@ -201,7 +196,25 @@ def install(
     queries.install()
     install_await_hook(gate, known)
     guard_checkpoints(may_commit, plans.planning)
-    return DriverRuntime(contexts, queries, placement, procedures, restore)
+    functions = DriverFunctions(
+        REGISTRY, _function_states(contexts, restore), lambda: not gate.is_open, known.has_failed
+    )
+    functions.install()
+    return DriverRuntime(contexts, queries, placement, procedures, functions)
+
+
+def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:
+    """What functions gave to the savepoint that the job starts from, by name; empty where it starts from nothing. The
+    call raises SparkUnavailable, SavepointDamaged, RestoreRefused."""
+
+    def states() -> Mapping[str, bytes]:
+        from pyspark.sql import SparkSession
+
+        if contexts.context is None:
+            raise SparkUnavailable("no SparkContext is up in this driver")
+        return restore.function_states(SparkSession(contexts.context))
+
+    return states
 
 
 class _Forgetting:

@@ -86,6 +86,10 @@ class ScriptQueries:
         with self._lock:
             return list(self._known)
 
+    def has_failed(self) -> bool:
+        """Whether one of them has ended with an error. Raises what Py4J raises."""
+        return any(query.handle.exception() is not None for query in self.all())
+
     def of_handle(self, handle: Any) -> ScriptQuery | None:
         with self._lock:
             return next((query for query in self._known if query.handle is handle), None)

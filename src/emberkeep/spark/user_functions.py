@@ -48,7 +48,8 @@ class DriverFunctions:
         self._failed = failed
         self._lock = threading.RLock()
         self._begun: set[str] = set()
-        self._finished = False
+        self._ended: set[str] = set()
+        self._ended_badly = False
         self._pid = os.getpid()
 
     def install(self) -> None:
@@ -59,6 +60,8 @@ class DriverFunctions:
 
         places: tuple[tuple[Any, str, Any], ...] = (
             (DataStreamWriter, "foreachBatch", self._around_function),
+            (DataStreamWriter, "start", self._around_start),
+            (DataStreamWriter, "toTable", self._around_start),
             (StreamingQueryManager, "addListener", self._around_function),
             (SparkContext, "stop", self._around_stop),
         )
@@ -92,8 +95,8 @@ class DriverFunctions:
     def close(self) -> None:
         """Last call first: what came later may stand on what came before."""
         with self._lock:
-            self._finished = True
-            for entry in reversed(self._registry.entries()):
+            for entry in reversed(self._living()):
+                self._ended.add(entry.name)
                 try:
                     close_once(entry.function)
                 except Exception as error:
@@ -105,7 +108,7 @@ class DriverFunctions:
         """The script has come to its end by itself, and well: call what belongs to that, once. Raises
         UserFunctionFailed, which makes a failure of it."""
         with self._lock:
-            if self._finished or self._ended_on_request():
+            if self._ended_badly or self._ended_on_request():
                 return
             self.prepare_to_shutdown()
             self.shutdown()
@@ -113,10 +116,14 @@ class DriverFunctions:
 
     # --- finding and calling ------------------------------------------------------------------------------------------
 
-    def begin_late(self) -> None:
-        """A SparkContext is up: functions that came before it begin."""
+    def begin_all(self) -> None:
+        """Functions that came before Spark was there begin, once it is."""
         for entry in self._registry.entries():
             self._begin(entry)
+
+    def _living(self) -> list[Registered]:
+        begun = self._begun - self._ended
+        return [entry for entry in self._registry.entries() if entry.name in begun]
 
     def _begin(self, entry: Registered) -> None:
         with self._lock:
@@ -127,7 +134,7 @@ class DriverFunctions:
                 try:
                     state = self._restored().get(entry.name)
                 except SparkUnavailable:
-                    return  # `begin_late` comes
+                    return  # it begins with the first query
                 if state is not None:
                     function.initialize_state(_decoded(entry.name, state))
             self._begun.add(entry.name)
@@ -137,7 +144,7 @@ class DriverFunctions:
         """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
         results = {}
         with self._lock:
-            for entry in self._registry.entries():
+            for entry in self._living():
                 call = getattr(entry.function, method, None)
                 if not callable(call) or getattr(entry.function, "_life", "") == "closed":
                     continue
@@ -163,13 +170,24 @@ class DriverFunctions:
 
         return given
 
+    def _around_start(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def start(writer: Any, *positional: Any, **named: Any) -> Any:
+            if os.getpid() == self._pid:
+                self.begin_all()
+            return original(writer, *positional, **named)
+
+        return start
+
     def _around_stop(self, original: Any) -> Any:
         @functools.wraps(original)
         def stop(context: Any) -> None:
             # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
-            if os.getpid() == self._pid and sys.exc_info()[1] is None and not self._finished and not self._failed():
-                _end_queries(context)
-                self.sources_ended()
+            if os.getpid() == self._pid and self._living():
+                self._ended_badly = sys.exc_info()[1] is not None or self._failed()
+                if not self._ended_badly and not self._ended_on_request():
+                    _end_queries(context)
+                    self.sources_ended()
             original(context)
 
         return stop
