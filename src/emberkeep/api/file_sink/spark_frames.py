@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -88,11 +89,8 @@ class SparkFrames:
         from pyspark.sql.types import StructType
 
         form = self._form if is_part else FileFormat.PARQUET
-        rows = (
-            self._session.read.schema(StructType.fromJson(json.loads(schema)))
-            .option("__globPaths__", "false")
-            .parquet(*map(self._uri, paths))
-        )
+        reader = self._session.read.schema(StructType.fromJson(json.loads(schema)))
+        rows = reader.parquet(*(_literal(self._uri(path)) for path in paths))
         options = self._options if form is self._form else {}
         writer = rows.coalesce(1).write.format(form.value).mode("errorifexists")
         writer.options(**_NO_MARK, **options).save(self._uri(directory))
@@ -115,3 +113,9 @@ class SparkFrames:
         checkpoint = str(execution.resolvedCheckpointRoot())
         planned = self._files.read(f"{checkpoint}/offsets/{batch}")
         return Arrival(query=query, checkpoint=checkpoint, batch=batch, plan=hashlib.sha256(planned).hexdigest())
+
+
+def _literal(path: str) -> str:
+    """Spark takes paths that it reads for patterns. To switch that off does not help: in Spark 4.3 it then reads all
+    paths for each one that looks like a pattern."""
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
