@@ -118,11 +118,10 @@ class RollingFileSink(RichFunction):
                 writer.clean_up()
 
     def close(self) -> None:
+        """Does not wait for a batch that is being written: it may be the reason why the job is ended."""
         self._life = "closed"
         if self._watch is not None:
             self._watch.stop()
-        with self._lock:
-            self._watch = self._writer = self._frames = None
 
     # --- making it ----------------------------------------------------------------------------------------------------
 
@@ -130,7 +129,9 @@ class RollingFileSink(RichFunction):
         """The writer, also in a process that ends a job before a batch came; None without Spark, or once closed."""
         from pyspark.sql import SparkSession
 
-        if self._writer is not None or self._life == "closed":
+        if self._life == "closed":
+            return None
+        if self._writer is not None:
             return self._writer
         session = SparkSession.getActiveSession()
         return None if session is None else self._opened(session)
