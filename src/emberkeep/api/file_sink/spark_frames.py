@@ -46,6 +46,7 @@ class SparkFrames:
         self._session: Any = SparkSession(session.sparkContext, session._jsparkSession.cloneSession())
         for key, value in _OWN_SETTINGS.items():
             self._session.conf.set(key, value)
+        self._configuration = self._session._jsparkSession.sessionState().newHadoopConf()
 
     def schema(self, frame: Any) -> str:
         sensitive = self._session.conf.get("spark.sql.caseSensitive") == "true"
@@ -71,11 +72,10 @@ class SparkFrames:
 
     def rows(self, paths: Sequence[str]) -> list[int]:
         parquet = self._jvm.org.apache.parquet.hadoop
-        configuration = self._session._jsparkSession.sessionState().newHadoopConf()
 
         def count(path: str) -> int:
             file = parquet.util.HadoopInputFile.fromPath(
-                self._jvm.org.apache.hadoop.fs.Path(self._uri(path)), configuration
+                self._jvm.org.apache.hadoop.fs.Path(self._uri(path)), self._configuration
             )
             reader = parquet.ParquetFileReader.open(file)
             try:
