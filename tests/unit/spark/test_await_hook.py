@@ -1,0 +1,144 @@
+"""What a script sees of its queries while they are away. Objects with the same methods stand in for PySpark's."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from emberkeep.spark.await_hook import AwaitGate, _Hook
+from emberkeep.spark.checkpoints import QueryIdentity
+from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+
+SECONDS = 60.0
+
+
+class Query:
+    """A StreamingQuery: its run ends when told."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.failure: Exception | None = None
+
+    def await_termination(self, timeout: float | None = None) -> bool | None:
+        ended = self.ended.wait(SECONDS if timeout is None else timeout)
+        if ended and self.failure is not None:
+            raise self.failure
+        return ended if timeout is not None else None
+
+
+class Script:
+    """One query of a script, and what its awaits have given."""
+
+    def __init__(self, *, held: bool = False) -> None:
+        self.gate = AwaitGate(Notices(), held=held)
+        self.queries = ScriptQueries()
+        self.query = Query()
+        identity = QueryIdentity("json", "append", "/out")
+        self.known = ScriptQuery(None, "start", (), {}, "k", "", identity, StartedQuery(None), None, [], self.query)
+        self.queries.add(self.known)
+        hook = _Hook(self.gate, self.queries, lambda query: not query.ended.is_set())
+        self.wait: Any = hook.around_await(Query.await_termination)
+        self.wait_any: Any = hook.around_await_any(lambda _, timeout=None: self.query.await_termination(timeout))
+        self.is_active = hook.is_active
+
+    def take_away(self) -> None:
+        self.gate.hold()
+        self.known.away = True
+        self.query.ended.set()
+
+    def bring_back(self) -> None:
+        self.query.ended = threading.Event()
+        self.known.away = False
+        self.gate.open()
+
+
+def _in_thread(call: Any) -> tuple[threading.Thread, list[Any]]:
+    results: list[Any] = []
+
+    def run() -> None:
+        try:
+            results.append(call())
+        except Exception as error:  # noqa: BLE001 - what the script would see
+            results.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, results
+
+
+@pytest.mark.req("END-6", "END-9")
+@pytest.mark.parametrize("which", ["wait", "wait_any"])
+def test_an_await_outlasts_a_procedure_that_failed_and_ends_with_one_that_is_recorded(which: str) -> None:
+    script = Script()
+    target = script.query if which == "wait" else object()
+    thread, results = _in_thread(lambda: getattr(script, which)(target))
+    assert script.gate.wait_until_awaited(SECONDS)
+
+    script.take_away()
+    assert script.is_active(script.query)
+    script.bring_back()
+    assert script.is_active(script.query)
+    script.take_away()
+    thread.join(0.05)
+    assert not results
+    script.gate.end()
+
+    thread.join(SECONDS)
+    assert results == [None]
+    assert not script.is_active(script.query)
+
+
+def test_a_timeout_counts_while_a_query_is_away() -> None:
+    script = Script()
+    script.take_away()
+
+    assert script.wait(script.query, 0.01) is False
+    assert script.wait_any(object(), 0.01) is False
+    script.gate.end()
+    assert script.wait(script.query, SECONDS) is True
+
+
+def test_a_query_that_ends_by_itself_ends_its_await() -> None:
+    script = Script()
+    script.query.ended.set()
+
+    assert script.wait(script.query) is None
+    assert script.wait_any(object()) is None
+    assert not script.is_active(script.query)
+
+
+def test_a_failure_reaches_the_script_once_nothing_is_held() -> None:
+    script = Script()
+    script.query.failure = ValueError("bad row")
+    script.gate.hold()
+    script.query.ended.set()
+    thread, results = _in_thread(lambda: script.wait(script.query))
+    thread.join(0.05)
+    assert not results
+
+    script.gate.open()
+
+    thread.join(SECONDS)
+    assert isinstance(results[0], ValueError)
+
+
+def test_no_query_starts_while_others_are_away_and_none_after_the_end() -> None:
+    script = Script(held=True)
+    thread, results = _in_thread(script.gate.before_start)
+    thread.join(0.05)
+    assert not results
+
+    script.gate.open()
+    thread.join(SECONDS)
+    assert results == [None]
+
+    script.gate.hold()
+    script.gate.end()
+    script.gate.open()  # comes too late
+    with pytest.raises(SystemExit) as ended:
+        script.gate.before_start()
+    assert ended.value.code == 0
