@@ -295,7 +295,7 @@ class Nemesis:
         node = self._rng.choice(self._cluster.nodes).machine.name
         action = self._rng.choice(list(BlockAction))
         seconds = self._rng.choice((None, self._rng.uniform(1.0, 30.0)))
-        drivers = self._rng.choice(list(EvacuatedDrivers))
+        drivers = EvacuatedDrivers.RESTART if seconds is None else EvacuatedDrivers.WAIT
         self._note(f"blocks {node}: {action.value}, drivers {drivers.value}", "block node")
         self._blocked[node] = None
         self._cluster.blocklist.block(node, action, seconds, drivers)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT
 from emberkeep.base.system import System
@@ -23,7 +23,9 @@ from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.messages import StartDriver
+from emberkeep.lifecycle.machine import Noted, Step, StepDone
+from emberkeep.lifecycle.model import ProcedureRequest
+from emberkeep.protocol.messages import QueryProgress, StartDriver
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.testing.machines import Machines, Process
@@ -31,6 +33,21 @@ from emberkeep.testing.machines import Machines, Process
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
 REPORT_SECONDS = 10.0  # as the real driver
 SIGTERM_CODE = 143
+STUCK = 0.1  # chance that a stream cannot be stopped between two micro-batches
+STREAM = QueryProgress(
+    id="1",
+    run_id="1",
+    name="stream",
+    batch_id=0,
+    timestamp="2026-01-01T00:00:00+00:00",
+    num_input_rows=1,
+    input_rows_per_second=1.0,
+    processed_rows_per_second=1.0,
+    state_rows=0,
+    watermark="",
+    status="",
+    checkpoint_location="/checkpoints/1",
+)
 CONNECT_SECONDS = 10  # an executor that does not reach its driver for so long gives up
 
 
@@ -92,6 +109,7 @@ class SimSpark:
         self.application: Application | None = None
         self.failure: AttemptOutcome | None = None
         self.streams = False  # a micro-batch is committed between any two looks, while there is an executor
+        self.stopped = False  # between two micro-batches, for a move
         self._machines = machines
         self._configuration = configuration
         self._truth = truth
@@ -106,13 +124,18 @@ class SimSpark:
             executors=frozenset(self.executors),
             takers=frozenset(self.executors) if leaving else frozenset(),
             silent=frozenset(key for key in doubted & self.executors.keys() if not self._hears(self.executors[key])),
-            queries=(),
+            queries=(STREAM,) if self.streams and not self.stopped else (),
             active_stages=1,
             active_tasks=len(self.executors),
             completed_tasks=0,
             failed_tasks=0,
-            commits=(self._truth.commit(own.job_id),) if own is not None and self.streams and self.executors else (),
+            commits=(self._truth.commit(own.job_id),) if own is not None and self.commits else (),
         )
+
+    @property
+    def commits(self) -> bool:
+        """Whether micro-batches are committed at present."""
+        return self.streams and bool(self.executors) and not self.stopped
 
     def _hears(self, executor: Process) -> bool:
         return not executor.frozen and self._machines.network.passes(executor.party, self.process.party)
@@ -136,6 +159,12 @@ class SimSpark:
         self.process.term.set()
         await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
         self._machines.kill(self.process)
+
+    def leave(self, outcome: AttemptOutcome) -> None:
+        """End the script, which has stopped between two micro-batches."""
+        self._machines.history.count("driver left")
+        self.failure = outcome
+        self.process.term.set()
 
     async def abandon(self, message: str) -> None:
         key = self.process.key
@@ -162,6 +191,34 @@ class SimSpark:
         while not self.executors:
             self._changed.clear()
             await self._changed.wait()
+
+
+class SimSteps:
+    """ProcedureSteps of a scripted driver: its stream stops between two micro-batches, now and then it cannot."""
+
+    def __init__(self, spark: SimSpark, rng: random.Random, begun: ProcedureRequest | None) -> None:
+        self._spark = spark
+        self._rng = rng
+        self._begun = begun
+
+    async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
+        await asyncio.sleep(self._rng.uniform(0.01, 2.0))
+        if step is Step.FINISH_BATCHES and self._rng.random() < STUCK:
+            raise Fatal("a micro-batch does not end")
+        if step is Step.FINISH_BATCHES:
+            self._spark.stopped = True
+        elif step is Step.START_QUERIES:
+            self._spark.stopped = False
+        elif step in (Step.LEAVE, Step.FAIL_ATTEMPT):
+            kind = FailureKind.MOVED if step is Step.LEAVE else FailureKind.LOST
+            self._spark.leave(AttemptOutcome(exit_code=1, kind=kind, message=reason or "the driver leaves"))
+        return StepDone(request.trigger_id, step)
+
+    def noted(self) -> Noted | None:
+        return None
+
+    def is_fulfilled(self, request: ProcedureRequest) -> bool:
+        return self._begun is not None and self._begun.trigger_id == request.trigger_id
 
 
 @dataclass
@@ -194,6 +251,7 @@ class DriverWork:
             self.request.job_manager,
             self.process.pid,
         )
+        self.service.master.procedures.steps = SimSteps(self.spark, self.system.rng, self.request.procedure)
 
     async def run(self) -> None:
         """Start the JobMaster, then the script, then tell its outcome and exit."""
