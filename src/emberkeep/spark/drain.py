@@ -25,7 +25,6 @@ from emberkeep.spark.batch_boundary import check_not_failed
 from emberkeep.spark.checkpoint_logs import LogState
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.savepoint_files import log_entries
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 
@@ -185,8 +184,7 @@ class _retaining:  # noqa: N801 - used as a function
 
 
 def _newest(files: HadoopFiles, location: str, log_name: str) -> int:
-    names = [f"{log_name}/{found.name}" for found in files.list(f"{location}/{log_name}")]
-    return max(log_entries(names, log_name), default=-1)
+    return max(files.numbered(f"{location}/{log_name}"), default=-1)
 
 
 def _entry(files: HadoopFiles, location: str, log_name: str, batch: int) -> str:

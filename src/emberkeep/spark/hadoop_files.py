@@ -45,7 +45,7 @@ class HadoopFiles:
         self._gateway = spark.sparkContext._gateway
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
-    def list(self, directory: str) -> list[FoundFile]:
+    def below(self, directory: str) -> list[FoundFile]:
         """All files below a directory, at any depth; nothing where there is none."""
         with _translated(directory):
             path, system = self._reach(directory)
@@ -58,6 +58,15 @@ class HadoopFiles:
                 name = str(status.getPath().toUri().getPath()).removeprefix(root)
                 found.append(FoundFile(name, int(status.getLen())))
             return found
+
+    def numbered(self, directory: str) -> list[int]:
+        """The names directly in a directory that are numbers, in order."""
+        with _translated(directory):
+            path, system = self._reach(directory)
+            if not system.exists(path):
+                return []
+            names = [str(status.getPath().getName()) for status in system.listStatus(path)]
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def exists(self, location: str) -> bool:
         with _translated(location):

@@ -126,7 +126,8 @@ class QueryProcedures:
         """Start again what was ended, and let the script's awaits go on with it. Raises what a start raises."""
         away = [query for query in self._queries.all() if query.away]
         for query in away:
-            if not _is_active(query):
+            # What a query has failed with meanwhile is for the script to see.
+            if not _is_active(query) and query.handle.exception() is None:
                 if query.reached is not None:
                     self._drain.roll_forward(query)
                     self._drain.undo(query)

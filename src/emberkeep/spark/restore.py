@@ -41,6 +41,7 @@ log = structlog.get_logger(__name__)
 
 RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
 _RECORD = "_emberkeep_restored"
+_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # of a checkpoint; nothing else is ever removed
 _FILE_SINKS = ("parquet", "json", "csv", "orc", "text", "avro")
 _SINK_LOG = "_spark_metadata"
 
@@ -108,7 +109,8 @@ class Restore:
                     f"{query.started.location} was being restored for job {record.job_id}",
                     hint="cancel that job, or remove the directory if it has ended",
                 )
-            files.delete(location)
+            for part in (*_PARTS, _RECORD):
+                files.delete(f"{location}/{part}")
         elif self._stands_at(files, query, location, saved):
             self._write(files, location, done)
             return
@@ -234,7 +236,7 @@ def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoi
         return
     directory = f"{identity.target.rstrip('/')}/{_SINK_LOG}"
     try:
-        names = [f"log/{found.name.removesuffix('.compact')}" for found in files.list(directory)]
+        names = [f"log/{found.name.removesuffix('.compact')}" for found in files.below(directory)]
     except EmberkeepError as error:
         log.warning("the sink's log cannot be looked at", directory=directory, reason=str(error))
         return

@@ -168,7 +168,7 @@ def _part(files: HadoopFiles, query: ScriptQuery) -> _Part:
         watermark_ms=logs.next_watermark(commit) if commit else 0,
         drained_from=first if drained else -1,
     )
-    sizes = {found.name: found.size for found in files.list(location)}
+    sizes = {found.name: found.size for found in files.below(location)}
     needed = needed_files(sizes, batch, first)
     for snapshot in snapshots_with_references(needed):
         needed += referenced_files(snapshot, files.read_zip_entry(f"{location}/{snapshot}", "metadata"))
