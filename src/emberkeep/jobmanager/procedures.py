@@ -177,9 +177,10 @@ class Procedures:
         pointers: JobPointers | None,
     ) -> None:
         standing.settled.set()
-        if not written or standing.wanted is not wanted:
-            return  # the job has ended meanwhile, or a newer attempt carries the request on
-        standing.wanted = None
+        if not written:
+            return  # the job has ended meanwhile, or a newer attempt carries the request on, or this one tells it again
+        if standing.wanted is wanted:  # else the job's end is known already; this was written before it
+            standing.wanted = None
         standing.recorded = wanted.trigger_id
         view = ProcedureView(
             job_id=job_id,

@@ -148,9 +148,10 @@ class StoreWrites:
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers | None:
-        """Write it; returns all pointers, None when the job has ended or a newer attempt is recorded. Raises Conflict:
-        another leads."""
-        tries = 0
+        """Write it; returns all pointers. None: certainly not written, as the job has ended, a newer attempt is
+        recorded, or the store cannot do it (unreadable pointers, no space): to be tried again. Raises Conflict: another
+        leads."""
+        tries, uncertain = 0, False
         while True:
             try:
                 return await self._store.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
@@ -161,6 +162,9 @@ class StoreWrites:
                 return None
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
+                uncertain = uncertain or isinstance(error, UnknownOutcome)
+                if isinstance(error, Fatal) and tries >= SUBMISSION_TRIES and not uncertain:
+                    return None
                 await self._pause(f"the end of request {trigger_id} about job {job_id} is not stored", tries, error)
 
     async def record_result(self, result: JobResult) -> None:

@@ -118,5 +118,5 @@ TRANSITIONS: dict[Phase, Row] = {
         (*_DRIVER_FACTS, ev.CancelRequested, ev.StopRecorded),
         {ev.ResultRecorded: {_P.ENDED}},
     ),
-    _P.ENDED: _row(_P.ENDED, _DRIVER_FACTS, {}),
+    _P.ENDED: _row(_P.ENDED, (*_DRIVER_FACTS, ev.StopRecorded), {}),
 }

@@ -220,6 +220,45 @@ class TestEnd:
 
         in_virtual_time(scenario)
 
+    def test_a_savepoint_that_was_written_before_the_jobs_end_is_told_although_the_end_is_known_first(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
+                await master.beat(procedure=progress(request(), COMPLETED))
+                await cluster.holds(lambda: store.disk.jobs[JOB].stopped)
+                await master.ends(SUCCESS)  # by itself
+                await cluster.reaches(JOB, JobStatus.FINISHED)
+                assert [each.trigger_id for each in store.recorded[JOB].savepoints] == [request().trigger_id]
+            async with cluster.leading() as service:
+                assert (await service.procedure(JOB, request().trigger_id)).savepoint == "/savepoints/0001"
+
+        in_virtual_time(scenario)
+
+    def test_an_end_that_the_store_cannot_keep_holds_no_restart_up_and_is_told_again(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                task_manager = await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                store.before["record_procedure_end"] = [Fatal("the pointers cannot be read")] * 1000
+                await master.beat(procedure=progress(request(), COMPLETED))
+                task_manager.exits(JOB, 1, KILLED)
+                master = await cluster.next_jobmaster(JOB, 2)
+                assert task_manager.started[-1].procedure == request()
+                store.before["record_procedure_end"] = []
+                await told(master, progress(request(), COMPLETED))
+                await master.ends(SUCCESS)
+                await cluster.reaches(JOB, JobStatus.FINISHED)
+
+        in_virtual_time(scenario)
+
     def test_a_cancellation_wins_and_the_request_has_failed(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())

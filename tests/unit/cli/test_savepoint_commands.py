@@ -1,0 +1,224 @@
+"""``emberkeep stop``, ``savepoint …`` and ``--from-savepoint`` against a JobManager's API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.cli.main import main
+from emberkeep.cli.wording import procedure_text, status_text
+from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
+from emberkeep.rest.job_shapes import job_details_info
+from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view
+from tests.unit.rest.server import TOKEN, running_site
+from tests.unit.rest.test_savepoints import flip, make
+
+Output = pytest.CaptureFixture[str]
+JOB = job_id(1)
+
+
+class Scripted(FakeGateway):
+    """``steps``: what each look at a request shows, besides what was asked; the last one stays."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: list[dict[str, Any]] = []
+        self.ends_as: JobStatus | None = None
+        self.looked = threading.Event()
+
+    async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
+        view = await super().procedure(job_id, trigger_id)
+        self.looked.set()
+        step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+        if "error" in step:
+            raise step["error"]
+        if step.get("is_over") and self.ends_as is not None:
+            self.change(job_id, status=self.ends_as)
+        return msgspec.structs.replace(view, **step)
+
+
+def told(phase: ProcedurePhase, **more: Any) -> dict[str, Any]:
+    return {"progress": ProcedureProgress(trigger_id="", phase=phase, **more)}
+
+
+@pytest.fixture
+def gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scripted]:
+    for name in [name for name in os.environ if name.startswith("EMBERKEEP_")]:
+        monkeypatch.delenv(name)
+    state = tmp_path / "state"
+    state.mkdir()
+    (state / "token").write_text(TOKEN)
+    monkeypatch.setenv("EMBERKEEP_STATE_DIR", str(state))
+    gateway = Scripted()
+    gateway.add(job_view(JOB, "flights"), job_view(job_id(2), "etl", JobStatus.FINISHED))
+    ready, stop = threading.Event(), threading.Event()
+
+    async def serve() -> None:
+        async with running_site(tmp_path, gateway) as site:
+            monkeypatch.setenv("EMBERKEEP_URL", site.base)
+            ready.set()
+            await asyncio.to_thread(stop.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="job-manager")
+    thread.start()
+    try:
+        assert ready.wait(120)
+        yield gateway
+    finally:
+        stop.set()
+        thread.join(120)
+        assert not thread.is_alive()
+
+
+@pytest.mark.req("END-4")
+def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd: Output) -> None:
+    gateway.ends_as = JobStatus.FINISHED
+    gateway.steps = [
+        {"waiting": "word from the driver of attempt 2"},
+        told(ProcedurePhase.FINISHING_BATCHES, detail="finishing batch 41 of query flights"),
+        told(ProcedurePhase.DRAINING, detail="draining query flights"),
+        told(ProcedurePhase.COPYING, files_done=212, files_total=300, bytes_done=12 * 1024**2),
+        {"savepoint": "/s/savepoint-1", "waiting": "the end of its script"},
+        {"is_over": True, "savepoint": "/s/savepoint-1"},
+    ]
+    assert main(["stop", "flights", "--drain", "--savepoint-path", "/s"]) == 0
+    captured = capfd.readouterr()
+    assert captured.out == "/s/savepoint-1\n"
+    said = [line.removeprefix("emberkeep: ") for line in captured.err.splitlines()]
+    assert said[:6] == [
+        f"job {JOB[:8]}: the savepoint goes below /s",
+        "waiting for word from the driver of attempt 2",
+        "finishing batch 41 of query flights",
+        "draining query flights",
+        "copying 212 of 300 files, 12 MiB",
+        "the savepoint /s/savepoint-1 is complete; waiting for the end of its script",
+    ]
+    assert said[6].startswith("the job is FINISHED after ")
+    assert said[7] == "start from it with `emberkeep run --from-savepoint /s/savepoint-1 app.py`"
+    ((request,),) = [[view.request] for view in gateway.procedures.values()]
+    assert request is not None
+    assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
+
+
+@pytest.mark.req("END-6")
+def test_a_failure_is_told_and_the_exit_code_is_1(gateway: Scripted, capfd: Output) -> None:
+    gateway.steps = [{"is_over": True, "failure": "/s: no space left"}]
+    assert main(["stop", "flights"]) == 1
+    captured = capfd.readouterr()
+    assert (captured.out, "no savepoint was made: /s: no space left" in captured.err) == ("", True)
+
+
+def test_a_script_that_fails_after_the_stop_is_told_with_the_path(gateway: Scripted, capfd: Output) -> None:
+    gateway.ends_as = JobStatus.FAILED
+    gateway.steps = [{"is_over": True, "savepoint": "/s/1"}]
+    assert main(["stop", "flights"]) == 1
+    captured = capfd.readouterr()
+    assert captured.out == "/s/1\n"
+    assert "the job is FAILED" in captured.err
+
+
+def test_a_savepoint_of_a_job_that_runs_on(gateway: Scripted, capfd: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/usr")
+    gateway.steps = [{"is_over": True, "savepoint": "/usr/s/1"}]
+    assert main(["savepoint", "create", JOB, "--savepoint-path", "s", "-o", "json"]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["operation"] == {"location": "/usr/s/1"}
+    assert "the job goes on" in captured.err
+    (view,) = gateway.procedures.values()
+    assert view.request is not None
+    assert (view.request.procedure, view.request.target_directory) == (Procedure.SAVEPOINT, "/usr/s")
+
+
+def test_detached_it_prints_the_trigger_id(gateway: Scripted, capfd: Output) -> None:
+    assert main(["stop", "flights", "--detach"]) == 0
+    ((_, trigger_id),) = gateway.procedures
+    assert capfd.readouterr().out == f"{trigger_id}\n"
+
+
+def test_a_job_manager_that_is_away_is_waited_for(gateway: Scripted, capfd: Output) -> None:
+    away = {"error": RetryLater("it does not lead")}
+    gateway.steps = [away] * 12 + [{"is_over": True, "savepoint": "/s/1"}]
+    assert main(["savepoint", "create", "flights"]) == 0
+    assert "is durable and goes on" in capfd.readouterr().err
+
+
+def test_ctrl_c_ends_the_waiting_only(gateway: Scripted, capfd: Output) -> None:
+    gateway.steps = [told(ProcedurePhase.FINISHING_BATCHES)]
+
+    def interrupt() -> None:
+        assert gateway.looked.wait(240)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    assert main(["stop", "flights"]) == 130
+    interrupting.join()
+    assert "goes on: `emberkeep info" in capfd.readouterr().err
+
+
+def test_refusals_have_their_exit_codes(gateway: Scripted, capfd: Output) -> None:
+    assert main(["stop", "nobody"]) == 4
+    assert main(["stop", "etl"]) == 1
+    assert "has ended: it is FINISHED" in capfd.readouterr().err
+    assert main(["savepoint", "show", "/nowhere"]) == 4
+    assert main(["stop"]) == 2
+
+
+def test_savepoints_are_listed_shown_checked_and_deleted(gateway: Scripted, tmp_path: Path, capfd: Output) -> None:
+    assert main(["savepoint", "list"]) == 0
+    assert "no savepoints yet" in capfd.readouterr().err
+    root = make(tmp_path / "savepoint-00000001-0123456789ab")
+    pointer = SavepointPointer(path=str(root), manifest_sha256="ab" * 32, created_ms=NOW_MS)
+    gateway.change(JOB, pointers=JobPointers(savepoints=(pointer,)))
+    for job, count in (([], 1), (["flights"], 1), (["etl"], 0)):
+        assert main(["savepoint", "list", *job, "-o", "json"]) == 0
+        assert len(json.loads(capfd.readouterr().out)) == count
+    assert main(["savepoint", "list"]) == 0
+    assert str(root) in capfd.readouterr().out
+    assert main(["savepoint", "show", str(root)]) == 0
+    shown = capfd.readouterr().out
+    assert "SUSPEND, attempt 2" in shown
+    assert "2 files, 7 B" in shown
+    assert main(["savepoint", "verify", str(root)]) == 0
+    flip(root / "functions/0")
+    assert main(["savepoint", "verify", str(root)]) == 1
+    assert "functions/0 was changed" in capfd.readouterr().out
+    assert main(["savepoint", "dispose", str(root)]) == 0
+    assert not root.exists()
+    assert main(["savepoint", "dispose", str(root)]) == 1
+
+
+@pytest.mark.req("END-5")
+def test_a_job_is_submitted_with_the_savepoint_that_it_starts_from(
+    gateway: Scripted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text("pass\n")
+    for given, sent in (("s/1", str(tmp_path / "s/1")), ("s3://bucket/s/1", "s3://bucket/s/1")):
+        assert main(["submit", "--from-savepoint", given, "--name", given, "app.py"]) == 0
+        (graph,) = [view.graph for view in gateway.views.values() if view.name == given]
+        assert graph is not None
+        assert graph.savepoint == sent
+
+
+def test_words_for_what_is_under_way(gateway: Scripted) -> None:
+    view = job_view(JOB, "flights")
+    running = ProcedureView(job_id=JOB, trigger_id="a" * 32, request=None, **told(ProcedurePhase.COPYING))
+    shown = job_details_info(msgspec.structs.replace(view, procedure=running), NOW_MS)
+    assert shown.emberkeep.procedure is not None
+    assert procedure_text(shown.emberkeep.procedure) == "copying the state"
+    assert "copying" not in status_text(shown, with_rates=False), "what was asked is not known"
