@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
 from emberkeep.spark import executor_blocks, progress, scheduler_control
@@ -18,6 +19,7 @@ from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executor_blocks import BlocksLeft
+from emberkeep.spark.executor_functions import ExecutorFunctions
 from emberkeep.spark.job_files import add_to_path
 from emberkeep.spark.model import (
     Application,
@@ -196,9 +198,9 @@ def install(
     queries.install()
     install_await_hook(gate, known)
     guard_checkpoints(may_commit, plans.planning)
-    functions = DriverFunctions(
-        REGISTRY, _function_states(contexts, restore), lambda: not gate.is_open, known.has_failed
-    )
+    restored = _function_states(contexts, restore)
+    executors = ExecutorFunctions(settings.host, current_job().attempt, restored)
+    functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed)
     functions.install()
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 

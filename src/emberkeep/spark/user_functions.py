@@ -1,4 +1,4 @@
-"""The user's functions in the driver: found as the script hands them to Spark, called as the job comes to its end.
+"""The user's functions: found as the script hands them to Spark, called as the job comes to its end.
 
 A function is any object with one of the methods of ``emberkeep.api``; all of them are optional (END-10).
 """
@@ -12,22 +12,23 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
 import structlog
 
+from emberkeep.api.executor_functions import serve_link
+from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import close_once, open_once
 from emberkeep.api.registry import Registered, Registry, takes_part
-from emberkeep.lifecycle.errors import SavepointDamaged, UserFunctionFailed
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
+from emberkeep.spark.executor_functions import ExecutorFunctions
 
 log = structlog.get_logger(__name__)
 
-# A state says by its first byte what it is.
-_BYTES, _JSON = b"b", b"j"
-
 
 class DriverFunctions:
-    """Implements lifecycle.ports.UserFunctions for the functions of this process; one per process, any thread.
+    """Implements lifecycle.ports.UserFunctions; one per process, any thread. Functions on executors are called before
+    those of this process, where their rows come to.
 
     A function gets its state and is opened when it is found, before the query that it belongs to starts.
     """
@@ -36,6 +37,7 @@ class DriverFunctions:
         self,
         registry: Registry,
         restored: Callable[[], Mapping[str, bytes]],
+        executors: ExecutorFunctions,
         ended_on_request: Callable[[], bool] = lambda: False,
         failed: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -44,6 +46,7 @@ class DriverFunctions:
         the script has failed."""
         self._registry = registry
         self._restored = restored
+        self._executors = executors
         self._ended_on_request = ended_on_request
         self._failed = failed
         self._lock = threading.RLock()
@@ -71,29 +74,41 @@ class DriverFunctions:
                     f"this PySpark has no {kind.__name__}.{name}", hint="Emberkeep works with PySpark 4.3"
                 )
             setattr(kind, name, around(getattr(kind, name)))
+        self.follow()
+
+    def follow(self) -> None:
+        """Learn of the functions that come from now on."""
         self._registry.follow(self._begin, self._ended_on_request)
+        serve_link(self._executors.link)
 
     # --- UserFunctions ------------------------------------------------------------------------------------------------
 
     def prepare_to_shutdown(self) -> None:
+        self._executors.call_all("prepare_to_shutdown")
         self._call_all("prepare_to_shutdown")
 
     def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
         del checkpoint_id
-        states = {}
-        for entry, state in self._call_all("snapshot_state").items():
+        states = self._executors.snapshot_state()
+        for name, state in self._call_all("snapshot_state").items():
             if state is not None:
-                states[entry] = _encoded(entry, state)
+                try:
+                    states[name] = encode_state(name, state)
+                except EmberkeepError as error:
+                    raise UserFunctionFailed(error.message, hint=error.hint) from error
         return states
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._executors.call_all("notify_checkpoint_complete", checkpoint_id)
         self._call_all("notify_checkpoint_complete", checkpoint_id)
 
     def shutdown(self) -> None:
+        self._executors.call_all("shutdown")
         self._call_all("shutdown")
 
     def close(self) -> None:
         """Last call first: what came later may stand on what came before."""
+        self._executors.close()
         with self._lock:
             for entry in reversed(self._living()):
                 self._ended.add(entry.name)
@@ -136,7 +151,7 @@ class DriverFunctions:
                 except SparkUnavailable:
                     return  # it begins with the first query
                 if state is not None:
-                    function.initialize_state(_decoded(entry.name, state))
+                    function.initialize_state(decode_state(entry.name, state))
             self._begun.add(entry.name)
             open_once(function)
 
@@ -201,24 +216,3 @@ def _end_queries(context: Any) -> None:
     if session is not None and session.sparkContext is context:
         for query in session.streams.active:
             query.stop()
-
-
-def _encoded(name: str, state: Any) -> bytes:
-    if isinstance(state, bytes | bytearray | memoryview):
-        return _BYTES + bytes(state)
-    try:
-        return _JSON + msgspec.json.encode(state)
-    except (TypeError, msgspec.EncodeError) as error:
-        raise UserFunctionFailed(
-            f"snapshot_state of {name} returned a {type(state).__name__}: {error}",
-            hint="return bytes, or what JSON can hold",
-        ) from error
-
-
-def _decoded(name: str, state: bytes) -> Any:
-    kind, rest = state[:1], state[1:]
-    if kind == _BYTES:
-        return rest
-    if kind == _JSON:
-        return msgspec.json.decode(rest)
-    raise SavepointDamaged(f"the state of {name} in the savepoint is of no known kind ({kind!r})")

@@ -9,10 +9,12 @@ import pytest
 
 from emberkeep.api import RichFunction, WithGracefulShutdown
 from emberkeep.api.registry import Registry, takes_part
-from emberkeep.lifecycle.errors import SavepointDamaged, UserFunctionFailed
+from emberkeep.base.errors import Fatal
+from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.lifecycle.machine import PLANS, Step
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.executor_functions import ExecutorFunctions
 from emberkeep.spark.user_functions import DriverFunctions
 
 # END-3; `open` and `initialize_state` come before.
@@ -73,8 +75,8 @@ def functions_of(
     *functions: Any, restored: Callable[[], Mapping[str, bytes]] = dict, stopped: Callable[[], bool] = lambda: False
 ) -> DriverFunctions:
     registry = Registry()
-    driver = DriverFunctions(registry, restored, stopped)
-    registry.follow(driver._begin, stopped)
+    driver = DriverFunctions(registry, restored, ExecutorFunctions("127.0.0.1", 1, restored), stopped)
+    driver.follow()
     for function in functions:
         registry.add(function)
     return driver
@@ -204,12 +206,8 @@ def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() ->
 def test_state_that_cannot_be_kept_or_read_is_refused() -> None:
     with pytest.raises(UserFunctionFailed, match="return bytes, or what JSON can hold"):
         functions_of(Traced(state=object())).snapshot_state(1)
-    registry = Registry()
-    name = f"{Traced.__module__}.Traced"
-    driver = DriverFunctions(registry, lambda: {name: b"?"})
-    registry.follow(driver._begin, lambda: False)
-    with pytest.raises(SavepointDamaged, match="of no known kind"):
-        registry.add(Traced())
+    with pytest.raises(Fatal, match="of no known kind"):
+        functions_of(Traced(), restored=lambda: {f"{Traced.__module__}.Traced": b"?"})
 
 
 @pytest.mark.req("END-2")

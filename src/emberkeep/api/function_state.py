@@ -1,0 +1,34 @@
+"""The state of a user function as bytes, which say what they are; never pickle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from emberkeep.base.errors import Fatal, InvalidInput
+
+_BYTES, _JSON = b"b", b"j"
+
+
+def encode_state(name: str, state: Any) -> bytes:
+    """Raises InvalidInput for what neither is bytes nor fits into JSON."""
+    if isinstance(state, bytes | bytearray | memoryview):
+        return _BYTES + bytes(state)
+    try:
+        return _JSON + msgspec.json.encode(state)
+    except (TypeError, msgspec.EncodeError) as error:
+        raise InvalidInput(
+            f"snapshot_state of {name} returned a {type(state).__name__}: {error}",
+            hint="return bytes, or what JSON can hold",
+        ) from error
+
+
+def decode_state(name: str, state: bytes) -> Any:
+    """What ``snapshot_state`` had returned. Raises Fatal."""
+    kind, rest = state[:1], state[1:]
+    if kind == _BYTES:
+        return rest
+    if kind == _JSON:
+        return msgspec.json.decode(rest)
+    raise Fatal(f"the state of {name} in the savepoint is of no known kind ({kind!r})")

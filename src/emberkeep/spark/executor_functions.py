@@ -1,0 +1,189 @@
+"""The driver's side of functions that live on executors: who is there, calls to all of them, states that nobody has."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from emberkeep.api.function_link import Call, Channel, Hello, Link, Reply, recognise, welcome
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.errors import UserFunctionFailed
+
+log = structlog.get_logger(__name__)
+
+_CALL_SECONDS = 120.0
+_MOST_INSTANCES = 4_096
+_SEPARATOR = "@"  # between a function's name and the number of its state
+
+
+class _Remote:
+    """One instance. ``taken``: states that it began with, and that no savepoint has from it yet."""
+
+    def __init__(self, channel: Channel, hello: Hello, taken: list[bytes]) -> None:
+        self.channel = channel
+        self.name = hello.name
+        self.place = f"{hello.name} in process {hello.pid} on {hello.host}"
+        self.taken = taken
+        self.replies: dict[int, Reply] = {}
+        self.is_gone = False
+
+
+class ExecutorFunctions:
+    """One per driver process, any thread. One reading thread for each instance; workers are as many as cores."""
+
+    def __init__(self, host: str, attempt: int, restored: Callable[[], Mapping[str, bytes]]) -> None:
+        """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from."""
+        self._host = host
+        self._attempt = attempt
+        self._restored = restored
+        self._changed = threading.Condition()
+        self._remotes: list[_Remote] = []
+        self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
+        self._numbers = 0
+        self._link: Link | None = None
+
+    def link(self) -> Link:
+        """Where workers connect; listens from the first call on. Raises OSError."""
+        with self._changed:
+            if self._link is None:
+                listening = socket.create_server((self._host, 0), backlog=256)
+                port = int(listening.getsockname()[1])
+                self._link = Link(self._host, port, self._attempt, secrets.token_hex(32))
+                arguments = (listening, self._link)
+                name = "emberkeep-executor-functions"
+                threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
+            return self._link
+
+    def instances(self) -> list[str]:
+        """Which instances there are, in words."""
+        with self._changed:
+            return [remote.place for remote in self._remotes]
+
+    def call_all(self, method: str, *arguments: int) -> None:
+        """Returns when every instance has done it. Raises UserFunctionFailed."""
+        self._ask(method, list(arguments))
+
+    def snapshot_state(self) -> dict[str, bytes]:
+        """By function and number: of every instance, and those that nobody has. Raises UserFunctionFailed."""
+        found: dict[str, list[bytes]] = {}
+        with self._changed:
+            kept = {name: list(states) for name, states in self._states().items()}
+        for remote, reply in self._ask("snapshot_state", []):
+            remote.taken = []
+            if reply.state is not None:
+                found.setdefault(remote.name, []).append(reply.state)
+        for name, states in kept.items():
+            found.setdefault(name, []).extend(states)
+        return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
+
+    def close(self) -> None:
+        """Failures are logged: who does not answer ends with its executor."""
+        try:
+            self._ask("close", [])
+        except UserFunctionFailed as error:
+            log.warning("functions on executors could not be closed", reason=str(error))
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _ask(self, method: str, arguments: list[int]) -> list[tuple[_Remote, Reply]]:
+        with self._changed:
+            self._numbers += 1
+            number, remotes = self._numbers, list(self._remotes)
+        for remote in remotes:
+            try:
+                remote.channel.send(Call(number=number, method=method, arguments=arguments))
+            except EmberkeepError as error:
+                self._gone(remote, error)
+        deadline = time.monotonic() + _CALL_SECONDS
+        answers = []
+        for remote in remotes:
+            reply = self._reply(remote, number, deadline)
+            if reply is None:
+                what = "was lost" if remote.is_gone else f"did not answer in {_CALL_SECONDS:g} s"
+                raise UserFunctionFailed(f"{method} of {remote.place}: it {what}", hint="ask again")
+            if reply.error:
+                raise UserFunctionFailed(f"{method} of {remote.place}: {reply.error}")
+            answers.append((remote, reply))
+        return answers
+
+    def _reply(self, remote: _Remote, number: int, deadline: float) -> Reply | None:
+        with self._changed:
+            self._changed.wait_for(lambda: number in remote.replies or remote.is_gone, deadline - time.monotonic())
+            return remote.replies.pop(number, None)
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept(self, listening: socket.socket, link: Link) -> None:
+        while True:
+            connection, _ = listening.accept()
+            threading.Thread(
+                target=self._serve, args=(connection, link), name="emberkeep-executor-function", daemon=True
+            ).start()
+
+    def _serve(self, connection: socket.socket, link: Link) -> None:
+        try:
+            channel, hello = recognise(connection, link)
+            remote = self._joined(channel, hello)
+        except EmberkeepError as error:
+            log.warning("a worker was not let in", reason=str(error))
+            connection.close()
+            return
+        try:
+            welcome(channel, hello, link, remote.taken)
+            while True:
+                reply = channel.receive(Reply)
+                if reply.number == 0:
+                    self._left(remote, reply)
+                    return
+                with self._changed:
+                    remote.replies = {reply.number: reply}
+                    self._changed.notify_all()
+        except EmberkeepError as error:
+            self._gone(remote, error)
+
+    def _joined(self, channel: Channel, hello: Hello) -> _Remote:
+        with self._changed:
+            if len(self._remotes) >= _MOST_INSTANCES:
+                raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
+            remote = _Remote(channel, hello, self._states().pop(hello.name, []))
+            self._remotes.append(remote)
+        log.info("a function lives on an executor", function=remote.place, states=len(remote.taken))
+        return remote
+
+    def _left(self, remote: _Remote, reply: Reply) -> None:
+        """Spark has let the worker go: its state waits for the next instance."""
+        with self._changed:
+            self._remove(remote)
+            if reply.error:
+                log.error("an instance left without its state", function=remote.place, reason=reply.error)
+            if reply.state is not None:
+                self._states().setdefault(remote.name, []).append(reply.state)
+        remote.channel.close()
+
+    def _gone(self, remote: _Remote, error: EmberkeepError) -> None:
+        with self._changed:
+            if remote.is_gone:
+                return
+            self._remove(remote)
+            self._states().setdefault(remote.name, []).extend(remote.taken)
+        log.warning("an instance is gone", function=remote.place, reason=str(error))
+        remote.channel.close()
+
+    def _remove(self, remote: _Remote) -> None:
+        remote.is_gone = True
+        self._remotes = [other for other in self._remotes if other is not remote]
+        self._changed.notify_all()
+
+    def _states(self) -> dict[str, list[bytes]]:
+        if self._kept is None:
+            self._kept = {}
+            for key, state in sorted(self._restored().items()):
+                name, separator, _ = key.rpartition(_SEPARATOR)
+                if separator:
+                    self._kept.setdefault(name, []).append(state)
+        return self._kept
