@@ -19,6 +19,7 @@ from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobmanager.views import Submission
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import Message
 from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 from emberkeep.taskmanager.service import TaskManagerService
@@ -106,6 +107,8 @@ class SubmittedJob:
     rejected: str = ""
     cancel_wanted: bool = False
     cancel_answer: str = ""
+    asked: ProcedureRequest | None = None  # of the job: the newest
+    ask_answer: str = ""  # "done": it is a promise
 
 
 class SimCluster:
@@ -335,6 +338,40 @@ class SimCluster:
                 self.history.violate("a", f"{job.name} was accepted, and cannot be cancelled: {job.cancel_answer}")
             await asyncio.sleep(CLIENT_AGAIN)
 
+    def ask(self, job: SubmittedJob, procedure: Procedure) -> ProcedureRequest:
+        """Ask a job for something from the client's machine, under one trigger id until there is an answer."""
+        request = ProcedureRequest(
+            trigger_id=self._new_id(),
+            procedure=procedure,
+            target_directory="/savepoints",
+            requested_ms=self.client.machine.clock.now_ms(),
+        )
+        job.asked, job.ask_answer = request, ""
+        self.client.party.scope.spawn(self._ask(job, request), f"ask {job.name}")
+        return request
+
+    async def _ask(self, job: SubmittedJob, request: ProcedureRequest) -> None:
+        while job.job_id is None:
+            if job.rejected:
+                return
+            await asyncio.sleep(CLIENT_PAUSE)
+        data = msgspec.msgpack.encode((job.job_id, request))
+        while True:
+            try:
+                await self.network.exchange(self.client.party, self.jm_address, "ask", data, CLIENT_TIMEOUT)
+            except (RetryLater, UnknownOutcome):
+                answer = "no answer"
+            except EmberkeepError as error:
+                answer = f"{type(error).__name__}: {error}"
+            else:
+                answer = "done"
+            self.history.add("client", f"{request.procedure.value} of {job.name}: {answer}")
+            if answer != "no answer":
+                job.ask_answer = answer
+                self.history.count(f"asked for a {request.procedure.value}: {answer.partition(':')[0]}")
+                return
+            await asyncio.sleep(CLIENT_AGAIN)
+
     def _graph(self, job: SubmittedJob, job_id: JobId) -> JobGraph:
         script = job.script
         return JobGraph(
@@ -380,6 +417,10 @@ def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handl
         if operation == "unblock":
             with contextlib.suppress(NotBlocked):  # it has timed out, or an earlier try has done it
                 await service.unblock(msgspec.msgpack.decode(data, type=Place))
+            return b""
+        if operation == "ask":
+            job_id, request = msgspec.msgpack.decode(data, type=tuple[JobId, ProcedureRequest])
+            await service.request_procedure(job_id, request)
             return b""
         if operation == "cancel":
             await service.cancel(JobId(data.decode()))

@@ -15,6 +15,8 @@ The letters are those of the messages:
     JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
 (h) every BLOB of a job that has not ended is in the HA store; what is uploaded is there for an interval; when all jobs
     have ended nothing is left in either store;
+(l) the script of a job that is stopped goes on after its await only when that is durable; from then on no attempt of it
+    is started;
 (i) once a block is acknowledged no slot is allocated and no driver placed there, until it is taken back or times out.
 """
 
@@ -225,7 +227,7 @@ class Properties:
         succeeded = outcome is not None and outcome.kind is None
         job = next((job for job in self.cluster.jobs if job.name == result.name), None)
         if result.status is JobStatus.FINISHED:
-            if not succeeded:
+            if not succeeded and result.job_id not in self.cluster.store.stopped:
                 self._violate("e", f"{result.name} FINISHED, but attempt {last} ended with {outcome}")
             if result.exit_code != 0:
                 self._violate("e", f"{result.name} FINISHED with exit code {result.exit_code}")
@@ -286,7 +288,12 @@ class Properties:
 
     def _check_scripts(self) -> None:
         starts = self.cluster.truth.script_starts
+        stopped = self.cluster.store.stopped
+        for job_id in self.cluster.truth.released - stopped.keys():
+            self._violate("l", f"the script of {job_id[:8]} went on, and that the job has stopped is not durable")
         for job_id, attempt, seconds, pid in starts[self._checked_scripts :]:
+            if seconds > stopped.get(job_id, seconds):
+                self._violate("l", f"attempt {attempt} of {job_id[:8]} started after the job was stopped for good")
             if (job_id, attempt) in self.scripts_run:
                 self._violate("g", f"the script of attempt {attempt} of {job_id[:8]} started twice")
             self.scripts_run.add((job_id, attempt))
@@ -429,6 +436,8 @@ class Properties:
             if not handle.pointers:
                 continue
             pointers = msgspec.json.decode(handle.pointers, type=JobPointers)
+            if not pointers.queries:
+                continue
             batch, (attempt, before) = pointers.queries[-1].batch_id, self.pointers.get(job_id, (0, -1))
             if batch >= self.cluster.truth.commits[job_id]:
                 self._violate("k", f"batch {batch} of {job_id[:8]} is recorded, and was not committed")

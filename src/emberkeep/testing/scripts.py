@@ -24,7 +24,7 @@ from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
-from emberkeep.lifecycle.model import ProcedureRequest
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.protocol.messages import QueryProgress, StartDriver
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
@@ -69,6 +69,8 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
     bad_executors: bool = False  # every executor dies at its start
     decommissions: bool = True  # executors can hand over their blocks
+    savepoints_fail: float = 0.0  # chance that writing one does
+    after_stop: float = 0.3  # what the script does once its await returns
 
 
 def script_of(arguments: tuple[str, ...]) -> Script:
@@ -85,6 +87,8 @@ class Truth:
     setup_failures: dict[tuple[JobId, int], str] = field(default_factory=dict)
     abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
     commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
+    savepoints: Counter[str] = field(default_factory=Counter)  # written, by trigger id
+    released: set[JobId] = field(default_factory=set)  # whose script has gone on after its await
 
     def commit(self, job_id: JobId) -> QueryCheckpoint:
         """A stream commits its next batch."""
@@ -114,6 +118,7 @@ class SimSpark:
         self._configuration = configuration
         self._truth = truth
         self._changed = asyncio.Event()
+        self.released = asyncio.Event()  # the script goes on after its await
 
     async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
         await asyncio.sleep(0.005)  # crosses into the JVM
@@ -196,14 +201,18 @@ class SimSpark:
 class SimSteps:
     """ProcedureSteps of a scripted driver: its stream stops between two micro-batches, now and then it cannot."""
 
-    def __init__(self, spark: SimSpark, rng: random.Random, begun: ProcedureRequest | None) -> None:
-        self._spark = spark
-        self._rng = rng
-        self._begun = begun
+    def __init__(self, work: DriverWork) -> None:
+        self._spark = work.spark
+        self._script = work.script
+        self._truth = work.truth
+        self._job_id = work.request.graph.job_id
+        self._rng = work.system.rng
+        self._begun = work.request.procedure
 
     async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
         await asyncio.sleep(self._rng.uniform(0.01, 2.0))
-        if step is Step.FINISH_BATCHES and self._rng.random() < STUCK:
+        moves = request.procedure is Procedure.MOVE
+        if step is Step.FINISH_BATCHES and moves and self._rng.random() < STUCK:
             raise Fatal("a micro-batch does not end")
         if step is Step.FINISH_BATCHES:
             self._spark.stopped = True
@@ -212,13 +221,26 @@ class SimSteps:
         elif step in (Step.LEAVE, Step.FAIL_ATTEMPT):
             kind = FailureKind.MOVED if step is Step.LEAVE else FailureKind.LOST
             self._spark.leave(AttemptOutcome(exit_code=1, kind=kind, message=reason or "the driver leaves"))
+        elif step is Step.WRITE_SAVEPOINT:
+            return self._write(request)
+        elif step is Step.END_SCRIPT_WAIT:
+            self._truth.released.add(self._job_id)
+            self._spark.released.set()
         return StepDone(request.trigger_id, step)
+
+    def _write(self, request: ProcedureRequest) -> StepDone:
+        if self._script.savepoints_fail and self._rng.random() < self._script.savepoints_fail:
+            raise Fatal("no space left on device")
+        self._truth.savepoints[request.trigger_id] += 1
+        path = f"{request.target_directory}/{request.trigger_id}"
+        return StepDone(request.trigger_id, Step.WRITE_SAVEPOINT, path, f"{int(request.trigger_id, 16):064x}")
 
     def noted(self) -> Noted | None:
         return None
 
     def is_fulfilled(self, request: ProcedureRequest) -> bool:
-        return self._begun is not None and self._begun.trigger_id == request.trigger_id
+        again = self._begun is not None and self._begun.trigger_id == request.trigger_id
+        return again and request.procedure is Procedure.MOVE
 
 
 @dataclass
@@ -251,7 +273,7 @@ class DriverWork:
             self.request.job_manager,
             self.process.pid,
         )
-        self.service.master.procedures.steps = SimSteps(self.spark, self.system.rng, self.request.procedure)
+        self.service.master.procedures.steps = SimSteps(self)
 
     async def run(self) -> None:
         """Start the JobMaster, then the script, then tell its outcome and exit."""
@@ -320,7 +342,8 @@ class DriverWork:
 
     async def _work(self) -> None:
         if self.script.seconds is None:
-            await asyncio.get_running_loop().create_future()
+            await self.spark.released.wait()
+            await asyncio.sleep(self.script.after_stop)
             return
         half = self.script.seconds / self.script.sessions / 2
         await self.spark.some_executor()

@@ -35,6 +35,7 @@ class SimStore:
         self.on_create: list[Callable[[JobId, str], None]] = []
         self.on_attempt: list[Callable[[JobId, int], None]] = []
         self.on_result: list[Callable[[JobResult], None]] = []
+        self.stopped: dict[JobId, float] = {}  # jobs in which no attempt may follow, and since when
         self.rng = rng
         self.history = history
 
@@ -118,10 +119,13 @@ class StoreSession:
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers:
-        return await self._operate(
-            f"end of procedure {trigger_id[:4]} of {job_id[:8]}.{attempt}",
-            lambda: self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped),
-        )
+        async def record() -> JobPointers:
+            pointers = await self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
+            if stopped:
+                self._store.stopped.setdefault(job_id, asyncio.get_running_loop().time())
+            return pointers
+
+        return await self._operate(f"end of procedure {trigger_id[:4]} of {job_id[:8]}.{attempt}", record)
 
     async def record_checkpoints(
         self,
