@@ -118,7 +118,10 @@ class _Display:
 
     def show(self, state: SavepointStatus) -> None:
         from emberkeep.cli.wording import procedure_text
+        from emberkeep.protocol.rest_savepoints import OperationStatus
 
+        if state.status.id is OperationStatus.COMPLETED:
+            return  # told with its result
         text, kind = procedure_text(state.emberkeep), str(state.emberkeep.phase)
         now = time.monotonic()
         if text == self._shown or (kind == self._kind and now - self._shown_at < _SHOW_AGAIN):

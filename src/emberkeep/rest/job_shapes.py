@@ -136,7 +136,7 @@ def _job_extension(view: JobView, now_ms: int) -> JobExtension:
         root_cause=view.root_cause,
         app_id="" if report is None else report.app_id,
         active_stages=0 if report is None else report.active_stages,
-        procedure=None if view.procedure is None else procedure_info(view.procedure, view.status, now_ms),
+        procedure=None if view.procedure is None else procedure_info(view.procedure, view, now_ms),
     )
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.views import JobView
-from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.manifest import Manifest, QuerySavepoint
-from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
 from emberkeep.protocol.rest import ProcedureInfo
 from emberkeep.protocol.rest_savepoints import (
     FailureCause,
@@ -26,7 +25,7 @@ _NEVER = -1
 _FAILED = "ProcedureFailed"
 
 
-def savepoint_status(view: ProcedureView, status: JobStatus, now_ms: int) -> SavepointStatus:
+def savepoint_status(view: ProcedureView, job: JobView, now_ms: int) -> SavepointStatus:
     outcome = None
     if view.is_over and view.failure:
         outcome = SavepointOutcome(failure_cause=FailureCause(kind=_FAILED, stack_trace=view.failure))
@@ -35,14 +34,16 @@ def savepoint_status(view: ProcedureView, status: JobStatus, now_ms: int) -> Sav
     return SavepointStatus(
         status=QueueStatus(id=OperationStatus.COMPLETED if view.is_over else OperationStatus.IN_PROGRESS),
         operation=outcome,
-        emberkeep=procedure_info(view, status, now_ms),
+        emberkeep=procedure_info(view, job, now_ms),
     )
 
 
-def procedure_info(view: ProcedureView, status: JobStatus, now_ms: int) -> ProcedureInfo:
+def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureInfo:
     told = view.progress or _nothing(view.trigger_id)
     requested = view.request.requested_ms if view.request is not None else _NEVER
     ended = told.ended_ms or _NEVER
+    if view.request is not None and view.request.procedure in (Procedure.SUSPEND, Procedure.DRAIN) and not view.failure:
+        ended = job.ended_ms if job.ended_ms is not None else _NEVER  # it ends with the job
     until = ended if ended != _NEVER else now_ms
     return ProcedureInfo(
         trigger_id=view.trigger_id,
@@ -61,7 +62,7 @@ def procedure_info(view: ProcedureView, status: JobStatus, now_ms: int) -> Proce
         duration=max(0, until - requested) if requested != _NEVER else _NEVER,
         location=view.savepoint,
         manifest_sha256=view.manifest_sha256,
-        job_status=status,
+        job_status=job.status,
     )
 
 

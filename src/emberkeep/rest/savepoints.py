@@ -72,7 +72,7 @@ async def _ask(call: Call, procedure: Procedure, target: str, trigger_id: str | 
 async def savepoint_of_job(call: Call) -> msgspec.Struct:
     gateway, job_id = call.api.gateway, call.path["jobid"]
     view = await gateway.procedure(job_id, call.path["triggerid"])
-    return savepoint_status(view, (await gateway.job(job_id)).status, call.api.now_ms())
+    return savepoint_status(view, await gateway.job(job_id), call.api.now_ms())
 
 
 def _trigger(api: Api, given: str | None) -> str:
