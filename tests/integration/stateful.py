@@ -7,21 +7,27 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from tests.integration.conditions import until
 
 ROWS = 20  # of each source in each batch
 KEYS = 5
 
-# Arguments: a directory; names of queries. Ends once a file "finish" is there. One query names its own checkpoint.
+# Arguments: a directory; numbers of partitions and of executors that the first batch waits for; names of queries. Ends
+# once a file "finish" is there; while "hold" is there each batch waits at its end. One query names its own checkpoint.
 SCRIPT = f"""
 import json, os, sys, time
 from pathlib import Path
 from pyspark.sql import SparkSession, functions as F
 
-place, wanted = Path(sys.argv[1]), sys.argv[2:]
-spark = SparkSession.builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+place, partitions, executors, wanted = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4:]
+spark = SparkSession.builder.config("spark.sql.shuffle.partitions", partitions).getOrCreate()
+while not (place / wanted[0]).exists() and spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() <= executors:
+    time.sleep(0.2)
 PACKAGE = "org.apache.spark.sql.execution.streaming.state."
 
 
@@ -79,6 +85,9 @@ def store(name):
         aside = directory / f"unfinished-{{os.getpid()}}"
         aside.write_text(json.dumps(sorted(tuple(row) for row in frame.collect())))
         aside.rename(directory / f"batch-{{number}}")
+        while (place / "hold").exists():
+            (place / "held").touch()
+            time.sleep(0.1)
     return write
 
 
@@ -111,14 +120,25 @@ spark.stop()
 class StatefulQueries:
     """The output below ``place``."""
 
-    def __init__(self, place: Path, *names: str) -> None:
+    def __init__(self, place: Path, *names: str, partitions: int = 2, executors: int = 0) -> None:
+        """``executors``: that the very first batch waits for."""
         self.place = place
         self.names = names
+        self.arguments = (str(place), str(partitions), str(executors), *names)
         place.mkdir()
 
     def batches(self) -> int:
         """How many batches are there of the query that has the fewest."""
         return min(len(list((self.place / name).glob("batch-*"))) for name in self.names)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Of a single query: no task of it runs meanwhile, a batch waits for its end."""
+        (self.place / "hold").touch()
+        until((self.place / "held").exists, "a batch waits for its end")
+        yield
+        (self.place / "hold").unlink()
+        (self.place / "held").unlink()
 
     def finish(self) -> None:
         (self.place / "finish").touch()

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from emberkeep.base.ids import JobId
 from emberkeep.client.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
@@ -22,6 +23,11 @@ pytestmark = pytest.mark.integration
 NODES = ("127.0.0.2", "127.0.0.3")
 LOCAL = ("-D", "state.backend.local-recovery=true")
 QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
+# Tasks wait for the right node for as long as executors may take to start on a busy machine.
+PATIENT = ("--conf", f"spark.locality.wait.node={DEADLINE:.0f}s")
+PARTITIONS = 4
+# Spark gives a Python worker ten seconds to start.
+STUBBORN = ("--conf", "spark.task.maxFailures=50")
 PREFIX = "emberkeep_state_gateway_"
 LONG = 2 * DEADLINE  # for what starts JVMs again and reads state
 
@@ -71,6 +77,18 @@ def counters(cluster: Cluster, condition: Callable[[Counter[str]], bool] = bool)
     return until(look, lambda: f"the state gateways count on: {read()}")
 
 
+def settled_counters(cluster: Cluster) -> Counter[str]:
+    """Of what had happened by now: the second report that a node makes from now on was begun after now."""
+
+    def heard() -> dict[str, int]:
+        return {one.id: one.time_since_last_heartbeat for one in cluster.ask(lambda client: client.task_managers())}
+
+    for _ in range(2):
+        before = heard()
+        until(lambda: all(at > before[name] for name, at in heard().items()), "both nodes report")  # noqa: B023
+    return counters(cluster)
+
+
 def damage(copies: list[Path]) -> None:
     """Flip a byte of every third copy, cut off the end of the next, remove the one after."""
     for number, path in enumerate(sorted(copies)):
@@ -100,8 +118,7 @@ def test_unchanged_queries_keep_their_state_through_damaged_copies_lost_drivers_
 ) -> None:
     queries = StatefulQueries(cluster.shell.directory / "queries", "sums", "distinct", "joined")
     cluster.shell.write("stateful.py", SCRIPT)
-    words = (str(queries.place), *queries.names)
-    job_id = cluster.submit("stateful.py", *QUICK_RESTART, arguments=words, executors=2)
+    job_id = cluster.submit("stateful.py", *QUICK_RESTART, *PATIENT, arguments=queries.arguments, executors=2)
     wait_for_batches(cluster, job_id, queries)
     before = counters(cluster)
 
@@ -134,17 +151,78 @@ def test_unchanged_queries_keep_their_state_through_damaged_copies_lost_drivers_
         assert (Path(query.checkpoint_location) / "commits" / "0").exists()
 
 
+@pytest.mark.req("LOC-2", "LOC-4", "LOC-5", "LOC-11")
+def test_all_state_is_read_from_the_local_disk_after_the_loss_of_an_executor_of_a_driver_and_of_all_nodes(
+    cluster: Cluster,
+) -> None:
+    queries = StatefulQueries(cluster.shell.directory / "placed", "sums", partitions=PARTITIONS, executors=2)
+    cluster.shell.write("stateful.py", SCRIPT)
+    job_id = cluster.submit("stateful.py", *QUICK_RESTART, *PATIENT, arguments=queries.arguments, executors=2)
+    wait_for_batches(cluster, job_id, queries)
+
+    before = settled_counters(cluster)
+    with queries.held():
+        victim = min(executors_of(cluster, job_id).items())
+        kill_process(victim[1])
+    until(lambda: len(executors_of(cluster, job_id).keys() - {victim[0]}) == 2, "the lost executor is replaced", LONG)
+    wait_for_batches(cluster, job_id, queries)
+    after = settled_counters(cluster)
+    assert local_ratio(before, after) == 1.0, cluster.story(job_id)
+
+    before = after
+    with queries.held():
+        kill_process(cluster.wait_for_driver(job_id))
+    cluster.wait_for_driver(job_id, attempt=2)
+    wait_for_batches(cluster, job_id, queries)
+    after = settled_counters(cluster)
+    assert local_ratio(before, after) == 1.0, cluster.story(job_id)
+    assert after["hits"] - before["hits"] >= PARTITIONS
+
+    # What the nodes know afterwards comes from their disks alone; their counters begin anew.
+    with queries.held():
+        for node in NODES:
+            cluster.lose_node(f"tm-{node}")
+    cluster.up()
+    cluster.wait_for_driver(job_id, attempt=3)
+    wait_for_batches(cluster, job_id, queries)
+    after = settled_counters(cluster)
+    assert local_ratio(Counter(), after) == 1.0, cluster.story(job_id)
+    assert after["hits"] >= PARTITIONS
+    queries.finish()
+    cluster.wait_for_end(job_id)
+    queries.check()
+
+
+def executors_of(cluster: Cluster, job_id: JobId) -> dict[str, int]:
+    """Pids of those that Spark can use."""
+    return {one.id: one.pid for one in cluster.job(job_id).emberkeep.executors if one.registered and one.pid}
+
+
+def local_ratio(before: Counter[str], after: Counter[str]) -> float:
+    """The share of the state files read meanwhile that came from the nodes' own disks."""
+    hits, misses = (after[name] - before[name] for name in ("hits", "misses"))
+    assert hits + misses > 0, "no state was read"
+    return hits / (hits + misses)
+
+
 @pytest.mark.req("LOC-10")
 def test_transform_with_state_continues_where_it_was(cluster: Cluster) -> None:
     queries = StatefulQueries(cluster.shell.directory / "transform-with-state", "counted")
     cluster.shell.write("stateful.py", SCRIPT)
-    job_id = cluster.submit("stateful.py", *QUICK_RESTART, arguments=(str(queries.place), "counted"))
+    job_id = cluster.submit("stateful.py", *QUICK_RESTART, *STUBBORN, arguments=queries.arguments)
     wait_for_batches(cluster, job_id, queries)
-    before = counters(cluster)
-    kill_process(cluster.wait_for_driver(job_id))
-    cluster.wait_for_driver(job_id, attempt=2)
-    wait_for_batches(cluster, job_id, queries)
-    counters(cluster, lambda now: now["hits"] > before["hits"])
+    (executor,) = cluster.wait_for_executors(job_id)
+    (other,) = set(NODES) - {executor.host}
+    before = settled_counters(cluster)
+    # Else the next slot may be one there, where it is free earlier.
+    cluster.shell.done("node", "block", other, "--cause", "the state is elsewhere")
+    try:
+        kill_process(cluster.wait_for_driver(job_id))
+        cluster.wait_for_driver(job_id, attempt=2)
+        wait_for_batches(cluster, job_id, queries)
+        counters(cluster, lambda now: now["hits"] > before["hits"])
+    finally:
+        cluster.shell.done("node", "unblock", other)
     queries.finish()
     cluster.wait_for_end(job_id)
     queries.check()
