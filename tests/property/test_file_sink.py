@@ -245,6 +245,21 @@ def test_work_names_each_committed_piece_at_most_once(
             assert len(step.pieces) == 1 or sum(one.size for one in step.pieces) <= 100 or not step.is_part
 
 
+@pytest.mark.req("END-1")
+def test_the_end_may_come_more_than_once_and_the_query_may_go_on() -> None:
+    world = World(SMALL)
+    world.run_batch(["a", "b"])
+    world.writer.close_parts()
+    world.writer.close_parts()
+    assert not world.files.visible()
+    world.run_batch(["a"])  # the stop has failed: what was closed is shown with the next batch
+    world.finish()
+    shown = dict(world.shown)
+    world.finish()
+    assert world.shown == shown
+    world.check_finished()
+
+
 def test_a_superseded_writer_is_told_so() -> None:
     world = World(SMALL)
     world.run_batch(["a"])

@@ -87,6 +87,12 @@ class ExecutorFunctions:
             self._ask("close", [])
         except UserFunctionFailed as error:
             log.warning("functions on executors could not be closed", reason=str(error))
+        with self._changed:
+            closed, self._remotes = self._remotes, []
+            for remote in closed:
+                remote.is_gone = True
+        for remote in closed:
+            remote.channel.close()
 
     # --- calls --------------------------------------------------------------------------------------------------------
 

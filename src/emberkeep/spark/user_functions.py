@@ -123,8 +123,9 @@ class DriverFunctions:
         """The script has come to its end by itself, and well: call what belongs to that, once. Raises
         UserFunctionFailed, which makes a failure of it."""
         with self._lock:
-            if self._ended_badly or self._ended_on_request():
+            if not self._has_any() or self._ended_badly or self._ended_on_request() or self._query_failed():
                 return
+            _end_queries()
             self.prepare_to_shutdown()
             self.shutdown()
             self.close()
@@ -154,6 +155,17 @@ class DriverFunctions:
                     function.initialize_state(decode_state(entry.name, state))
             self._begun.add(entry.name)
             open_once(function)
+
+    def _has_any(self) -> bool:
+        with self._lock:
+            return bool(self._living() or self._executors.instances())
+
+    def _query_failed(self) -> bool:
+        try:
+            return self._failed()
+        except Exception as error:  # noqa: BLE001 - whatever Py4J raises: there is no Spark any more to end well with
+            log.warning("Spark does not say how its queries are", reason=str(error))
+            return True
 
     def _call_all(self, method: str, *arguments: Any) -> dict[str, Any]:
         """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
@@ -198,21 +210,19 @@ class DriverFunctions:
         @functools.wraps(original)
         def stop(context: Any) -> None:
             # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
-            if os.getpid() == self._pid and self._living():
-                self._ended_badly = sys.exc_info()[1] is not None or self._failed()
-                if not self._ended_badly and not self._ended_on_request():
-                    _end_queries(context)
-                    self.sources_ended()
+            if os.getpid() == self._pid and self._has_any():
+                self._ended_badly = self._ended_badly or sys.exc_info()[1] is not None or self._query_failed()
+                self.sources_ended()
             original(context)
 
         return stop
 
 
-def _end_queries(context: Any) -> None:
+def _end_queries() -> None:
     """Those that the script leaves running would be cut off by the end of Spark: they end before their functions do."""
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
-    if session is not None and session.sparkContext is context:
+    if session is not None:
         for query in session.streams.active:
             query.stop()

@@ -131,6 +131,8 @@ def test_every_instance_is_called_in_the_order_of_a_drain(workers: Workers) -> N
     driver.call_all("notify_checkpoint_complete", 7)
     driver.call_all("shutdown")
     driver.close()
+    assert driver.instances() == []
+    driver.call_all("prepare_to_shutdown")  # nobody is left to be called again
     assert states == {"counter@0": b"j1", "counter@1": b"j1"}
     order = ["prepare_to_shutdown", "snapshot_state", "notify_checkpoint_complete 7", "shutdown", "close"]
     for process in processes:
