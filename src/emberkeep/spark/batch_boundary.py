@@ -106,6 +106,7 @@ class _Wait:
     def __init__(self, query: ScriptQuery) -> None:
         self._query = query
         self._java = query.handle._jsq
+        self._thread = self._java.streamingQuery().queryExecutionThread()
         self._idle = 0
 
     def batch(self) -> str:
@@ -114,7 +115,8 @@ class _Wait:
         return f"batch {number} of {self._query}"
 
     def is_over(self) -> bool:
-        if not call("is the query active", self._java.isActive):
+        # Not ``isActive``: that is false from the moment at which it was told to end, while its last batch still runs.
+        if not call("does the query run", self._thread.isAlive):
             return True
         # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
         sleeps = not call("status of a query", lambda: self._java.status().isTriggerActive())
