@@ -209,6 +209,7 @@ class World:
                 contender.writes = [write for write in contender.writes if write.what != "epoch"]
             case model.StartService(epoch):
                 self._recover(contender, epoch)
+                self._tell_deposed(contender)  # it looks as it begins to watch
             case model.ConfirmEpoch(epoch):
                 contender.notes.append(model.Confirmed(epoch) if epoch == self.epoch else model.Deposed(epoch))
             case model.StopService(epoch):
@@ -264,7 +265,7 @@ class World:
                 return
             self.epoch += 1
             notes.append(model.EpochWritten(write.number, self.epoch))
-            self._tell_deposed()
+            self._tell_deposed(*self.contenders.values())
             return
         if self.fenced and write.epoch != self.epoch:
             notes.append(model.Deposed(write.epoch))
@@ -272,9 +273,9 @@ class World:
         if self._apply(write):
             notes.append(Done(write))
 
-    def _tell_deposed(self) -> None:
+    def _tell_deposed(self, *contenders: Contender) -> None:
         """Leaders watch the epoch; what they hear late does no harm."""
-        for contender in self.contenders.values():
+        for contender in contenders:
             if 0 < contender.machine.epoch < self.epoch:
                 contender.notes.append(model.Deposed(contender.machine.epoch))
 

@@ -100,6 +100,17 @@ def test_no_interleaving_loses_or_repeats_a_job(budget: Budget) -> None:
     assert explore(settle(settle(World(budget), "A"), "B")) > 500
 
 
+def test_a_leader_that_was_followed_before_it_knew_that_it_leads_finds_that_out() -> None:
+    world = World(Budget(expirations=2))
+    play(world, Step("deliver", "A"), Step("deliver", "B"), Step("expire", "B"), Step("deliver", "B"))
+    play(world, Step("expire", "A"), Step("deliver", "B"), Step("deliver", "B"), Step("carry out", "B"))
+    play(world, Step("deliver", "A"), Step("carry out", "A"))
+    assert (world.epoch, world.contenders["B"].machine.epoch) == (2, 0)
+    settle(world, "A", "B")
+    assert world.contenders["B"].machine.epoch in (0, world.epoch)
+    assert any(contender.machine.may_decide for contender in world.contenders.values())
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_long_runs_of_trouble_lose_nothing_and_end_with_one_leader(data: st.DataObject) -> None:
