@@ -4,6 +4,7 @@ while drivers and the store fail: what was acknowledged is done once, and nothin
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 import msgspec
 import pytest
@@ -126,7 +127,7 @@ def troubled(number: int) -> Report:
             for each in range(3)
         ]
         for stream in streams:
-            await wait_for(run, lambda stream=stream: runs(run, stream), f"{stream.name} runs")
+            await wait_for(run, partial(runs, run, stream), f"{stream.name} runs")
         for each, stream in enumerate(streams):
             cluster.ask(stream, (Procedure.SUSPEND, Procedure.DRAIN, Procedure.SAVEPOINT)[each])
         rng = cluster.store.rng
@@ -144,7 +145,7 @@ def troubled(number: int) -> Report:
                 cluster.start_job_manager()
         cluster.store.trouble = 0.0
         for stream in streams:
-            await wait_for(run, lambda stream=stream: over(run, stream), f"what {stream.name} was asked for is over")
+            await wait_for(run, partial(over, run, stream), f"what {stream.name} was asked for is over")
         check(run, streams[0])
         if any(number > 1 for number in cluster.truth.savepoints.values()):
             cluster.history.count("written again by another attempt")
