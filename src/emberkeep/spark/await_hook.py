@@ -129,6 +129,7 @@ def install_await_hook(gate: AwaitGate, queries: ScriptQueries) -> None:
     patched.isActive = property(hook.is_active, doc=query.isActive.__doc__)
     patched = manager
     patched.awaitAnyTermination = hook.around_await_any(manager.awaitAnyTermination)
+    patched.get = hook.around_get(manager.get)
     patched.active = property(hook.around_active(manager.active.fget), doc=manager.active.__doc__)  # type: ignore[attr-defined]
 
 
@@ -194,13 +195,29 @@ class _Hook:
 
     def around_active(self, original: Any) -> Any:
         def active(manager: Any) -> list[Any]:
-            if os.getpid() == self._pid:
-                self._gate.awaiting()
-                if self._gate.is_held:
-                    return [query.handle for query in self._queries.all() if query.away]
-            return list(original(manager))
+            if os.getpid() != self._pid:
+                return list(original(manager))
+            self._gate.awaiting()
+            if self._gate.is_held:
+                return [query.handle for query in self._queries.all() if query.away]
+            # What is awaited by these handles is held back as well.
+            return [self._queries.handle_of(found) for found in original(manager)]
 
         return active
+
+    def around_get(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def get(manager: Any, identity: str) -> Any:
+            if os.getpid() != self._pid:
+                return original(manager, identity)
+            if self._gate.is_held:
+                for query in self._queries.all():
+                    if query.away and str(query.handle.id) == identity:
+                        return query.handle
+            found = original(manager, identity)
+            return None if found is None else self._queries.handle_of(found)
+
+        return get
 
     def _unless_held(self, wait: Any, deadline: float | None) -> Any:
         """What a query has failed with reaches the script once nothing is held any more."""

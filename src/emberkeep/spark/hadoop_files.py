@@ -51,12 +51,15 @@ class HadoopFiles:
             path, system = self._reach(directory)
             if not system.exists(path):
                 return []
-            root = str(system.makeQualified(path).toUri().getPath()).rstrip("/") + "/"
-            found, files = [], system.listFiles(path, True)
-            while files.hasNext():
-                status = files.next()
-                name = str(status.getPath().toUri().getPath()).removeprefix(root)
-                found.append(FoundFile(name, int(status.getLen())))
+            found, ahead = [], [("", path)]
+            while ahead:
+                prefix, directory_path = ahead.pop()
+                for status in system.listStatus(directory_path):
+                    name = prefix + str(status.getPath().getName())
+                    if status.isDirectory():
+                        ahead.append((f"{name}/", status.getPath()))
+                    else:
+                        found.append(FoundFile(name, int(status.getLen())))
             return found
 
     def numbered(self, directory: str) -> list[int]:
@@ -143,17 +146,22 @@ class HadoopFiles:
             digest = self._digest.getInstance("SHA-256")
             reading = self._digest_stream(source_system.open(source_path), digest)
             try:
-                path, system = self._reach(target)
-                writing = system.create(path, True)
-                try:
-                    self._io.copyBytes(reading, writing, _BUFFER, False)
-                    size = int(writing.getPos())
-                    self._sync(system, writing)
-                finally:
-                    writing.close()
+                size = self._write_all(reading, target)
             finally:
                 reading.close()
             return SavepointFile(path=target, size=size, sha256=bytes(digest.digest()).hex())
+
+    def _write_all(self, reading: Any, target: str) -> int:
+        with _translated(target):
+            path, system = self._reach(target)
+            writing = system.create(path, True)
+            try:
+                self._io.copyBytes(reading, writing, _BUFFER, False)
+                size = int(writing.getPos())
+                self._sync(system, writing)
+            finally:
+                writing.close()
+            return size
 
     def check(self, location: str) -> SavepointFile:
         """Size and checksum of what is there."""
@@ -172,7 +180,8 @@ class HadoopFiles:
         for directory in directories:
             with _translated(directory):
                 path, system = self._reach(directory)
-                system.mkdirs(path)
+                if not system.mkdirs(path):
+                    raise Fatal(f"{directory} cannot be made", hint="check the permissions there")
 
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
         """Make what was created in these directories below ``root`` survive a power loss, and the directories too."""

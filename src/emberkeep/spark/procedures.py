@@ -27,7 +27,7 @@ from emberkeep.spark.state_locations import StateLocations
 log = structlog.get_logger(__name__)
 
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
-_SETTLE_SECONDS = 30.0  # after its last start a script that has not waited for its queries is taken to have all of them
+_SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
 _PAUSE = 0.1
 
 
@@ -49,6 +49,7 @@ class QueryProcedures:
         self._queries = queries
         self._locations = locations
         self._drain = Drain(queries, may_commit)
+        self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
 
     def ended_on_request(self) -> bool:
@@ -81,6 +82,7 @@ class QueryProcedures:
         queries = [query for query in self._queries.all() if query.away or _is_active(query)]
         if not queries:
             raise _nothing_runs()
+        self._paused_at = {}
         self.gate.hold()
         for query in queries:
             query.away = True
@@ -94,6 +96,7 @@ class QueryProcedures:
             raise _nothing_runs()
         self.plans.close()
         waiting = [query for query in active if query.reached is not None]
+        self._paused_at = {}
         while waiting:
             note("finishing the running batch of " + ", ".join(map(str, waiting)))
             time.sleep(_PAUSE)
@@ -117,7 +120,7 @@ class QueryProcedures:
             raise ProcedureRefused(
                 "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of"
             )
-        return self._writer(directory).write(heading, queries, functions, watch)
+        return self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()
@@ -144,23 +147,21 @@ class QueryProcedures:
 
     def _await_script(self, note: Note) -> None:
         """A later attempt's script has to come to its queries first; any script starts them one after the other."""
-        waited = 0.0
         while not self.gate.was_awaited:
             started = bool(self._queries.all())
-            if started and waited >= _SETTLE_SECONDS:
+            if started and self._queries.quiet_seconds() >= _SETTLE_SECONDS:
                 return
             if not started and self._asked_before is None:
                 return
             note("waiting for the script to start its streaming queries")
             self.gate.wait_until_awaited(_PAUSE)
-            waited = waited + _PAUSE if started else 0.0
 
     def _stands(self, query: ScriptQuery) -> bool:
         """Whether nothing is planned, or the query has ended; nothing is planned any more then."""
         assert query.reached is not None  # noqa: S101
-        if not _is_active(query):
-            return True
-        return log_state(HadoopFiles(query.session), query.reached.rstrip("/")).is_between_batches
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        self._paused_at[query.key] = state.committed
+        return state.is_between_batches or not _is_active(query)
 
     def _recoverable(self) -> list[ScriptQuery]:
         return [query for query in self._queries.all() if query.reached is not None]

@@ -14,14 +14,12 @@ from dataclasses import dataclass
 import msgspec
 
 from emberkeep.base.errors import Absent, RetryLater
-from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (
     MANIFEST_NAME,
     FunctionState,
     Manifest,
     QuerySavepoint,
     SavepointFile,
-    decode_manifest,
     encode_manifest,
     function_file,
     manifest_sha256,
@@ -68,34 +66,36 @@ class SavepointWriter:
         self._directory = directory
         self._reached = reached.rstrip("/")
 
-    def existing(self) -> Manifest | None:
-        """The complete savepoint that is there; None when there is none, or a damaged one."""
-        try:
-            return decode_manifest(self._files.read_bytes(f"{self._reached}/{MANIFEST_NAME}"), self._directory)
-        except (Absent, SavepointDamaged):
-            return None
-
     def discard(self) -> None:
         """Remove what is there, the manifest first: a directory without it is no savepoint."""
         self._files.delete(f"{self._reached}/{MANIFEST_NAME}")
         self._files.delete(self._reached)
 
     def write(
-        self, heading: Manifest, queries: Sequence[ScriptQuery], functions: Mapping[str, bytes], watch: Watch
+        self,
+        heading: Manifest,
+        queries: Sequence[ScriptQuery],
+        batches: Mapping[str, int],
+        functions: Mapping[str, bytes],
+        watch: Watch,
     ) -> Written:
-        """``heading``: the manifest without queries, files and functions. Replaces what is there.
+        """``heading``: the manifest without queries, files and functions. ``batches``: by key of a query, the batch
+        that ``functions`` belong to; without an entry it is the last committed one. Replaces what is there.
 
         Raises RetryLater (files are cleaned up faster than they are copied), Fatal, Absent.
         """
         self.discard()
-        parts = [self._part(query) for query in queries]
+        parts = [self._part(query, batches.get(query.key)) for query in queries]
         total = sum(size for part in parts for _, size in part.sources)
         count = sum(len(part.sources) for part in parts) + len(functions)
         done: list[SavepointFile] = []
+        copied = 0
 
         def note(file: SavepointFile) -> None:
+            nonlocal copied
             done.append(file)
-            watch(CopyProgress(len(done), count, sum(each.size for each in done), total))
+            copied += file.size
+            watch(CopyProgress(len(done), count, copied, total))
 
         for part in parts:
             self._copy(part, note)
@@ -111,13 +111,13 @@ class SavepointWriter:
         self._files.write(f"{self._reached}/{MANIFEST_NAME}", data)
         return Written(self._directory, manifest_sha256(data))
 
-    def _part(self, query: ScriptQuery) -> _Part:
+    def _part(self, query: ScriptQuery, batch: int | None) -> _Part:
         for _ in range(_TRIES - 1):
             try:
-                return _part(self._files, query)
+                return _part(self._files, query, batch)
             except (Absent, RetryLater):
                 continue
-        return _part(self._files, query)
+        return _part(self._files, query, batch)
 
     def _copy(self, part: _Part, note: Callable[[SavepointFile], None]) -> None:
         target = f"{self._reached}/{query_directory(part.query.key)}"
@@ -146,11 +146,11 @@ class _Part:
     sources: tuple[tuple[str, int], ...]
 
 
-def _part(files: HadoopFiles, query: ScriptQuery) -> _Part:
+def _part(files: HadoopFiles, query: ScriptQuery, pinned: int | None) -> _Part:
     assert query.reached is not None and query.started.location is not None  # noqa: S101, PT018
     location = query.reached.rstrip("/")
     state = log_state(files, location)
-    batch = state.committed
+    batch = state.committed if pinned is None else pinned
     offsets = files.read_text(f"{location}/offsets/{batch}") if batch >= 0 else ""
     drained = batch >= 0 and logs.is_drain(offsets)
     first = before_drain(files, location, state) if drained else batch

@@ -7,6 +7,7 @@ start and put back for the time of starting that query again.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -60,6 +61,7 @@ class ScriptQueries:
         self._own = _Own()
         self._known: list[ScriptQuery] = []
         self._unnamed = 0
+        self._last_start = time.monotonic()
 
     @property
     def starting_again(self) -> ScriptQuery | None:
@@ -80,6 +82,12 @@ class ScriptQueries:
     def add(self, query: ScriptQuery) -> None:
         with self._lock:
             self._known = [known for known in self._known if known.key != query.key] + [query]
+            self._last_start = time.monotonic()
+
+    def quiet_seconds(self) -> float:
+        """Since the script has started the last one."""
+        with self._lock:
+            return time.monotonic() - self._last_start
 
     def all(self) -> list[ScriptQuery]:
         """In the order of their starts; also such that have ended."""
@@ -93,6 +101,11 @@ class ScriptQueries:
     def of_handle(self, handle: Any) -> ScriptQuery | None:
         with self._lock:
             return next((query for query in self._known if query.handle is handle), None)
+
+    def handle_of(self, found: Any) -> Any:
+        """The script's own handle of the query that Spark has given another one for; that one where it has none."""
+        identity = str(found.id)
+        return next((query.handle for query in self.all() if str(query.handle.id) == identity), found)
 
     def clear(self) -> None:
         with self._lock:

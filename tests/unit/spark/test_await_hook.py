@@ -19,7 +19,8 @@ SECONDS = 60.0
 class Query:
     """A StreamingQuery: its run ends when told."""
 
-    def __init__(self) -> None:
+    def __init__(self, identity: str = "1") -> None:
+        self.id = identity
         self.ended = threading.Event()
         self.failure: Exception | None = None
 
@@ -44,6 +45,7 @@ class Script:
         self.wait: Any = hook.around_await(Query.await_termination)
         self.wait_any: Any = hook.around_await_any(lambda _, timeout=None: self.query.await_termination(timeout))
         self.is_active = hook.is_active
+        self.hook = hook
 
     def take_away(self) -> None:
         self.gate.hold()
@@ -142,3 +144,21 @@ def test_no_query_starts_while_others_are_away_and_none_after_the_end() -> None:
     with pytest.raises(SystemExit) as ended:
         script.gate.before_start()
     assert ended.value.code == 0
+
+
+def test_handles_from_the_manager_are_the_scripts_own() -> None:
+    """``for query in spark.streams.active: query.awaitTermination()`` waits as well."""
+    script, other = Script(), Query("2")
+    found = [Query("1"), other]
+    active = script.hook.around_active(lambda _: found)
+    get = script.hook.around_get(lambda _, identity: next((each for each in found if each.id == identity), None))
+
+    assert active(object()) == [script.query, other]
+    assert get(object(), "1") is script.query
+    assert get(object(), "3") is None
+    script.take_away()
+    found.clear()
+    assert active(object()) == [script.query]
+    assert get(object(), "1") is script.query
+    script.gate.end()
+    assert active(object()) == []
