@@ -21,6 +21,8 @@ from emberkeep.base.options import (
     HEARTBEAT_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.jobmaster.job_master import ReportBlocked
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -471,6 +473,35 @@ def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
             beats = bench.task_managers[number].asked(JobMasterBeat)
             assert len(beats) in (4, 5)
             assert {beat.allocations for beat in beats} == {(slot,)}
+
+    run(story)
+
+
+@pytest.mark.req("BLK-18")
+def test_executors_on_an_evacuated_node_are_to_leave_with_the_next_beat(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(msgspec.structs.replace(application(count=2), decommissions=True))
+        await bench.offer("a", number=0)
+        await bench.offer("b", number=1)
+        bench.spark.executors = {ExecutorId("0"), ExecutorId("1")}
+        await asyncio.sleep(2 * INTERVAL)
+        entry = BlockedTaskManager(
+            id=bench.task_managers[0].info.id,
+            action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS,
+            start_ms=0,
+            causes=("power",),
+        )
+        bench.service.master.tell(ReportBlocked(entry))
+        beats = bench.task_managers[0].asked
+        await bench.until(lambda: beats(JobMasterBeat)[-1].decommissioned == (AllocationId("a"),))
+        assert all(not beat.decommissioned for beat in bench.task_managers[1].asked(JobMasterBeat))
+        await bench.until(lambda: any(executor.departure for executor in bench.status().executors))
+        assert [executor.departure is None for executor in bench.status().executors] == [False, True]
+        assert bench.wanted() == 2
+        assert await bench.offer("c", number=1), "as its replacement"
+        await bench.executor_ends("a", "0", exit_code=0)
+        await bench.until(lambda: bench.held() == ["b", "c"])
+        assert not bench.status().exceptions
 
     run(story)
 

@@ -5,10 +5,21 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.base.errors import Conflict
-from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import ResourceProfile
+from emberkeep.slots.slot_record import record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable
-from emberkeep.slots.table_events import OfferAnswered, ReserveSlot
+from emberkeep.slots.table_events import (
+    DecommissionExecutor,
+    ExecutorEnded,
+    ExecutorStarted,
+    JobMasterHeard,
+    OfferAnswered,
+    ReserveSlot,
+    SlotFreed,
+    SlotReleased,
+    StartWanted,
+)
 from tests.property.test_slot_table import LIMITS
 
 SLOT = AllocationId("a" * 32)
@@ -24,3 +35,25 @@ def test_an_order_for_a_slot_that_was_given_back_comes_late() -> None:
     with pytest.raises(Conflict, match="comes late"):
         table.handle(RESERVE, 0.0)
     assert not table.slots
+
+
+@pytest.mark.req("BLK-18")
+def test_an_executor_is_told_to_leave_once_in_each_life_and_what_it_kept_does_not_return() -> None:
+    job, executor = JobId("1" * 32), ExecutorId("7")
+    beat = JobMasterHeard(job, 1, (SLOT,), (SLOT,))
+    told = DecommissionExecutor(job, 1, SLOT, executor)
+    table = SlotTable(LIMITS)
+    table.handle(RESERVE, 0.0)
+    table.handle(StartWanted(job, 1, SLOT, executor), 0.0)
+    assert told not in table.handle(beat, 1.0), "there is no process yet"
+    table.handle(ExecutorStarted(SLOT, executor, 99), 1.0)
+    assert told in table.handle(beat, 2.0)
+    assert told not in table.handle(beat, 3.0)
+
+    again = restore_table(LIMITS, record_table(table), 4.0)
+    again.handle(ExecutorStarted(SLOT, executor, 99), 4.0)
+    again.handle(OfferAnswered((SLOT,), (SLOT,)), 4.0)
+    assert told in again.handle(beat, 5.0)
+    again.handle(ExecutorEnded(SLOT, executor, 0, ""), 6.0)
+    (freed,) = [effect for effect in again.handle(SlotReleased(job, 1, SLOT), 7.0) if isinstance(effect, SlotFreed)]
+    assert not freed.may_return

@@ -8,6 +8,7 @@ import pytest
 
 from emberkeep.spark.configuration import (
     application,
+    defaults,
     executor_java_options,
     master_configuration,
     memory_mb,
@@ -147,3 +148,20 @@ def test_embedded_master_gets_what_its_connections_need_only() -> None:
     assert conf["spark.authenticate.secret"] == "hush"
     assert conf["spark.master.rest.enabled"] == "false"
     assert "spark.sql.x" not in conf
+
+
+@pytest.mark.req("BLK-18")
+@pytest.mark.parametrize(
+    ("change", "decommissions"),
+    [
+        ({}, True),
+        ({"spark.decommission.enabled": "false"}, False),
+        ({"spark.executor.decommission.signal": "PWR"}, True),
+        ({"spark.executor.decommission.signal": "USR2"}, False),
+    ],
+)
+def test_executors_hand_over_their_blocks_unless_the_user_wants_it_otherwise(
+    change: dict[str, str], decommissions: bool
+) -> None:
+    merged = {**defaults(SETTINGS), **change}
+    assert application(merged, "app-1", 1, SETTINGS, "me", "python3").decommissions is decommissions
