@@ -547,3 +547,16 @@ class TestLeftovers:
         await bench.start(SLEEP)
         assert await bench.supervisor.leftovers() == []
         assert bench.supervisor.running() == {"p"}
+
+
+@pytest.mark.req("BLK-18")
+async def test_a_signal_reaches_the_leader_of_the_process_that_is_meant(bench: Bench) -> None:
+    heeds = "import signal, sys\nsignal.signal(signal.SIGPWR, lambda *_: sys.exit(7))\ntell('ready')\n"
+    await bench.start(heeds + SLEEP)
+    other = await bench.start(SLEEP, "other")
+    await bench.told("ready")
+    bench.supervisor.signal("unknown", signal.SIGPWR)
+    bench.supervisor.signal("p", signal.SIGPWR)
+    assert await bench.exit() == Exit("p", 7)
+    bench.supervisor.signal("p", signal.SIGPWR)
+    assert not ended(other)
