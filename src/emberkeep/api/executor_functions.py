@@ -77,9 +77,13 @@ class _Instance:
             open_once(function)
             return
         self._channel, states = join_driver(link, name)
-        if states and hasattr(function, "initialize_state"):
-            function.initialize_state([decode_state(name, state) for state in states])
-        open_once(function)
+        try:
+            if states and hasattr(function, "initialize_state"):
+                function.initialize_state([decode_state(name, state) for state in states])
+            open_once(function)
+        except BaseException:
+            self._channel.close()  # the driver takes the states back, for the next try
+            raise
         self._answering = threading.Lock()
         threading.Thread(target=self._answer_all, name=f"emberkeep-function-{name}", daemon=True).start()
         _before_exit(self._leave)

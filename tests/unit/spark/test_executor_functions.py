@@ -76,7 +76,9 @@ class Workers:
 
     def start(self, link: Link, factory: Callable[[], Any]) -> subprocess.Popen[bytes]:
         """Returns once the instance is there."""
-        process = subprocess.Popen([sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
         self._processes.append(process)
         assert process.stdin is not None
         dumps: Any = cloudpickle.dumps
@@ -163,6 +165,15 @@ def test_an_instance_that_is_killed_gives_back_what_it_had_begun_with(workers: W
     until(lambda: not driver.instances())
     driver.call_all("prepare_to_shutdown")  # nobody is there any more
     assert driver.snapshot_state() == {"counter@0": b"j10"}
+
+
+def test_an_instance_that_does_not_begin_gives_its_states_back(workers: Workers) -> None:
+    driver = driver_with({"counter@0": b"j10"})
+    with pytest.raises(AssertionError, match="the worker has ended"):
+        workers.start(driver.link(), counter(failing="initialize_state [10]"))
+    until(lambda: not driver.instances())
+    workers.start(driver.link(), counter())
+    assert workers.before == ["initialize_state [10]"]
 
 
 def test_an_instance_that_is_lost_during_a_call_is_named(workers: Workers) -> None:
