@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import Any
@@ -59,6 +60,7 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 
 CALLS_AT_ONCE = 32
+END_PATIENCE = 1.0  # seconds that an answer waits for a request's end to be recorded: the script waits for it
 
 logger = logging.getLogger(__name__)
 
@@ -337,9 +339,21 @@ class Dispatcher(Actor[Call]):
 
     async def orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
         """What a JobMaster is to be told with its answer: what the job is asked to do, and the trigger id of the newest
-        request whose end is recorded."""
+        request whose end is recorded. One that has just told an end gets its answer a little later, with that."""
+        settled: asyncio.Event | None = await self.ask(partial(self._end_under_way, job_id, told))
+        if settled is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_PATIENCE):
+                    await settled.wait()
         reply: tuple[ProcedureRequest | None, str] = await self.ask(partial(self._orders, job_id, told))
         return reply
+
+    def _end_under_way(self, job_id: JobId, told: ProcedureProgress | None) -> asyncio.Event | None:
+        """Set once the end that was told is recorded; None: it is not being recorded."""
+        job = self._table.active.get(job_id)
+        if job is None or told is None or not told.phase.is_final or job.standing.settled.is_set():
+            return None
+        return job.standing.settled
 
     def _orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
         job = self._table.active.get(job_id)

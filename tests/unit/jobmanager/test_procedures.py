@@ -145,11 +145,11 @@ class TestEnd:
                 wanted = request(1, Procedure.SAVEPOINT)
                 await service.request_procedure(JOB, wanted)
                 done = progress(wanted, COMPLETED)
-                store.before["record_procedure_end"] = [RetryLater("busy"), Fatal("no space left")]
+                store.before["record_procedure_end"] = [RetryLater("busy")] * 5
                 store.after["record_procedure_end"] = [UnknownOutcome("no answer")]
                 reply = await master.beat(procedure=done)
                 assert (reply.procedure, reply.procedure_recorded) == (wanted, "")
-                await cluster.holds(lambda: store.calls["record_procedure_end"] == 4)
+                await cluster.holds(lambda: store.calls["record_procedure_end"] == 7)
                 await cluster.holds(lambda: store.disk.jobs[JOB].procedure is None)
                 reply = await told(master, done)
                 assert reply.procedure_recorded == wanted.trigger_id
@@ -160,6 +160,21 @@ class TestEnd:
                 assert [pointer.trigger_id for pointer in job.pointers.savepoints] == [wanted.trigger_id]
                 await service.request_procedure(JOB, wanted)  # a client's repeat: it is done
                 await service.request_procedure(JOB, request(2, Procedure.SAVEPOINT))
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-5")
+    def test_who_tells_an_end_hears_with_the_answer_that_it_is_recorded(self) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore())
+            async with cluster.leading() as service:
+                await cluster.add()
+                master = await cluster.run_job()
+                await service.request_procedure(JOB, request())
+                began = cluster.loop.time()
+                reply = await master.beat(procedure=progress(request(), COMPLETED))
+                assert (reply.procedure, reply.procedure_recorded) == (None, request().trigger_id)
+                assert cluster.loop.time() - began < 0.5
 
         in_virtual_time(scenario)
 
