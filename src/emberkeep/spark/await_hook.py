@@ -13,6 +13,8 @@ import functools
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
@@ -35,6 +37,7 @@ class AwaitGate:
         self._state = _State.HELD if held else _State.OPEN
         self._turns = 0
         self._awaited = False
+        self._starting = 0  # queries that were let through and have not started yet
 
     @property
     def is_held(self) -> bool:
@@ -65,10 +68,12 @@ class AwaitGate:
             return self._awaited
 
     def hold(self) -> None:
+        """Returns when no query is being started any more."""
         with self._changed:
             if self._state is _State.OPEN:
                 self._state = _State.HELD
                 self._turns += 1
+            self._changed.wait_for(lambda: not self._starting)
 
     def open(self) -> None:
         """The queries run again."""
@@ -93,14 +98,21 @@ class AwaitGate:
         with self._changed:
             return self._changed.wait_for(lambda: self._awaited, seconds)
 
-    def before_start(self) -> None:
-        """A query of the script is about to start. Raises SystemExit when the job is over."""
-        self.wait()
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Around the start of a query by the script; begins when it may. Raises SystemExit when the job is over."""
         with self._changed:
-            if self._state is not _State.ENDED:
-                return
-        self._notices.say("the job was stopped: its script starts no further query, and ends here")
-        raise SystemExit(0)
+            self._changed.wait_for(lambda: self._state is not _State.HELD)
+            if self._state is _State.ENDED:
+                self._notices.say("the job was stopped: its script starts no further query, and ends here")
+                raise SystemExit(0)
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify_all()
 
     def _become(self, state: _State) -> None:
         with self._changed:

@@ -19,7 +19,7 @@ from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches
 from emberkeep.spark.drain import Drain, log_state
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
+from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written, reached_savepoint
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 from emberkeep.spark.state_locations import StateLocations
@@ -48,6 +48,7 @@ class QueryProcedures:
         self.plans = plans
         self._queries = queries
         self._locations = locations
+        self._may_commit = may_commit
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
@@ -79,11 +80,11 @@ class QueryProcedures:
         """End all queries between two batches; to the script they look as if they ran. Raises ProcedureRefused (none
         runs, or one cannot be ended so), Fatal (one fails), SparkUnavailable."""
         self._await_script(note)
-        queries = [query for query in self._queries.all() if query.away or _is_active(query)]
-        if not queries:
+        if not self._ending():
             raise _nothing_runs()
         self._paused_at = {}
         self.gate.hold()
+        queries = self._ending()  # one more may have come
         for query in queries:
             query.away = True
         end_between_batches(queries, note)
@@ -163,12 +164,17 @@ class QueryProcedures:
         self._paused_at[query.key] = state.committed
         return state.is_between_batches or not _is_active(query)
 
+    def _ending(self) -> list[ScriptQuery]:
+        """The queries that a stop ends, or has ended."""
+        return [query for query in self._queries.all() if query.away or _is_active(query)]
+
     def _recoverable(self) -> list[ScriptQuery]:
         return [query for query in self._queries.all() if query.reached is not None]
 
     def _writer(self, directory: str) -> SavepointWriter:
         session = self._session()
-        return SavepointWriter(HadoopFiles(session), directory, self._locations.for_spark(session, directory))
+        reached = reached_savepoint(self._locations, session, directory)
+        return SavepointWriter(HadoopFiles(session), directory, reached, self._may_commit)
 
     def _session(self) -> Any:
         queries = self._queries.all()

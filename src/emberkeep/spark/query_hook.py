@@ -46,8 +46,8 @@ class _Writer:
 class QueryStarts(Protocol):
     """What else is to be done when the script starts a query."""
 
-    def gate(self) -> None:
-        """Returns when queries may start. Raises SystemExit when none may any more."""
+    def admitted(self) -> AbstractContextManager[None]:
+        """Around all of it: begins when queries may start. Raises SystemExit when none may any more."""
 
     def restore(self, query: ScriptQuery) -> None:
         """Put the checkpoint into its place, where the job starts from a savepoint. Raises EmberkeepError."""
@@ -128,8 +128,8 @@ class QueryHook:
                 if again.reached is not None:
                     _set_location(writer, bound, again.reached)
                 return self._started(original, writer, bound, again.started)
-            self._starts.gate()
-            return self._start_new(original, writer, bound, (positional, named))
+            with self._starts.admitted():
+                return self._start_new(original, writer, bound, (positional, named))
 
         return start
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from emberkeep.spark.await_hook import AwaitGate
 from emberkeep.spark.batch_boundary import starting_ended
@@ -22,9 +22,8 @@ class OrderedStarts:
         self._procedures = procedures
         self._lock = threading.Lock()
 
-    def gate(self) -> None:
-        if not self._procedures.takes_starts:
-            self._gate.before_start()
+    def admitted(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._procedures.takes_starts else self._gate.starting()
 
     def restore(self, query: ScriptQuery) -> None:
         with self._lock:

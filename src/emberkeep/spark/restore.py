@@ -31,7 +31,7 @@ from emberkeep.spark.drain import log_state
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.savepoint_copy import THREADS
+from emberkeep.spark.savepoint_copy import THREADS, reached_savepoint
 from emberkeep.spark.savepoint_files import log_entries
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.script_queries import ScriptQuery
@@ -121,7 +121,7 @@ class Restore:
 
     def _read(self, files: HadoopFiles, session: object) -> tuple[Manifest, str]:
         if self._manifest is None:
-            self._reached = self._locations.for_spark(session, self._savepoint).rstrip("/")
+            self._reached = reached_savepoint(self._locations, session, self._savepoint)
             try:
                 data = files.read_bytes(f"{self._reached}/{MANIFEST_NAME}")
             except Absent as error:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -31,6 +32,7 @@ from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.savepoint_files import needed_files, referenced_files, snapshots_with_references
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.state_locations import StateLocations
 
 THREADS = 8  # files copied or checked at a time
 _TRIES = 3  # a running query may clean up what was listed
@@ -57,14 +59,22 @@ class Written:
     manifest_sha256: str
 
 
+def reached_savepoint(locations: StateLocations, session: Any, location: str) -> str:
+    """Where Hadoop finds a savepoint. On a file system of its own, without the detour of checkpoints: they
+    go through a state gateway for local copies, and a client of it repeats for minutes what the disk refuses."""
+    is_plain = location.startswith(("/", "file:"))
+    return (location if is_plain else locations.for_spark(session, location)).rstrip("/")
+
+
 class SavepointWriter:
     """``files``: Hadoop's, of the job's session. ``directory``: where the savepoint is to be known; ``reached``: the
-    same as Spark reaches it."""
+    same as Hadoop finds it. ``may_commit``: returns when this attempt may make the savepoint a complete one."""
 
-    def __init__(self, files: HadoopFiles, directory: str, reached: str) -> None:
+    def __init__(self, files: HadoopFiles, directory: str, reached: str, may_commit: Callable[[], None]) -> None:
         self._files = files
         self._directory = directory
-        self._reached = reached.rstrip("/")
+        self._reached = reached
+        self._may_commit = may_commit
 
     def discard(self) -> None:
         """Remove what is there, the manifest first: a directory without it is no savepoint."""
@@ -108,6 +118,7 @@ class SavepointWriter:
         directories = {f"{self._reached}/{file.path}".rpartition("/")[0] for file in done}
         self._files.sync_tree(self._reached, directories)
         data = encode_manifest(manifest)
+        self._may_commit()
         self._files.write(f"{self._reached}/{MANIFEST_NAME}", data)
         return Written(self._directory, manifest_sha256(data))
 

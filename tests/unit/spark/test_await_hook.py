@@ -130,20 +130,35 @@ def test_a_failure_reaches_the_script_once_nothing_is_held() -> None:
 
 def test_no_query_starts_while_others_are_away_and_none_after_the_end() -> None:
     script = Script(held=True)
-    thread, results = _in_thread(script.gate.before_start)
+    thread, results = _in_thread(lambda: _start(script.gate))
     thread.join(0.05)
     assert not results
 
     script.gate.open()
     thread.join(SECONDS)
-    assert results == [None]
+    assert results == ["started"]
 
     script.gate.hold()
     script.gate.end()
     script.gate.open()  # comes too late
     with pytest.raises(SystemExit) as ended:
-        script.gate.before_start()
+        _start(script.gate)
     assert ended.value.code == 0
+
+
+def test_who_takes_queries_away_waits_for_those_that_are_being_started() -> None:
+    gate = AwaitGate(Notices())
+    with gate.starting():
+        thread, results = _in_thread(gate.hold)
+        thread.join(0.05)
+        assert not results
+    thread.join(SECONDS)
+    assert results == [None]
+
+
+def _start(gate: AwaitGate) -> str:
+    with gate.starting():
+        return "started"
 
 
 def test_handles_from_the_manager_are_the_scripts_own() -> None:
