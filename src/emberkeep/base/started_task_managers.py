@@ -58,11 +58,14 @@ def read_started(directory: Path) -> list[StartedRecord]:
 
 
 def forget_started(directory: Path, task_manager: TaskManagerId) -> None:
-    """Raises OSError. Nothing when there is no record."""
+    """Nothing when there is no record. Raises Fatal."""
     path = _path(directory, task_manager)
-    if path.exists():
-        path.unlink(missing_ok=True)
-        sync_directory(directory)
+    try:
+        if path.exists():
+            path.unlink(missing_ok=True)
+            sync_directory(directory)
+    except OSError as error:
+        raise Fatal(f"cannot delete {path}: {error.strerror}", hint="check the permissions of its directory") from error
 
 
 def _path(directory: Path, task_manager: TaskManagerId) -> Path:

@@ -81,8 +81,7 @@ class LocalCluster:
         """
         with self._lock():
             record = self.record()
-            running = [] if record is None else [daemon.name for daemon in record.daemons if daemon.is_running]
-            if record is not None and running:
+            if record is not None and self._is_left(record):
                 if record.shape != shape:
                     raise Conflict(
                         f"another cluster is running here ({_describe(record.shape)})",
@@ -111,6 +110,12 @@ class LocalCluster:
             write_cluster(self._layout.cluster_file, record)
         leader = await self._wait_for_registrations(record, started)
         return UpResult(record, tuple(daemon.command.module for daemon in started), record.url_of(leader))
+
+    def _is_left(self, record: ClusterRecord) -> bool:
+        """Whether something of it runs, which expects the rest at the places of its last life."""
+        if any(daemon.is_running for daemon in record.daemons):
+            return True
+        return bool(_running(read_started(self._layout.started_task_managers)))
 
     # --- starting ---------------------------------------------------------------------------------------------------
 
