@@ -17,6 +17,7 @@ from emberkeep.lifecycle.errors import UserFunctionFailed
 log = structlog.get_logger(__name__)
 
 _CALL_SECONDS = 120.0
+_CLOSE_SECONDS = 10.0  # nobody waits long for the end
 _MOST_INSTANCES = 4_096
 _SEPARATOR = "@"  # between a function's name and the number of its state
 
@@ -84,7 +85,7 @@ class ExecutorFunctions:
     def close(self) -> None:
         """Failures are logged: who does not answer ends with its executor."""
         try:
-            self._ask("close", [])
+            self._ask("close", [], _CLOSE_SECONDS)
         except UserFunctionFailed as error:
             log.warning("functions on executors could not be closed", reason=str(error))
         with self._changed:
@@ -96,7 +97,7 @@ class ExecutorFunctions:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, method: str, arguments: list[int]) -> list[tuple[_Remote, Reply]]:
+    def _ask(self, method: str, arguments: list[int], seconds: float = _CALL_SECONDS) -> list[tuple[_Remote, Reply]]:
         with self._changed:
             self._numbers += 1
             number, remotes = self._numbers, list(self._remotes)
@@ -105,12 +106,12 @@ class ExecutorFunctions:
                 remote.channel.send(Call(number=number, method=method, arguments=arguments))
             except EmberkeepError as error:
                 self._gone(remote, error)
-        deadline = time.monotonic() + _CALL_SECONDS
+        deadline = time.monotonic() + seconds
         answers = []
         for remote in remotes:
             reply = self._reply(remote, number, deadline)
             if reply is None:
-                what = "was lost" if remote.is_gone else f"did not answer in {_CALL_SECONDS:g} s"
+                what = "was lost" if remote.is_gone else f"did not answer in {seconds:g} s"
                 raise UserFunctionFailed(f"{method} of {remote.place}: it {what}", hint="ask again")
             if reply.error:
                 raise UserFunctionFailed(f"{method} of {remote.place}: {reply.error}")

@@ -213,6 +213,7 @@ class DriverFunctions:
             if os.getpid() == self._pid and self._has_any():
                 self._ended_badly = self._ended_badly or sys.exc_info()[1] is not None or self._query_failed()
                 self.sources_ended()
+                self._executors.close()  # whatever the end was: they go with Spark
             original(context)
 
         return stop
