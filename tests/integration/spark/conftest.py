@@ -40,7 +40,14 @@ class DriverRunner:
         self.checkpoints = directory / "checkpoints"
         self._runs = 0
 
-    def run(self, script: str, *arguments: str, hosts: tuple[str, ...] = ("127.0.0.2",), **settings: Any) -> DriverRun:
+    def run(
+        self,
+        script: str,
+        *arguments: str,
+        hosts: tuple[str, ...] = ("127.0.0.2",),
+        seconds: float = DEADLINE_SECONDS,
+        **settings: Any,
+    ) -> DriverRun:
         self._runs += 1
         scratch = self.directory / f"driver-{self._runs}"
         scratch.mkdir()
@@ -66,7 +73,7 @@ class DriverRunner:
             env={**os.environ, "PYTHONHASHSEED": "0"},
             capture_output=True,
             text=True,
-            timeout=DEADLINE_SECONDS,
+            timeout=seconds,
             check=False,
         )
         report = scratch / "report.json"

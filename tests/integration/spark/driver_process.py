@@ -17,6 +17,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.driver_runtime import Application, DriverSettings, JobFiles, install
 from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import find_java
@@ -106,6 +107,8 @@ def main() -> None:
         files=_paths(given.pop("files", {})),
         jars=tuple(map(Path, given.pop("jars", ()))),
     )
+    asked = given.pop("asked_before", None)
+    given["asked_before"] = None if asked is None else Procedure(asked)
     own = {"scratch_dir": scratch, "java": java, "class_archive": archive, "job_files": files}
     executors = DirectExecutors(scratch, hosts, java.executable, archive, files)
     settings = DriverSettings(**{**given, **own})
@@ -116,6 +119,9 @@ def main() -> None:
     raise_on_sigterm()
     run = run_module if module else run_script
     outcome = run(sys.argv[2], sys.argv[3:])
+    if outcome.exit_code == 0:
+        runtime.functions.sources_ended()
+    runtime.functions.close()
     died = runtime.jvm_died()
     pid = runtime.jvm_pid()
     runtime.shutdown()

@@ -6,6 +6,7 @@ import re
 import signal
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -89,7 +90,7 @@ sys.exit(3)
 """
 
 
-def _artefacts(directory: Path) -> dict[str, object]:
+def _artefacts(directory: Path) -> dict[str, Any]:
     """As a node has bound them."""
     (directory / "from_py_files.py").write_text("ANSWER = 40\n")
     (directory / "lookup.txt").write_text("looked up")
@@ -287,6 +288,7 @@ def test_driver_listens_on_its_node_only_for_what_executors_need(drivers: Driver
 _REFUSED = """
 import json, time
 from pathlib import Path
+from typing import Any
 from pyspark.sql import SparkSession
 from runtime_under_test import executors, runtime
 

@@ -1,0 +1,71 @@
+"""Stopping between batches, savepoints, drains and restores with real Spark, without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.spark import stop_scripts
+from tests.integration.spark.conftest import DriverRun, DriverRunner
+
+pytestmark = pytest.mark.integration
+
+CONF = {"spark.executor.cores": "2"}
+
+
+@pytest.mark.req("END-4", "END-9")
+@pytest.mark.parametrize("seed", [7])
+def test_what_comes_out_between_drains_is_the_batch_answer(drivers: DriverRunner, tmp_path: Path, seed: int) -> None:
+    done = drivers.run(stop_scripts.DRAINS, str(tmp_path / "work"), str(seed), spark_conf=CONF, seconds=600)
+
+    assert done.exit_code == 0, done.stderr
+    for kind, (got, expected, story) in done.results().items():
+        assert got == expected, f"{kind}, seed {seed}: {story}"
+
+
+@pytest.mark.req("END-4", "END-5", "END-9")
+def test_suspended_restored_killed_while_it_drains_and_read_on(drivers: DriverRunner, tmp_path: Path) -> None:
+    """Every row is in the output once, whatever happens between; a drain is rolled forward by the next attempt."""
+    root = tmp_path / "work"
+    uri = root.as_uri()
+
+    def run(mode: str, checkpoints: str, **settings: Any) -> DriverRun:
+        place = f"{uri}/{checkpoints}"
+        return drivers.run(
+            stop_scripts.STORY,
+            str(root),
+            mode,
+            f"{checkpoints}-own",
+            spark_conf=CONF,
+            checkpoint_root=place,
+            job_id="a" * 32,
+            **settings,
+        )
+
+    first = run("first", "one")
+    assert first.exit_code == 0, first.stderr
+    assert "failed" not in first.results(), first.results()
+    assert first.results()["awaited"] == [False, False]
+    assert first.results()["active"] == [True, 2, False], "to the script its queries run until the end is recorded"
+    assert first.results()["ended"] == [False, False]
+
+    older = run("older", "older", savepoint=f"{uri}/early")
+    assert "Spark's file sink would skip" in older.results()["refused"]
+
+    killed = run("crash", "two", savepoint=f"{uri}/suspended")
+    assert killed.report["kind"] == "cancelled", killed.stderr
+    assert "starts from the savepoint" in killed.stderr
+
+    rolled = run("roll", "two", savepoint=f"{uri}/suspended", asked_before="DRAIN")
+    assert rolled.exit_code == 0, rolled.stderr
+    assert "failed" not in rolled.results(), rolled.results()
+    assert "starts from the savepoint" not in rolled.stderr, "only the first start of a query is from the savepoint"
+
+    last = run("after", "three", savepoint=f"{uri}/drained")
+    assert last.exit_code == 0, last.stderr
+    story = last.results()
+    assert "failed" not in story
+    assert story["windows"] == story["expected"]
+    assert story["raw"] == list(range(84))
