@@ -158,8 +158,6 @@ def _call(functions: UserFunctions, step: Step, request: ProcedureRequest) -> No
             functions.notify_checkpoint_complete(request.requested_ms)
         case Step.SHUTDOWN:
             functions.shutdown()
-        case Step.CLOSE:
-            functions.close()
 
 
 def _moved() -> AttemptOutcome:

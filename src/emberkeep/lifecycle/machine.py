@@ -1,8 +1,9 @@
 """What happens in which order when a running job is asked for a savepoint, to stop, to drain or to move. Pure.
 
 Events in, effects out: each effect is one step, whose end comes back as an event. The order of calls to user functions
-is END-3's, from the tables here. Until a savepoint is complete every failure leads back to where the job was: its
-queries are started again and it runs on (END-6). Once it is, the procedure only goes forward.
+is END-3's, from the table here; ``close`` comes at every end of a driver, after all of it. Until a savepoint is
+complete every failure leads back to where the job was: its queries are started again and it runs on (END-6). Once it
+is, and the functions know, the procedure only goes forward.
 
 A later attempt that finds the request still stored gets it as the first one did: steps are idempotent.
 """
@@ -28,7 +29,6 @@ class Step(enum.Enum):
     WRITE_SAVEPOINT = "WRITE_SAVEPOINT"
     NOTIFY_COMPLETE = "NOTIFY_COMPLETE"
     SHUTDOWN = "SHUTDOWN"
-    CLOSE = "CLOSE"
     # Back to where the job was.
     DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # what of it is written; never fails the way back
     START_QUERIES = "START_QUERIES"  # by their recorded writers; the script does not see that they were away
@@ -58,8 +58,6 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
     ),
     Procedure.MOVE: (Step.FINISH_BATCHES,),
 }
-FINITE_END = (Step.PREPARE_TO_SHUTDOWN, Step.SHUTDOWN, Step.CLOSE)  # the script has ended by itself, and well
-OTHER_END = (Step.CLOSE,)  # after any procedure, a cancellation or a failure
 
 _PHASES = {
     Step.FINISH_BATCHES: ProcedurePhase.FINISHING_BATCHES,
