@@ -17,6 +17,7 @@ import structlog
 from bench import (
     blobs,
     blocklist,
+    evacuation,
     heartbeats,
     local_state,
     placement,
@@ -26,7 +27,6 @@ from bench import (
     state_stores,
     submission,
     takeover,
-    takeover_real,
     throughput,
     zookeeper,
 )
@@ -41,9 +41,9 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "submission": submission.measure,
     "scale": scale.measure,
     "blocklist": blocklist.measure,
+    "evacuation": evacuation.measure,
     "heartbeats": heartbeats.measure,
     "takeover": takeover.measure,
-    "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
     "state-gateway": state_gateway.measure,

@@ -17,13 +17,13 @@ _START_SECONDS = 60.0
 
 @contextmanager
 def emberkeep_cluster(
-    directory: Path, nodes: Sequence[str], environment: Mapping[str, str], *options: str
+    directory: Path, nodes: Sequence[str], environment: Mapping[str, str], *options: str, slots: int = 1
 ) -> Iterator[list[str]]:
-    """One task manager with one slot per node; yields the options that name the cluster to ``emberkeep run``.
+    """One task manager with ``slots`` slots per node; yields the options that name the cluster to ``emberkeep run``.
 
     ``options``: more words for ``cluster up``."""
     where = ["--state-dir", str(directory)]
-    shape = ["--nodes", ",".join(nodes), "--slots", "1", "-D", "rest.port=0", *options]
+    shape = ["--nodes", ",".join(nodes), "--slots", str(slots), "-D", "rest.port=0", *options]
     try:
         execute([EMBERKEEP, "cluster", "up", *where, *shape], directory, environment)
         yield where
@@ -33,9 +33,9 @@ def emberkeep_cluster(
 
 @contextmanager
 def standalone_cluster(
-    directory: Path, workers: Sequence[str], memory_mb: int, environment: Mapping[str, str]
+    directory: Path, workers: Sequence[str], memory_mb: int, environment: Mapping[str, str], *, cores: int = 1
 ) -> Iterator[str]:
-    """A Spark Master, and one Worker of one core per address, as Spark ships them; yields the master URL."""
+    """A Spark Master, and one Worker of ``cores`` cores per address, as Spark ships them; yields the master URL."""
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
     spark_class = [str(spark_home({}) / "bin" / "spark-class")]
@@ -43,7 +43,7 @@ def standalone_cluster(
     master = ["--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]
     commands = [[*spark_class, f"{deploy}.master.Master", *master]]
     for host in workers:
-        options = ["--host", host, "--cores", "1", "--memory", f"{memory_mb}m", "--webui-port", "0"]
+        options = ["--host", host, "--cores", str(cores), "--memory", f"{memory_mb}m", "--webui-port", "0"]
         commands.append([*spark_class, f"{deploy}.worker.Worker", *options, "--work-dir", str(directory / host), url])
     log = directory / "standalone.log"
     processes: list[subprocess.Popen[bytes]] = []
