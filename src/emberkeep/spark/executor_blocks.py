@@ -8,6 +8,7 @@ from typing import Any
 
 from emberkeep.spark.scheduler_control import call
 
+DRIVER = "driver"  # Spark's id of it
 LOOKED_AT = 1000  # map outputs at one look: each takes three calls into the JVM, some 0.1 ms each
 
 
@@ -22,13 +23,12 @@ class BlocksLeft:
 
 
 def block_takers(context: Any) -> frozenset[str]:
-    """Executors that take blocks over from others: Spark's peers, those that leave themselves excepted. One that has
-    just registered is not among them at first. Raises SparkUnavailable."""
+    """Executors whose block managers Spark knows: one that has just registered is not among them at first. Raises
+    SparkUnavailable."""
 
     def ask() -> frozenset[str]:
-        manager = context._jsc.sc().env().blockManager()
-        peers = manager.master().getPeers(manager.blockManagerId())
-        return frozenset(str(peers.apply(index).executorId()) for index in range(peers.size()))
+        found = _summaries(context)
+        return frozenset(str(one.id()) for one in found if one.isActive() and one.maxMemory() > 0) - {DRIVER}
 
     return frozenset(call("executors that take blocks", ask))
 
@@ -58,13 +58,25 @@ def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, Blocks
 
 def _map_statuses(context: Any) -> Iterator[Any]:
     """Of each map output of each shuffle, None for one that is not there."""
-    shuffles = context._jsc.sc().env().mapOutputTracker().shuffleStatuses().values().toSeq()
+    shuffles = _map_output_tracker(context).shuffleStatuses().values().toSeq()
     for index in range(shuffles.size()):
         yield from shuffles.apply(index).mapStatuses()
 
 
+def _map_output_tracker(context: Any) -> Any:
+    """By its field: methods of SparkEnv cannot be called, as py4j would look at all of them, and one needs a class that
+    is not among PySpark's jars."""
+    field = context._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("mapOutputTracker")
+    field.setAccessible(True)
+    return field.get(context._jsc.sc().env())
+
+
 def _cached(context: Any) -> dict[str, int]:
     """RDD blocks by executor."""
+    return {str(summary.id()): int(summary.rddBlocks()) for summary in _summaries(context)}
+
+
+def _summaries(context: Any) -> Iterator[Any]:
+    """What Spark shows of each executor, and of the driver."""
     summaries = context._jsc.sc().statusStore().executorList(True)
-    found = (summaries.apply(index) for index in range(summaries.size()))
-    return {str(summary.id()): int(summary.rddBlocks()) for summary in found}
+    return (summaries.apply(index) for index in range(summaries.size()))

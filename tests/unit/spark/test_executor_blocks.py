@@ -15,6 +15,10 @@ from emberkeep.spark.executor_blocks import BlocksLeft, block_takers, blocks_lef
 class Fake:
     """Each attribute is a method without arguments that returns this."""
 
+    java: Fake
+    lang: Fake
+    Class: Fake
+
     def __init__(self, **values: Any) -> None:
         for name, value in values.items():
             setattr(self, name, lambda *_, value=value: value)
@@ -35,22 +39,27 @@ class ScalaSeq:
 
 
 class FakeContext:
-    """``shuffles``: the executor of each map output, None: it is not there. ``cached``: RDD blocks by executor."""
+    """``shuffles``: the executor of each map output, None: it is not there. ``cached``: RDD blocks by executor.
+    ``new``: executors whose block managers are not known yet."""
 
-    def __init__(self, shuffles: Sequence[Sequence[str | None]], cached: dict[str, int], peers: Sequence[str]) -> None:
+    def __init__(
+        self, shuffles: Sequence[Sequence[str | None]], cached: dict[str, int], new: Sequence[str] = ()
+    ) -> None:
         statuses = [
             Fake(mapStatuses=[None if at is None else Fake(location=Fake(executorId=at)) for at in shuffle])
             for shuffle in shuffles
         ]
-        manager = Fake(
-            blockManagerId="driver", master=Fake(getPeers=ScalaSeq([Fake(executorId=peer) for peer in peers]))
-        )
+        summaries = [
+            Fake(id=key, rddBlocks=count, isActive=True, maxMemory=0 if key in new else 9)
+            for key, count in cached.items()
+        ]
         tracker = Fake(shuffleStatuses=Fake(values=ScalaSeq(statuses)))
-        summaries = ScalaSeq([Fake(id=key, rddBlocks=count) for key, count in cached.items()])
-        internals = Fake(
-            env=Fake(blockManager=manager, mapOutputTracker=tracker), statusStore=Fake(executorList=summaries)
-        )
-        self._jsc = Fake(sc=internals)
+        field = Fake(setAccessible=None, get=tracker)
+        self._jvm = Fake()
+        self._jvm.java = Fake()
+        self._jvm.java.lang = Fake()
+        self._jvm.java.lang.Class = Fake(forName=Fake(getDeclaredField=field))
+        self._jsc = Fake(sc=Fake(env="env", statusStore=Fake(executorList=ScalaSeq(summaries))))
 
 
 SHUFFLES: list[list[str | None]] = [["1", "2", None, "1"], ["1"]]
@@ -58,19 +67,19 @@ SHUFFLES: list[list[str | None]] = [["1", "2", None, "1"], ["1"]]
 
 @pytest.mark.req("BLK-18")
 def test_map_outputs_and_cached_blocks_are_counted_by_executor() -> None:
-    context = FakeContext(SHUFFLES, {"1": 4, "2": 0, "driver": 1}, ["2"])
+    context = FakeContext(SHUFFLES, {"1": 4, "2": 0, "3": 0, "driver": 1}, ["3"])
     assert blocks_left(context, {"1", "2"}) == {"1": BlocksLeft(3, 4, False), "2": BlocksLeft(1, 0, False)}
     assert blocks_left(context, {"1", "gone"}) == {"1": BlocksLeft(3, 4, False)}
     assert blocks_left(context, set()) == {}
-    assert block_takers(context) == {"2"}
+    assert block_takers(context) == {"1", "2"}
 
 
 @pytest.mark.req("BLK-18")
 def test_of_too_many_map_outputs_some_are_counted_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor_blocks, "LOOKED_AT", 3)
-    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}, []), {"1"}) == {"1": BlocksLeft(1, 0, True)}
+    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": BlocksLeft(1, 0, True)}
     monkeypatch.setattr(executor_blocks, "LOOKED_AT", 5)
-    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}, []), {"1"}) == {"1": BlocksLeft(3, 0, False)}
+    assert blocks_left(FakeContext(SHUFFLES, {"1": 0}), {"1"}) == {"1": BlocksLeft(3, 0, False)}
 
 
 def test_a_jvm_that_is_gone_is_told() -> None:
