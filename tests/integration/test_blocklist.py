@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.jobs.model import JobStatus
+from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
@@ -23,9 +23,12 @@ NODES = ("127.0.0.2", "127.0.0.3")
 
 @pytest.fixture
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
+    """A driver that cannot move between two batches is restarted after the evacuation's timeout: not before that was
+    tried for long."""
     cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
-        cluster.up("--nodes", ",".join(NODES), "--slots", "2", "--memory", "4g", *QUICK)
+        shape = ("--nodes", ",".join(NODES), "--slots", "2", "--memory", "4g")
+        cluster.up(*shape, *QUICK, "-D", "blocklist.evacuation.timeout=100s")
         yield cluster
     finally:
         cluster.close()
@@ -61,15 +64,97 @@ def wait_for_batches(cluster: Cluster, job_id: Any, stream: Stream) -> None:
     until(lambda: stream.batches() >= wanted, lambda: cluster.story(job_id))
 
 
+# Arguments: a directory. Its first four map tasks end at once, the others once a file "go" is there. Each task of the
+# map stage and of the cached data leaves a line. Prints Spark's own counts by stage.
+SHUFFLE = """
+import json, os, sys, time
+from pathlib import Path
+from pyspark.sql import SparkSession
+
+place = sys.argv[1]
+
+def note(kind, number):
+    with open(f"{place}/{kind}", "a") as lines:
+        lines.write(f"{number}\\n")
+
+def keep(number):
+    note("cached", number)
+    return number
+
+def pair(number):
+    while number >= 4 and not os.path.exists(f"{place}/go"):
+        time.sleep(0.1)
+    note("mapped", number)
+    return number % 3, number
+
+spark = SparkSession.builder.getOrCreate()
+sc = spark.sparkContext
+cached = sc.parallelize(range(6), 6).map(keep).persist()
+assert cached.sum() == 15
+sums = sc.parallelize(range(10), 10).map(pair).reduceByKey(lambda a, b: a + b, 3)
+print(sorted(sums.collect()), cached.sum(), flush=True)
+nothing = sc._jvm.java.util.ArrayList()
+doubles = sc._gateway.new_array(sc._jvm.double, 0)
+stages = sc._jsc.sc().statusStore().stageList(nothing, False, False, doubles, nothing)
+found = [stages.apply(index) for index in range(stages.size())]
+print(json.dumps([[s.stageId(), s.attemptId(), s.numTasks(), s.numCompleteTasks(), s.numFailedTasks()] for s in found]))
+spark.stop()
+"""
+
+
+@pytest.mark.req("BLK-2")
+@pytest.mark.req("BLK-18")
+def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(cluster: Cluster) -> None:
+    place = cluster.shell.directory / "shuffle"
+    place.mkdir()
+    cluster.shell.write("shuffle.py", SHUFFLE)
+    job_id = cluster.submit("shuffle.py", arguments=(str(place),), executors=2)
+    wait_for_hosts(cluster, job_id, list(NODES))
+    mapped = place / "mapped"
+    until(lambda: mapped.exists() and len(mapped.read_text().split()) == 4, lambda: cluster.story(job_id))
+    driver = cluster.job(job_id).emberkeep.driver
+    assert driver is not None
+    left = next(node for node in NODES if node not in driver.taskmanager_id)
+    (leaver,) = (e for e in usable(cluster.job(job_id)) if e.host == left)
+
+    # A task runs there and waits: so what it keeps is handed over while one can look.
+    cluster.shell.done("node", "evacuate", left, "--cause", "a disk is failing")
+
+    def handed_over(job: JobDetailsInfo) -> bool:
+        departures = {executor.id: executor.departure for executor in job.emberkeep.executors}
+        departure = departures.get(leaver.id)
+        return departure is not None and departure.begun and departure.shuffle_blocks == departure.cached_blocks == 0
+
+    def staying(job: JobDetailsInfo) -> list[ExecutorInfo]:
+        return [executor for executor in usable(job) if executor.departure is None]
+
+    cluster.wait_for(job_id, handed_over, "its blocks are with the other executors")
+    cluster.wait_for(job_id, lambda job: len(staying(job)) == 2, "it is replaced while it is still there")
+    (place / "go").touch()
+    cluster.wait_for_end(job_id)
+    result, counts = cluster.output(job_id).strip().splitlines()[-2:]
+    assert result == "[(0, 18), (1, 12), (2, 15)] 15"
+    assert sorted(map(int, mapped.read_text().split())) == list(range(10)), "no map task has run twice"
+    assert sorted(map(int, (place / "cached").read_text().split())) == list(range(6)), "nothing cached was lost"
+    stages = json.loads(counts)  # a reducer may have asked the executor that was leaving, and then again
+    (map_stage,) = {stage for stage, attempt, tasks, *_ in stages if (attempt, tasks) == (0, 10)}
+    of_map = [(completed, failed) for stage, _, _, completed, failed in stages if stage == map_stage]
+    assert (sum(done for done, _ in of_map), sum(failed for _, failed in of_map)) == (10, 0), stages
+    assert not cluster.ask(lambda client: client.exceptions(job_id)).exception_history.entries
+    assert cluster.shell.run("node", "evacuate", left, "--merge", "--cause", "again", "--wait").code == 0
+    assert slots_in_use(cluster, left) == 0
+
+
 @pytest.mark.req("BLK-2")
 @pytest.mark.req("BLK-8")
 @pytest.mark.req("BLK-9")
 @pytest.mark.req("BLK-17")
+@pytest.mark.req("BLK-18")
 def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Cluster) -> None:
     stream = Stream(cluster.shell.directory / "stream")
     cluster.shell.write("stream.py", SCRIPT)
     job_id = cluster.submit("stream.py", arguments=(str(stream.place),), executors=2)
-    before = wait_for_hosts(cluster, job_id, list(NODES))
+    wait_for_hosts(cluster, job_id, list(NODES))
     wait_for_batches(cluster, job_id, stream)
     pid = cluster.wait_for_driver(job_id)
     driver = cluster.job(job_id).emberkeep.driver
@@ -80,43 +165,57 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     # It times out before the end of this test, and long after the command.
     cluster.shell.done("node", "block", "third", "--cause", "not there yet", "--for", "45s")
 
+    # Where the driver is not, only executors leave, and the stream goes on.
+    told = cluster.shell.done("node", "evacuate", other, "--cause", "dust", "--wait").err
+    assert f"no slot of {other} is in use" in told
+    before = wait_for_hosts(cluster, job_id, [home, home])
+    assert slots_in_use(cluster, other) == 0
+    wait_for_batches(cluster, job_id, stream)
+    cluster.shell.done("node", "unblock", other)
+
     # A blocked node keeps what it has, but what is lost there is replaced elsewhere.
-    told = cluster.shell.done("node", "block", other, "--cause", "fan is loud", "--for", "2h").err
-    assert f"node {other} gets no new work until" in told
+    told = cluster.shell.done("node", "block", home, "--cause", "fan is loud", "--for", "2h").err
+    assert f"node {home} gets no new work until" in told
     wait_for_batches(cluster, job_id, stream)
     assert {executor.pid for executor in usable(cluster.job(job_id))} == {executor.pid for executor in before}
-    kill_process(next(executor.pid for executor in before if executor.host == other))
-    wait_for_hosts(cluster, job_id, [home, home])
-    until(lambda: slots_in_use(cluster, other) == 0, "the slot on the blocked node is given back")
+    kill_process(before[0].pid)
+    wait_for_hosts(cluster, job_id, list(NODES))
 
     # The next JobManager knows it before it gives anything.
     cluster.kill("jobmanager")
     cluster.up()
-    entry = listed(cluster)["blockedNodes"][other]
+    entry = listed(cluster)["blockedNodes"][home]
     assert (entry["action"], entry["cause"]) == ("MARK_BLOCKED", "fan is loud")
-    again = cluster.shell.run("node", "block", other, "--cause", "again")
+    again = cluster.shell.run("node", "block", home, "--cause", "again")
     assert again.code == 1
     assert "blocked already: fan is loud" in again.err
+    assert cluster.wait_for_driver(job_id) == pid
 
-    # The last usable node is evacuated: its executors leave at once, and the job waits for others and says so.
-    told = cluster.shell.done("node", "evacuate", home, "--cause", "power", "--wait").err
+    # The driver moves, and its stream goes on elsewhere.
+    told = cluster.shell.done("node", "evacuate", home, "--cause", "power", "--merge", "--wait").err
     assert f"no slot of {home} is in use" in told
-    assert "1 driver" in told
-    cluster.wait_for(job_id, lambda job: "blocked nodes" in job.emberkeep.waiting, "it waits for slots")
-    assert (slots_in_use(cluster, home), slots_in_use(cluster, other)) == (0, 0)
-    assert "MARK_BLOCKED_AND_EVACUATE_TASKS" in cluster.shell.done("node").out
-    cluster.shell.done("node", "unblock", other)
+    assert "still there" not in told
     wait_for_hosts(cluster, job_id, [other, other])
+    assert cluster.wait_for_driver(job_id, attempt=2) != pid
     wait_for_batches(cluster, job_id, stream)
 
-    until(lambda: list(listed(cluster)["blockedNodes"]) == [home], "the block of the third node times out")
+    # The last usable node is evacuated: the job waits, says so, and goes on when it may.
+    cluster.shell.done("node", "evacuate", other, "--cause", "power", "--wait")
+    cluster.wait_for(job_id, lambda job: "blocked nodes" in job.emberkeep.waiting, "it waits for a place")
+    assert (slots_in_use(cluster, home), slots_in_use(cluster, other)) == (0, 0)
+    assert "MARK_BLOCKED_AND_EVACUATE_TASKS" in cluster.shell.done("node").out
     cluster.shell.done("node", "unblock", home)
-    assert cluster.shell.run("node", "unblock", home).code == 4
+    wait_for_hosts(cluster, job_id, [home, home])
+    wait_for_batches(cluster, job_id, stream)
 
-    assert cluster.wait_for_driver(job_id) == pid
+    until(lambda: list(listed(cluster)["blockedNodes"]) == [other], "the block of the third node times out")
+    cluster.shell.done("node", "unblock", other)
+    assert cluster.shell.run("node", "unblock", other).code == 4
     lost = cluster.ask(lambda client: client.exceptions(job_id)).exception_history.entries
     assert len(lost) == 1, f"only the executor that was killed counts: {lost}"
     stream.finish()
     job = cluster.wait_for_end(job_id, JobStatus.FINISHED)
-    assert job.emberkeep.attempt == 1
+    causes = [(attempt.failure_kind, attempt.root_cause) for attempt in job.emberkeep.attempts]
+    moved = [(FailureKind.MOVED, f"moved from node {node}") for node in (home, other)]
+    assert causes == [*moved, (None, "")]
     stream.check()
