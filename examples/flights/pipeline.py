@@ -14,7 +14,8 @@ An ordinary PySpark script; nothing in it knows what runs it:
   had written.
 - It ends by itself once `_DONE` is in the input and everything before it has been processed. Windows that the
   watermark has not passed then stay unwritten, as always in append mode; the feed's closing row moves the watermark
-  beyond the last flight.
+  beyond the last flight. With `--until-stopped` it waits for more flights instead, until somebody stops it:
+  `emberkeep stop --drain` writes all windows that are still open.
 """
 
 import argparse
@@ -83,8 +84,8 @@ def start(results: DataFrame, output: Path, checkpoint: str | None, trigger: str
     return writer.start()
 
 
-def run_until_done(query: StreamingQuery, marker: Path) -> None:
-    """Wait for the marker, let the query finish what was there before it, and stop the query.
+def run_until_done(query: StreamingQuery, marker: Path, *, until_stopped: bool) -> None:
+    """Wait for the marker, let the query finish what was there before it, and stop the query, or wait on.
 
     Raises what the query failed with. Returns early when somebody else has stopped the query.
     """
@@ -94,7 +95,11 @@ def run_until_done(query: StreamingQuery, marker: Path) -> None:
     # The marker is written last: every file is listed from here on. Waits also for the batch without data that closes
     # the windows which the last rows have moved the watermark past.
     query.processAllAvailable()
-    query.stop()
+    if until_stopped:
+        print(f"everything before {marker.name} has been processed", flush=True)
+        query.awaitTermination()
+    else:
+        query.stop()
 
 
 def main() -> None:
@@ -104,6 +109,7 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="checkpoint location (default: left to Spark)")
     parser.add_argument("--trigger", help="shortest time between micro-batches, such as '2 seconds' (default: none)")
     parser.add_argument("--files-per-batch", type=int, default=4, help="files that a micro-batch takes (default: 4)")
+    parser.add_argument("--until-stopped", action="store_true", help="go on after _DONE, until the query is stopped")
     options = parser.parse_args()
 
     spark = (
@@ -118,7 +124,7 @@ def main() -> None:
     )
     flights = read_flights(spark, str(options.input), options.files_per_batch)
     query = start(delays(flights), options.output, options.checkpoint, options.trigger)
-    run_until_done(query, options.input / "_DONE")
+    run_until_done(query, options.input / "_DONE", until_stopped=options.until_stopped)
     spark.stop()
 
 

@@ -6,7 +6,7 @@ Exit code 0: equal. 1: rows are missing, unexpected, written more than once, or 
 
 The batch answer holds the windows that append mode lets out: those that end at or before the latest event time less
 the watermark's delay. The feed's closing row takes part like every other, which leaves exactly one window open: its
-own.
+own. With --drained that one is expected too.
 """
 
 import argparse
@@ -75,8 +75,8 @@ def read_input(directory: Path) -> pd.DataFrame:
     return rows
 
 
-def batch_answer(flights: pd.DataFrame) -> BatchAnswer:
-    """What the pipeline has to have written, from all rows at once."""
+def batch_answer(flights: pd.DataFrame, *, drained: bool = False) -> BatchAnswer:
+    """What the pipeline has to have written, from all rows at once. ``drained``: no window is left open."""
     flights = flights.assign(window_start=flights["sched_dep"].dt.floor(WINDOW), cancelled=flights["dep_delay"].isna())
     groups = flights.groupby(KEYS, dropna=False, as_index=False, sort=False)
     windows = groups.agg(
@@ -89,6 +89,7 @@ def batch_answer(flights: pd.DataFrame) -> BatchAnswer:
         arr_delay_max=("arr_delay", "max"),
     )
     closed = windows["window_start"] + WINDOW <= flights["sched_dep"].max() - WATERMARK
+    closed |= drained
     return BatchAnswer(_uniform(windows[closed]), int((~closed).sum()), len(flights))
 
 
@@ -163,9 +164,10 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Compare the pipeline's output with a batch answer.")
     parser.add_argument("--input", type=Path, required=True, help="directory that the feed wrote")
     parser.add_argument("--output", type=Path, required=True, help="directory that the pipeline wrote")
+    parser.add_argument("--drained", action="store_true", help="the pipeline was drained: no window is left open")
     options = parser.parse_args(arguments)
     try:
-        answer = batch_answer(read_input(options.input))
+        answer = batch_answer(read_input(options.input), drained=options.drained)
         result = compare(answer.windows, read_output(options.output))
     except NothingToCompareError as error:
         print(f"verify: {error}", file=sys.stderr)
