@@ -10,14 +10,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from demo.commands import Cluster, CommandFailed
+from demo.ending import Ending
+from demo.errors import DemoFailed
 from demo.feeder import ROOT, feeding
+from demo.progress import describe
 from demo.sabotage import (
     EXECUTORS,
     AgentKilled,
     Blow,
     Harmed,
     LeaderKilled,
+    NodeEvacuated,
     NodeKilled,
+    evacuate_node,
     kill_agent,
     kill_executor,
     kill_leader,
@@ -29,18 +34,17 @@ from demo.takeover import new_leader
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
-from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo, JobExtension, TaskManagerSummary
+from emberkeep.protocol.rest import JobExtension, TaskManagerSummary
 from examples.flights import verify
 
 NODES = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 JOB_MANAGERS = 2
 FILES = 200
-FEED_SECONDS = 75.0
+FEED_SECONDS = 90.0
 LIMIT_SECONDS = 600.0
 FIRST_BLOW_BATCH = 2
 BATCHES_BETWEEN = 3
-BLOWS = 4  # an executor, the leading JobManager, a task manager's agent, a node
+BLOWS = 5  # an executor, the leading JobManager, a task manager's agent, a node; a node that is evacuated
 _POLL = 0.5
 
 DEFINITIONS = (
@@ -50,10 +54,6 @@ DEFINITIONS = (
     "heartbeat.timeout=5s",
     "state.backend.local-recovery=true",
 )
-
-
-class DemoFailed(Exception):
-    """Something did not happen as it should have."""
 
 
 class Story:
@@ -69,25 +69,31 @@ class Story:
         self.blows: list[Blow] = []
         self.recoveries: list[float] = []
 
-    async def run(self) -> JobDetailsInfo:
-        """Watch the job to its end. Raises DemoFailed, Harmed."""
+    async def run(self) -> None:
+        """Watch the job until it has got over all blows. Raises DemoFailed, Harmed."""
         next_batch = FIRST_BLOW_BATCH
         while self._screen.seconds < LIMIT_SECONDS:
             job = await self._client.job(self._job_id)
             self._screen.progress(describe(job))
             if job.state.is_globally_terminal:
-                return self._ended(job)
+                raise DemoFailed(f"the job ended {job.state.value}: {job.emberkeep.root_cause}")
             batch = max((query.batch_id for query in job.emberkeep.queries), default=-1)
             if self._open is not None:
                 outcome = self._open.outcome(job)
                 if outcome is not None:
                     self.recoveries.append(self._screen.seconds - self._struck_at)
                     self._screen.event(f"recovered in {self.recoveries[-1]:.1f} s: {outcome}", "green")
+                    if isinstance(self._open, NodeEvacuated):
+                        await asyncio.to_thread(self._cluster.unblock, self._open.node)
+                        self._screen.event(f"{self._open.node} is back from its repair and gets work again")
                     self._open, next_batch = None, batch + BATCHES_BETWEEN
+            elif len(self.recoveries) == BLOWS:
+                self._screen.event(f"all got over; the driver was started {job.emberkeep.attempt} time(s)")
+                return
             elif batch >= next_batch:
                 await self._strike(job.emberkeep)
             await asyncio.sleep(_POLL)
-        raise DemoFailed(f"the job did not end within {LIMIT_SECONDS:.0f} s")
+        raise DemoFailed(f"the job did not get over all within {LIMIT_SECONDS:.0f} s")
 
     async def _strike(self, job: JobExtension) -> None:
         if len(self.blows) >= BLOWS or len(registered(job)) < EXECUTORS:
@@ -117,27 +123,10 @@ class Story:
                 return kill_leader(job, self._cluster, leader)
             case 2:
                 return kill_agent(job, self._cluster)
-            case _:
+            case 3:
                 return kill_node(job, self._cluster)
-
-    def _ended(self, job: JobDetailsInfo) -> JobDetailsInfo:
-        if job.state is not JobStatus.FINISHED:
-            raise DemoFailed(f"the job ended {job.state.value}: {job.emberkeep.root_cause}")
-        if len(self.recoveries) < BLOWS:
-            raise DemoFailed("the job was over before all had been killed and got over")
-        return job
-
-
-def describe(job: JobDetailsInfo) -> str:
-    """One line: state, executors, batch, rows."""
-    parts = [job.state.value, f"executors {len(registered(job.emberkeep))} of {EXECUTORS}"]
-    for query in job.emberkeep.queries:
-        if query.batch_id >= 0:
-            parts.append(f"batch {query.batch_id}, {query.processed_rows_per_second:,.0f} rows/s")
-            parts.append(f"{query.state_rows:,} windows in state")
-    if job.emberkeep.waiting:
-        parts.append(f"waiting: {job.emberkeep.waiting}")
-    return " · ".join(parts)
+            case _:
+                return await asyncio.to_thread(evacuate_node, job, self._cluster)
 
 
 async def play(directory: Path, screen: Screen) -> None:
@@ -157,15 +146,18 @@ async def play(directory: Path, screen: Screen) -> None:
             job_id = await asyncio.to_thread(submit, cluster, flights, output)
             screen.event(f"submitted examples/flights/pipeline.py, unchanged PySpark, as job {job_id}")
             async with cluster.client() as client:
-                story = Story(cluster, client, job_id, screen)
-                job = await story.run()
+                await Story(cluster, client, job_id, screen).run()
                 screen.event(state_read(await client.task_managers()))
-            screen.event(f"the job has FINISHED; its driver was started {job.emberkeep.attempt} time(s)")
+                ending = Ending(cluster, client, directory / "savepoints", screen)
+                savepoint = await ending.suspend(job_id)
+                job_id = await asyncio.to_thread(submit, cluster, flights, output, savepoint)
+                screen.event(f"submitted the same script from that savepoint, as job {job_id}")
+                await ending.drain(job_id)
         finally:
             await asyncio.to_thread(cluster.down)
             screen.event("cluster is down")
     screen.event("computing the batch answer over the same files with pandas")
-    answer = verify.batch_answer(verify.read_input(flights))
+    answer = verify.batch_answer(verify.read_input(flights), drained=True)
     comparison = verify.compare(answer.windows, verify.read_output(output))
     screen.event(verify.report(answer, comparison))
     if comparison.mismatches or not len(answer.windows):
@@ -189,9 +181,10 @@ def up(cluster: Cluster) -> None:
     cluster.up(NODES, 2, JOB_MANAGERS, DEFINITIONS)
 
 
-def submit(cluster: Cluster, flights: Path, output: Path) -> JobId:
-    """Submit the pipeline with two small executors."""
+def submit(cluster: Cluster, flights: Path, output: Path, savepoint: str | None = None) -> JobId:
+    """Submit the pipeline with two small executors, to begin anew or where a savepoint was made."""
     spark = [
+        *([] if savepoint is None else ["--from-savepoint", savepoint]),
         "--driver-memory",
         "512m",
         "--num-executors",
@@ -203,7 +196,7 @@ def submit(cluster: Cluster, flights: Path, output: Path) -> JobId:
     ]
     pipeline = str(ROOT / "examples/flights/pipeline.py")
     arguments = ["--input", str(flights), "--output", str(output), "--files-per-batch", "8", "--trigger", "1 second"]
-    return cluster.submit(*spark, "--name", "flights", pipeline, *arguments)
+    return cluster.submit(*spark, "--name", "flights", pipeline, *arguments, "--until-stopped")
 
 
 def main() -> int:

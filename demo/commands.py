@@ -42,6 +42,28 @@ class Cluster:
             raise CommandFailed("`emberkeep submit` printed no job id")
         return JobId(match.group())
 
+    def stop(self, job_id: JobId, savepoints: Path, *, drain: bool = False) -> str:
+        """Suspend or drain the job; returns where its savepoint lies. Raises CommandFailed."""
+        how = ["--drain"] if drain else []
+        match = re.search(
+            r"--from-savepoint (\S+)", self._run("stop", job_id, *how, "--savepoint-path", str(savepoints))
+        )
+        if match is None:
+            raise CommandFailed("`emberkeep stop` printed no savepoint")
+        return match.group(1)
+
+    def output_of(self, job_id: JobId) -> str:
+        """What the job's script has printed. Raises CommandFailed."""
+        return self._run("logs", job_id)
+
+    def evacuate(self, node: str) -> None:
+        """Raises CommandFailed."""
+        self._run("node", "evacuate", node, "--cause", "a disk is to be replaced")
+
+    def unblock(self, node: str) -> None:
+        """Raises CommandFailed."""
+        self._run("node", "unblock", node)
+
     def down(self) -> None:
         """Raises CommandFailed."""
         self._run("cluster", "down")

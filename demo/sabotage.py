@@ -1,4 +1,7 @@
-"""What is killed, and how it is seen that the job got over it. SIGKILL only: nobody gets to say goodbye."""
+"""What is killed, and how it is seen that the job got over it. SIGKILL only: nobody gets to say goodbye.
+
+Last, a node is evacuated: there what runs may say goodbye.
+"""
 
 from __future__ import annotations
 
@@ -84,6 +87,26 @@ class NodeKilled(ExecutorsKilled):
     task_manager: str
 
 
+@dataclass(frozen=True)
+class NodeEvacuated:
+    """Implements Blow. ``executors`` are to leave ``node`` by themselves; the driver and the others go on."""
+
+    text: str
+    node: str
+    executors: frozenset[str]
+    attempt: int
+
+    def outcome(self, job: JobDetailsInfo) -> str | None:
+        if job.emberkeep.attempt != self.attempt:
+            raise Harmed("the driver, which was on another node, was started again")
+        there = {executor.id for executor in job.emberkeep.executors}
+        found = registered(job.emberkeep)
+        if self.executors & there or len(found) < EXECUTORS:
+            return None
+        now = ", ".join(f"{executor.id} on {executor.host}" for executor in found)
+        return f"{self.node} is empty; executors {now}"
+
+
 def registered(job: JobExtension) -> list[ExecutorInfo]:
     """The executors in which tasks can run."""
     return [e for e in job.executors if e.registered and e.state is ProcessState.RUNNING and e.pid]
@@ -134,4 +157,18 @@ def kill_node(job: JobExtension, cluster: Cluster) -> NodeKilled | None:
             ids = ", ".join(executor.id for executor in victims)
             text = f"killed task manager {daemon.name} with its executors ({ids})"
             return NodeKilled(text, frozenset(e.id for e in victims), daemon.name)
+    return None
+
+
+def evacuate_node(job: JobExtension, cluster: Cluster) -> NodeEvacuated | None:
+    """Evacuate a node that has executors; not the one with the driver. None while none qualifies. Raises
+    CommandFailed."""
+    driver = job.driver.taskmanager_id if job.driver is not None else ""
+    for executor in registered(job):
+        if executor.taskmanager_id != driver:
+            node = executor.host
+            leaving = frozenset(other.id for other in registered(job) if other.host == node)
+            cluster.evacuate(node)
+            text = f"evacuated node {node}: executors {', '.join(sorted(leaving))} hand over their blocks and leave"
+            return NodeEvacuated(text, node, leaving, job.attempt)
     return None

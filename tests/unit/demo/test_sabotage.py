@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from demo.sabotage import AgentKilled, ExecutorsKilled, Harmed, LeaderKilled, Undisturbed, processes
+from demo.sabotage import AgentKilled, ExecutorsKilled, Harmed, LeaderKilled, NodeEvacuated, Undisturbed, processes
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import ProcessState
@@ -40,6 +40,7 @@ def job(
 
 KILLED = ExecutorsKilled("killed", frozenset({"0"}))
 TAKEN_OVER = LeaderKilled("killed", 1, (100, 11, 12), "127.0.0.1:1")
+EVACUATED = NodeEvacuated("evacuated", "127.0.0.3", frozenset({"0"}), 1)
 ADOPTED = AgentKilled("killed", 1, (100, 11, 12), "tm-1")
 
 
@@ -76,3 +77,13 @@ def test_neither_a_takeover_nor_an_agents_loss_costs_a_process(harmed: JobDetail
     for blow in (TAKEN_OVER, ADOPTED):
         with pytest.raises(Harmed, match="kept"):
             blow.outcome(harmed)
+
+
+def test_an_evacuated_node_is_left_and_the_driver_elsewhere_goes_on() -> None:
+    assert EVACUATED.outcome(job(("0", 11), ("1", 12), ("2", 13))) is None, "its replacement is there, it has not left"
+    assert EVACUATED.outcome(job(("1", 12))) is None
+    assert EVACUATED.outcome(job(("1", 12), ("2", 13))) == (
+        "127.0.0.3 is empty; executors 1 on 127.0.0.2, 2 on 127.0.0.2"
+    )
+    with pytest.raises(Harmed, match="started again"):
+        EVACUATED.outcome(job(("1", 12), ("2", 13), attempt=2))
