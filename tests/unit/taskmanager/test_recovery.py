@@ -108,10 +108,11 @@ def test_a_job_that_goes_on_without_a_slot_has_no_use_for_its_state(run: Run, an
         key = await bench.running_executor()
         await bench.crash()
         bench.launcher.end(key, -9)
-        bench.job_master.answers[OfferSlots] = {
-            "not accepted": OfferSlotsReply(accepted=()),
-            "refused": Conflict("another attempt runs here"),  # which may come back to this node
-        }[answer]
+        bench.job_master.answers[OfferSlots] = (
+            Conflict("another attempt runs here")  # which may come back to this node
+            if answer == "refused"
+            else OfferSlotsReply(accepted=())
+        )
         await bench.restart()
         await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, may_return), 3.0)
 
