@@ -72,7 +72,7 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool) 
         ]
         left, text = _in_use(there) + _moving(there), _left_text(there)
         if left == 0:
-            drivers = _drivers(there)
+            drivers = _staying(there)
             stay = f"; {counted(drivers, 'driver')} still there, until the job ends" if drivers else ""
             say(f"no slot of {name} is in use{stay}")
             await _say_waiting(client, waiting)
@@ -96,6 +96,16 @@ async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
 def _moving(there: Iterable[TaskManagerSummary]) -> int:
     evacuations = (task_manager.emberkeep.evacuation for task_manager in there)
     return sum(evacuation.drivers_moving for evacuation in evacuations if evacuation is not None)
+
+
+def _staying(there: Iterable[TaskManagerSummary]) -> int:
+    """Drivers that stay until their jobs end. The place of one that has left an evacuated task manager is taken until
+    its end is recorded, so places say this only where nothing is evacuated."""
+    there = tuple(there)
+    evacuations = [task_manager.emberkeep.evacuation for task_manager in there]
+    if any(evacuation is not None for evacuation in evacuations):
+        return sum(evacuation.drivers_staying for evacuation in evacuations if evacuation is not None)
+    return _drivers(there)
 
 
 def _left_text(there: Sequence[TaskManagerSummary]) -> str:

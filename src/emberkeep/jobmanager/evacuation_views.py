@@ -8,9 +8,7 @@ import msgspec
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.views import Evacuation, JobView, TaskManagerView
-from emberkeep.jobs.model import JobStatus
-from emberkeep.lifecycle.model import Procedure
-from emberkeep.protocol.messages import ProcessState
+from emberkeep.protocol.messages import DriverReport, ProcessState
 
 UNKNOWN = -1
 
@@ -34,7 +32,7 @@ def _evacuation(view: TaskManagerView, jobs: dict[JobId, JobView]) -> Evacuation
         if executor.task_manager == view.info.id and executor.departure is not None
     ]
     drivers = [driver for driver in view.report.drivers if driver.state is not ProcessState.EXITED]
-    moving = sum(_moves(jobs.get(driver.job_id)) for driver in drivers)
+    moving = sum(_moves(driver, jobs.get(driver.job_id)) for driver in drivers)
     return Evacuation(
         executors=len(executors),
         executors_waiting=sum(not departure.begun for departure in executors),
@@ -46,9 +44,6 @@ def _evacuation(view: TaskManagerView, jobs: dict[JobId, JobView]) -> Evacuation
     )
 
 
-def _moves(job: JobView | None) -> bool:
-    """Whether the job's driver is about to leave; one of a job that is not known, or ends, is as well."""
-    if job is None or job.status is not JobStatus.RUNNING:
-        return True
-    request = None if job.procedure is None else job.procedure.request
-    return request is not None and request.procedure is not Procedure.SAVEPOINT
+def _moves(driver: DriverReport, job: JobView | None) -> bool:
+    """Whether a driver is about to leave: it ends or was asked to move, or nobody needs it any more."""
+    return job is None or job.leaving or driver.attempt != job.attempt

@@ -39,7 +39,8 @@ class Job:
     def view(self) -> JobView:
         """Its picture."""
         procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
-        return view_of(self.machine, self.graph, self.report, self.pointers, procedure)
+        moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
+        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report; False: it is an older one."""

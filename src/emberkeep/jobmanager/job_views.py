@@ -9,6 +9,7 @@ from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
+from emberkeep.jobs.transitions import Phase
 from emberkeep.protocol.messages import JobMasterStatus
 
 
@@ -18,8 +19,10 @@ def view_of(
     report: JobMasterStatus | None,
     pointers: JobPointers,
     procedure: ProcedureView | None = None,
+    *,
+    moving: bool = False,
 ) -> JobView:
-    """A job of this JobManager's life. ``graph`` None: it could not be read."""
+    """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to."""
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None
     driver = machine.driver
@@ -44,6 +47,7 @@ def view_of(
         result=result,
         pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
         procedure=None if ended else procedure,
+        leaving=moving or machine.phase is not Phase.RUNNING,
     )
 
 
