@@ -27,6 +27,7 @@ from bench import (
     state_stores,
     submission,
     takeover,
+    takeover_real,
     throughput,
     zookeeper,
 )
@@ -44,6 +45,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], list[Figure]]] = {
     "evacuation": evacuation.measure,
     "heartbeats": heartbeats.measure,
     "takeover": takeover.measure,
+    "takeover-real": takeover_real.measure,
     "zookeeper": zookeeper.measure,
     "blobs": blobs.measure,
     "state-gateway": state_gateway.measure,
