@@ -264,10 +264,14 @@ class ResourceManager(Actor[Call]):
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
         """Tell a task manager to end for good; its next report says that it is leaving.
 
-        Raises Absent, RetryLater, UnknownOutcome.
+        Raises Absent, RetryLater (also: it was started anew), UnknownOutcome.
         """
-        address = (await self.view(task_manager)).info.address
-        await self._rpc.call(address, StopTaskManager(epoch=self._epoch, drain=drain), Ack, timeout=self._rpc_timeout)
+        info = (await self.view(task_manager)).info
+        request = StopTaskManager(epoch=self._epoch, instance=info.instance, drain=drain)
+        try:
+            await self._rpc.call(info.address, request, Ack, timeout=self._rpc_timeout)
+        except Conflict as error:
+            raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
 
     async def supply(self) -> Supply:
         """What task managers there are, and what they cannot give at present."""

@@ -81,6 +81,7 @@ class TaskManagerSupplier:
             if key in alive:
                 logger.warning("task manager %s did not register, or did not end, in time: it is killed", key)
             await self._driver.end(key)
+            self._supply.ended(key)
 
     async def _revive(self, plan: SupplyPlan) -> None:
         for key in plan.revives:

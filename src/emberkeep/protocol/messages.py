@@ -188,9 +188,11 @@ class StopDriver(Message, frozen=True, kw_only=True):
 
 class StopTaskManager(Message, frozen=True, kw_only=True):
     """End for good: take nothing new, let what is there end by itself for ``drain`` seconds, then end drivers and
-    executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts."""
+    executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts.
+    ``instance``: the life that is meant; Conflict in any other, so that a late message ends nobody else."""
 
     epoch: int
+    instance: InstanceId
     drain: float
 
 

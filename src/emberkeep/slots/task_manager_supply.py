@@ -82,6 +82,11 @@ class TaskManagerSupply:
         self._failures.append(now)
         self._no_start_before = now + self._limits.retry_interval
 
+    def ended(self, task_manager: TaskManagerId) -> None:
+        """It was ended and is forgotten: who comes under its id is another one."""
+        for times in (self._coming, self._idle, self._stopping):
+            times.pop(task_manager, None)
+
     def stop_failed(self, task_manager: TaskManagerId) -> None:
         """It could not be told to end."""
         self._stopping.pop(task_manager, None)

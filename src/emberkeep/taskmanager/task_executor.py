@@ -273,6 +273,10 @@ class TaskExecutor(Actor[Event]):
 
     def _stop_task_manager(self, message: StopTaskManager) -> Message:
         self._decide(table.EpochSeen(message.epoch))
+        if message.instance != self.info.instance:
+            raise Conflict(
+                f"instance {message.instance} of task manager {self.info.id} was to end; it was started anew"
+            )
         self._decide(table.Drain())
         self.stop_by = self._system.clock.monotonic() + message.drain
         self.stop_asked.set()

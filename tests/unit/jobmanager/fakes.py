@@ -29,6 +29,7 @@ from emberkeep.protocol.messages import (
     ReportOutcome,
     StartDriver,
     StopDriver,
+    StopTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
     TaskManagerReport,
@@ -93,6 +94,7 @@ class FakeTaskManager:
         self.drivers: dict[tuple[JobId, int], DriverReport] = {}
         self.started: list[StartDriver] = []
         self.stopped: list[StopDriver] = []
+        self.ending: list[StopTaskManager] = []
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
 
@@ -112,6 +114,10 @@ class FakeTaskManager:
                 self.drivers.setdefault((request.graph.job_id, request.attempt), report)
             case StopDriver():
                 self.stopped.append(request)
+            case StopTaskManager():
+                if request.instance != self.info.instance:
+                    raise Conflict(f"{self.info.id} was started anew")
+                self.ending.append(request)
             case AllocateSlot():
                 if len(self.allocations) >= self.info.slots:
                     raise Conflict(f"{self.info.id} has no free slot")

@@ -189,6 +189,19 @@ def test_one_that_died_is_started_again_where_jobs_hold_something() -> None:
     assert made().decide(dead, supply(), 0.0) == SupplyPlan(ends=(key(1),))
 
 
+@pytest.mark.req("BLK-9")
+def test_what_was_told_to_the_one_before_it_does_not_end_the_next_one() -> None:
+    planner = made()
+    idle = supply(standing(1, idle=True))
+    assert planner.decide(alive(1), idle, 0.0) == SupplyPlan()
+    assert planner.decide(alive(1), idle, 30.0) == SupplyPlan(stops=(key(1),))
+    dead = [StartedTaskManager(key(1), "node-1", alive=False)]
+    assert planner.decide(dead, supply(demand=slots(1)), 31.0) == SupplyPlan(starts=1, ends=(key(1),))
+    planner.ended(key(1))
+    assert planner.decide(alive(1), supply(demand=slots(1)), 32.0) == SupplyPlan(), "it is on its way"
+    assert planner.decide(alive(1), supply(standing(1)), 1000.0) == SupplyPlan()
+
+
 # --- histories --------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +241,8 @@ class World:
 
     def carry_out(self, plan: SupplyPlan, planner: TaskManagerSupply) -> None:
         for each in plan.ends:
+            assert not self.used.get(each), "only what is of no use is ended"
+            planner.ended(each)
             self.listed.discard(each)
             self.up.pop(each, None)
             self.leaving.discard(each)

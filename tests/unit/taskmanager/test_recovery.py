@@ -42,6 +42,10 @@ from tests.unit.taskmanager.agent_bench import (
 SECOND = AllocationId("a2")
 
 
+def stop(life: str = "life-1", *, epoch: int = 1, drain: float = 0.0) -> StopTaskManager:
+    return StopTaskManager(epoch=epoch, instance=InstanceId(life), drain=drain)
+
+
 def newest_offer(bench: Bench) -> OfferSlots:
     return bench.job_master.asked(OfferSlots)[-1]
 
@@ -247,7 +251,7 @@ def test_one_that_is_told_to_end_takes_nothing_new_and_gives_its_work_time(run: 
         await bench.send(start_driver())
         key = await bench.running_executor()
         retired = asyncio.create_task(bench.service.retired())
-        await bench.send(StopTaskManager(epoch=1, drain=300.0))
+        await bench.send(stop(drain=300.0))
         await bench.until(lambda: bench.report().leaving)
         with pytest.raises(Conflict):
             await bench.send(allocate(SECOND))
@@ -259,7 +263,27 @@ def test_one_that_is_told_to_end_takes_nothing_new_and_gives_its_work_time(run: 
         assert bench.service.executor.table.is_empty
 
         with pytest.raises(Conflict):  # by a JobManager that was deposed
-            await bench.send(StopTaskManager(epoch=0, drain=0.0))
+            await bench.send(stop(epoch=0))
+
+    run(story)
+
+
+@pytest.mark.req("LOC-6")
+def test_what_was_meant_for_an_earlier_life_ends_no_later_one(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        await bench.crash()
+        await bench.restart()
+        retired = asyncio.create_task(bench.service.retired())
+        with pytest.raises(Conflict, match="life-1"):
+            await bench.send(stop("life-1"))
+        await bench.keep_beating(10.0, SLOT)
+        assert not retired.done()
+        assert not bench.report().leaving
+        assert bench.launcher.executors() == [key]
+        await bench.send(allocate(SECOND))
+        await bench.send(stop("life-2"))
+        await bench.until(retired.done, 5.0)
 
     run(story)
 
@@ -270,7 +294,7 @@ def test_one_whose_work_does_not_end_in_time_ends_it(run: Run) -> None:
         await bench.send(start_driver())
         await bench.running_executor()
         retired = asyncio.create_task(bench.service.retired())
-        await bench.send(StopTaskManager(epoch=1, drain=30.0))
+        await bench.send(stop(drain=30.0))
         await asyncio.sleep(29.0)
         assert not retired.done()
         await bench.until(retired.done, 2.0)
