@@ -62,9 +62,7 @@ class Procedures:
 
     def progress(self) -> ProcedureProgress | None:
         """Of the newest request."""
-        note = None if self.steps is None else self.steps.noted()
-        if note is not None:
-            self.handle(note)
+        self._take_note()
         return self._machine.progress
 
     def take(self, reply: JobMasterReply) -> None:
@@ -76,12 +74,19 @@ class Procedures:
             self.handle(Requested(reply.procedure, fulfilled=fulfilled))
 
     def handle(self, event: Event) -> None:
+        if isinstance(event, StepDone | StepFailed):
+            self._take_note()  # nobody may have asked while the step lasted
         for effect in self._machine.handle(event, self._clock.now_ms()):
             if isinstance(effect, Run):
                 log.info("procedure", step=effect.step.value, procedure=effect.request.procedure.value)
                 self._start(f"step {effect.step.value}", self._run(effect))
             else:
                 self._wake()
+
+    def _take_note(self) -> None:
+        note = None if self.steps is None else self.steps.noted()
+        if note is not None:
+            self._machine.handle(note, self._clock.now_ms())
 
     async def _run(self, effect: Run) -> None:
         trigger_id = effect.request.trigger_id

@@ -33,7 +33,10 @@ class Steps:
         return StepDone(request.trigger_id, step, "file:///s/savepoint", "ab" * 32)
 
     def noted(self) -> Noted | None:
-        return Noted(REQUEST.trigger_id, f"after {self.done[-1].value}") if self.done else None
+        if not self.done:
+            return None
+        files = 2 if Step.WRITE_SAVEPOINT in self.done else 0
+        return Noted(REQUEST.trigger_id, f"after {self.done[-1].value}", files_done=files, files_total=files)
 
     def is_fulfilled(self, request: ProcedureRequest) -> bool:
         return request.procedure is Procedure.MOVE
@@ -78,6 +81,7 @@ def test_a_request_is_carried_out_once_and_the_script_goes_on_when_its_end_is_re
 
     assert progress is not None
     assert (progress.phase, progress.savepoint) == (ProcedurePhase.COMPLETED, "file:///s/savepoint")
+    assert (progress.files_done, progress.files_total) == (2, 2), "though nobody has asked meanwhile"
     assert actor.woken >= 2, "phases are told at once"
     told = list(steps.done)
     actor.hear(_reply(REQUEST))
