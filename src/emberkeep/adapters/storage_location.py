@@ -12,6 +12,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _OBJECT_STORES = ("s3", "gs", "az")
 
 
+def is_object_store(location: str) -> bool:
+    """Whether obstore is to reach it. The rest are paths, file systems of Hadoop's, or nothing."""
+    scheme = _SCHEME.match(location)
+    return scheme is not None and scheme.group(1).lower() in _OBJECT_STORES
+
+
 def directory_at(location: str, what: str) -> Path | None:
     """The directory that a path or file:// names; None: an object store is meant.
 

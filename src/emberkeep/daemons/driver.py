@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
+from emberkeep.adapters.savepoint_storage import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
@@ -65,7 +66,13 @@ class _Driver:
         os.environ.update(self._job_environment())
         try:
             self._job_master.start()
-            runtime = install(self._settings(), self, self._job_master.survey_local_state, self._job_master.lease.wait)
+            runtime = install(
+                self._settings(),
+                self,
+                self._job_master.survey_local_state,
+                self._job_master.lease.wait,
+                open_savepoint_objects,
+            )
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))

@@ -98,6 +98,11 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return tuple(file for file in self.files if file.path.startswith(prefix))
 
 
+def described(path: str, data: bytes) -> SavepointFile:
+    """What the manifest says of a file that holds ``data``."""
+    return SavepointFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+
 def savepoint_directory(target: str, job_id: JobId, trigger_id: str) -> str:
     """Where the savepoint of a request lies: the same place whichever attempt carries the request out."""
     return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}"

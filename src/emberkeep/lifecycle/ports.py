@@ -1,7 +1,9 @@
-"""What a procedure needs from the user's functions, wherever they run."""
+"""What a procedure needs from outside: the user's functions, wherever they run, and object stores for savepoints."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Protocol
 
 
@@ -25,3 +27,24 @@ class UserFunctions(Protocol):
 
     def close(self) -> None:
         """Free resources; at every kind of end. Failures are logged, never raised."""
+
+
+class SavepointObjects(Protocol):
+    """The objects of one savepoint in an object store, by name below its prefix (parts joined by "/"). One appears
+    whole and durable, or not at all. Calls block and may come from several threads.
+
+    Raises RetryLater (the store does not answer), UnknownOutcome (a change whose answer was lost: it may be repeated),
+    Fatal (it refuses), beside what each method says.
+    """
+
+    def put(self, name: str, source: Path) -> None:
+        """Store a copy of a file that nobody changes; replaces what is there."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Store a small object; replaces what is there."""
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """All bytes of one object, in pieces. Raises Absent."""
+
+    def remove(self, first: str) -> None:
+        """All objects, the one with the name ``first`` before any other. Where there are none: fine."""

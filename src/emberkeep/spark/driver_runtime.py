@@ -11,6 +11,7 @@ from typing import Any
 from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.await_hook import AwaitGate, install_await_hook
 from emberkeep.spark.batch_boundary import PlanGate
@@ -35,6 +36,7 @@ from emberkeep.spark.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.query_hook import QueryHook
 from emberkeep.spark.query_starts import OrderedStarts
 from emberkeep.spark.restore import Restore
+from emberkeep.spark.savepoint_storage import SavepointStorages
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries
 from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
@@ -165,11 +167,12 @@ def install(
     listener: ApplicationListener,
     survey: Surveyor | None = None,
     may_commit: Callable[[], None] = lambda: None,
+    open_objects: Callable[[str], SavepointObjects | None] = lambda _: None,
 ) -> DriverRuntime:
     """Prepare this process for the user's script; call it once, before any of the user's code.
 
     ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it. ``may_commit``: returns when
-    this attempt may commit something.
+    this attempt may commit something. ``open_objects``: those of a savepoint; None where a directory is meant.
     Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
     """
     os.environ["PYSPARK_PYTHON"] = (
@@ -189,8 +192,9 @@ def install(
     known = ScriptQueries()
     gate = AwaitGate(notices, held=settings.asked_before in ENDINGS)
     plans = PlanGate()
-    procedures = QueryProcedures(known, gate, plans, locations, may_commit, settings.asked_before)
-    restore = Restore(settings.savepoint, settings.job_id or JobId(""), locations, notices)
+    storages = SavepointStorages(open_objects, settings.scratch_dir / "savepoint")
+    procedures = QueryProcedures(known, gate, plans, storages, may_commit, settings.asked_before)
+    restore = Restore(settings.savepoint, settings.job_id or JobId(""), storages, notices)
     starts = OrderedStarts(gate, restore, procedures)
     queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)

@@ -7,7 +7,6 @@ durable once it is closed.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from emberkeep.base.errors import Absent, Conflict, Fatal
-from emberkeep.lifecycle.manifest import SavepointFile
+from emberkeep.lifecycle.manifest import SavepointFile, described
 
 _BUFFER = 1 << 17  # bytes
 
@@ -137,28 +136,32 @@ class HadoopFiles:
             if not system.rename(path, target):
                 raise Fatal(f"{aside} could not be renamed to {location}", hint="check the permissions there")
             self._sync_directories(system, [path.getParent()])
-        return SavepointFile(path=location, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+        return described(location, data)
 
-    def copy(self, source: str, target: str) -> SavepointFile:
-        """Replace ``target``. The result's path is ``target``; its checksum is of the bytes that were read."""
+    def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
+        """Replace ``target``. The result's path is ``target``; its checksum is of the bytes that were read.
+
+        ``lasting`` false: a power loss may take it away again, on the local file system too.
+        """
         with _translated(source):
             source_path, source_system = self._reach(source)
             digest = self._digest.getInstance("SHA-256")
             reading = self._digest_stream(source_system.open(source_path), digest)
             try:
-                size = self._write_all(reading, target)
+                size = self._write_all(reading, target, lasting=lasting)
             finally:
                 reading.close()
             return SavepointFile(path=target, size=size, sha256=bytes(digest.digest()).hex())
 
-    def _write_all(self, reading: Any, target: str) -> int:
+    def _write_all(self, reading: Any, target: str, *, lasting: bool) -> int:
         with _translated(target):
             path, system = self._reach(target)
             writing = system.create(path, True)
             try:
                 self._io.copyBytes(reading, writing, _BUFFER, False)
                 size = int(writing.getPos())
-                self._sync(system, writing)
+                if lasting:
+                    self._sync(system, writing)
             finally:
                 writing.close()
             return size

@@ -19,10 +19,10 @@ from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches
 from emberkeep.spark.drain import Drain, log_state
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written, reached_savepoint
+from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
+from emberkeep.spark.savepoint_storage import SavepointStorages
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
-from emberkeep.spark.state_locations import StateLocations
 
 log = structlog.get_logger(__name__)
 
@@ -40,14 +40,14 @@ class QueryProcedures:
         queries: ScriptQueries,
         gate: AwaitGate,
         plans: PlanGate,
-        locations: StateLocations,
+        storages: SavepointStorages,
         may_commit: Callable[[], None],
         asked_before: Procedure | None = None,
     ) -> None:
         self.gate = gate
         self.plans = plans
         self._queries = queries
-        self._locations = locations
+        self._storages = storages
         self._may_commit = may_commit
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
@@ -172,9 +172,8 @@ class QueryProcedures:
         return [query for query in self._queries.all() if query.reached is not None]
 
     def _writer(self, directory: str) -> SavepointWriter:
-        session = self._session()
-        reached = reached_savepoint(self._locations, session, directory)
-        return SavepointWriter(HadoopFiles(session), directory, reached, self._may_commit)
+        files = HadoopFiles(self._session())
+        return SavepointWriter(files, directory, self._storages.at(directory, files), self._may_commit)
 
     def _session(self) -> Any:
         queries = self._queries.all()

@@ -24,6 +24,7 @@ from emberkeep.lifecycle.manifest import (
     QuerySavepoint,
     SavepointFile,
     decode_manifest,
+    described,
     manifest_sha256,
     query_directory,
 )
@@ -31,11 +32,11 @@ from emberkeep.spark.drain import log_state
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.savepoint_copy import THREADS, reached_savepoint
+from emberkeep.spark.savepoint_copy import THREADS
 from emberkeep.spark.savepoint_files import log_entries
+from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.script_queries import ScriptQuery
-from emberkeep.spark.state_locations import StateLocations
 
 log = structlog.get_logger(__name__)
 
@@ -58,13 +59,12 @@ class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class Restore:
     """``savepoint``: location of the job's; "" for none. One per process; queries start one at a time."""
 
-    def __init__(self, savepoint: str, job_id: JobId, locations: StateLocations, notices: Notices) -> None:
+    def __init__(self, savepoint: str, job_id: JobId, storages: SavepointStorages, notices: Notices) -> None:
         self._savepoint = savepoint.rstrip("/")
         self._job_id = job_id
-        self._locations = locations
+        self._storages = storages
         self._notices = notices
         self._manifest: tuple[Manifest, str] | None = None
-        self._reached = ""
         self._verified = False
         self._taken: dict[str, str] = {}  # by key in the savepoint: the query of the script that has it
 
@@ -75,13 +75,16 @@ class Restore:
         """
         if not self._savepoint:
             return {}
-        files = HadoopFiles(session)
-        manifest, _ = self._read(files, session)
+        storage = self._storages.at(self._savepoint, HadoopFiles(session))
+        manifest, _ = self._read(storage)
         known = {file.path: file for file in manifest.files}
         states = {}
         for each in manifest.functions:
-            data = files.read_bytes(f"{self._reached}/{each.path}")
-            _compare(known[each.path], files.check(f"{self._reached}/{each.path}"))
+            try:
+                data = storage.read(each.path)
+            except Absent as error:
+                raise self._missing(each.path) from error
+            self._compare(known[each.path], described(each.path, data))
             states[each.name] = data
         return states
 
@@ -90,7 +93,8 @@ class Restore:
         if not self._savepoint:
             return
         files = HadoopFiles(query.session)
-        manifest, digest = self._read(files, query.session)
+        storage = self._storages.at(self._savepoint, files)
+        manifest, digest = self._read(storage)
         if query.reached is None:
             self._notices.say(f"{query} cannot recover: it starts from nothing, not from the savepoint")
             return
@@ -115,15 +119,14 @@ class Restore:
             self._write(files, location, done)
             return
         _check_file_sink(files, query, saved)
-        self._verify(files, manifest)
-        self._put(files, location, manifest, saved, done)
+        self._verify(storage, manifest)
+        self._put(files, storage, location, manifest.files_of(saved), done)
         self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
 
-    def _read(self, files: HadoopFiles, session: object) -> tuple[Manifest, str]:
+    def _read(self, storage: SavepointStorage) -> tuple[Manifest, str]:
         if self._manifest is None:
-            self._reached = reached_savepoint(self._locations, session, self._savepoint)
             try:
-                data = files.read_bytes(f"{self._reached}/{MANIFEST_NAME}")
+                data = storage.read(MANIFEST_NAME)
             except Absent as error:
                 raise RestoreRefused(
                     f"there is no savepoint at {self._savepoint}: {error.message}",
@@ -167,44 +170,54 @@ class Restore:
             "has seen), or start the job without a savepoint to go on from that checkpoint",
         )
 
-    def _verify(self, files: HadoopFiles, manifest: Manifest) -> None:
+    def _verify(self, storage: SavepointStorage, manifest: Manifest) -> None:
         """Every file of the whole savepoint, before the first one is used."""
         if self._verified:
             return
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
-            found = threads.map(lambda file: self._look(files, file), manifest.files)
+            found = threads.map(lambda file: self._look(storage, file), manifest.files)
             for file, there in zip(manifest.files, found, strict=True):
-                _compare(file, there)
+                self._compare(file, there)
         self._verified = True
 
-    def _look(self, files: HadoopFiles, file: SavepointFile) -> SavepointFile:
+    def _look(self, storage: SavepointStorage, file: SavepointFile) -> SavepointFile:
         try:
-            return files.check(f"{self._reached}/{file.path}")
+            return storage.check(file.path)
         except Absent as error:
-            raise SavepointDamaged(f"{self._savepoint}: {file.path} is missing", hint=_ANOTHER) from error
+            raise self._missing(file.path) from error
+
+    def _missing(self, path: str) -> SavepointDamaged:
+        return SavepointDamaged(f"{self._savepoint}: {path} is missing", hint=_ANOTHER)
+
+    def _compare(self, wanted: SavepointFile, found: SavepointFile) -> None:
+        if wanted != found:
+            raise SavepointDamaged(
+                f"{self._savepoint}: {wanted.path} is damaged: {found.size} bytes with SHA-256 {found.sha256}, the "
+                f"manifest says {wanted.size} with {wanted.sha256}",
+                hint=_ANOTHER,
+            )
 
     def _put(
         self,
         files: HadoopFiles,
+        storage: SavepointStorage,
         location: str,
-        manifest: Manifest,
-        saved: QuerySavepoint,
+        wanted: Sequence[SavepointFile],
         done: RestoredCheckpoint,
     ) -> None:
+        """``wanted``: of the query, below the savepoint."""
         self._write(files, location, msgspec.structs.replace(done, complete=False))
-        prefix = query_directory(saved.key) + "/"
-        wanted = manifest.files_of(saved)
-        names = [file.path.removeprefix(prefix) for file in wanted]
-        directories = sorted({f"{location}/{name}".rpartition("/")[0] for name in names})
+        prefix = query_directory(done.key) + "/"
+        targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]
+        directories = sorted({target.rpartition("/")[0] for target in targets})
         files.make_directories(directories)
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
-            sources = [f"{self._reached}/{file.path}" for file in wanted]
-            copied = threads.map(files.copy, sources, [f"{location}/{name}" for name in names])
+            copied = threads.map(storage.fetch, [file.path for file in wanted], targets)
             for file, there in zip(wanted, copied, strict=True):
-                _compare(file, there)
+                self._compare(file, there)
         files.sync_tree(location, directories)
         self._write(files, location, done)
-        log.info("restored", location=location, savepoint=self._savepoint, batch=saved.batch_id, files=len(wanted))
+        log.info("restored", location=location, savepoint=self._savepoint, query=done.key, files=len(wanted))
 
     @staticmethod
     def _write(files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:
@@ -246,15 +259,6 @@ def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoi
             f"the output {identity.target} of {query} already has batch {newest}, but the savepoint was made after "
             f"batch {saved.batch_id}: Spark's file sink would skip the batches between, and what they put into state",
             hint="restore the newest savepoint, or write to another directory and join the two by hand",
-        )
-
-
-def _compare(wanted: SavepointFile, found: SavepointFile) -> None:
-    if (wanted.size, wanted.sha256) != (found.size, found.sha256):
-        raise SavepointDamaged(
-            f"{found.path} is damaged: {found.size} bytes with SHA-256 {found.sha256}, the manifest says {wanted.size} "
-            f"with {wanted.sha256}",
-            hint=_ANOTHER,
         )
 
 

@@ -1,16 +1,14 @@
 """Writing a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
 
-The copy goes from file system to file system inside the driver's JVM, several files at a time; each file's checksum is
-of the bytes as they passed. Queries may run meanwhile.
+Several files are copied at a time; each one's checksum is of the bytes as they passed. Queries may run meanwhile.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
@@ -30,9 +28,9 @@ from emberkeep.spark import checkpoint_logs as logs
 from emberkeep.spark.drain import before_drain, log_state
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.savepoint_files import needed_files, referenced_files, snapshots_with_references
+from emberkeep.spark.savepoint_storage import SavepointStorage
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.script_queries import ScriptQuery
-from emberkeep.spark.state_locations import StateLocations
 
 THREADS = 8  # files copied or checked at a time
 _TRIES = 3  # a running query may clean up what was listed
@@ -59,27 +57,21 @@ class Written:
     manifest_sha256: str
 
 
-def reached_savepoint(locations: StateLocations, session: Any, location: str) -> str:
-    """Where Hadoop finds a savepoint. On a file system of its own, without the detour of checkpoints: they
-    go through a state gateway for local copies, and a client of it repeats for minutes what the disk refuses."""
-    is_plain = location.startswith(("/", "file:"))
-    return (location if is_plain else locations.for_spark(session, location)).rstrip("/")
-
-
 class SavepointWriter:
-    """``files``: Hadoop's, of the job's session. ``directory``: where the savepoint is to be known; ``reached``: the
-    same as Hadoop finds it. ``may_commit``: returns when this attempt may make the savepoint a complete one."""
+    """``files``: Hadoop's, of the job's session, for checkpoints. ``location``: of the savepoint, which lies in
+    ``storage``. ``may_commit``: returns when this attempt may make the savepoint a complete one."""
 
-    def __init__(self, files: HadoopFiles, directory: str, reached: str, may_commit: Callable[[], None]) -> None:
+    def __init__(
+        self, files: HadoopFiles, location: str, storage: SavepointStorage, may_commit: Callable[[], None]
+    ) -> None:
         self._files = files
-        self._directory = directory
-        self._reached = reached
+        self._location = location
+        self._storage = storage
         self._may_commit = may_commit
 
     def discard(self) -> None:
-        """Remove what is there, the manifest first: a directory without it is no savepoint."""
-        self._files.delete(f"{self._reached}/{MANIFEST_NAME}")
-        self._files.delete(self._reached)
+        """Remove what is there."""
+        self._storage.remove()
 
     def write(
         self,
@@ -112,15 +104,14 @@ class SavepointWriter:
         states = []
         for number, (name, state) in enumerate(sorted(functions.items())):
             path = function_file(number)
-            note(self._named(self._files.write(f"{self._reached}/{path}", state)))
+            note(self._storage.write(path, state))
             states.append(FunctionState(name=name, path=path))
         manifest = _complete(heading, [part.query for part in parts], done, states)
-        directories = {f"{self._reached}/{file.path}".rpartition("/")[0] for file in done}
-        self._files.sync_tree(self._reached, directories)
+        self._storage.seal(file.path for file in done)
         data = encode_manifest(manifest)
         self._may_commit()
-        self._files.write(f"{self._reached}/{MANIFEST_NAME}", data)
-        return Written(self._directory, manifest_sha256(data))
+        self._storage.write(MANIFEST_NAME, data)
+        return Written(self._location, manifest_sha256(data))
 
     def _part(self, query: ScriptQuery, batch: int | None) -> _Part:
         for _ in range(_TRIES - 1):
@@ -131,21 +122,18 @@ class SavepointWriter:
         return _part(self._files, query, batch)
 
     def _copy(self, part: _Part, note: Callable[[SavepointFile], None]) -> None:
-        target = f"{self._reached}/{query_directory(part.query.key)}"
-        names = [name for name, _ in part.sources]
-        self._files.make_directories(_directories(target, names))
+        target = query_directory(part.query.key)
+        names = {f"{part.location}/{name}": f"{target}/{name}" for name, _ in part.sources}
+        self._storage.prepare(names.values())
         # A failure ends it; what was begun is waited for, so that nothing is written afterwards.
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:
-            copies = [threads.submit(self._files.copy, f"{part.location}/{name}", f"{target}/{name}") for name in names]
+            copies = [threads.submit(self._storage.save, source, name) for source, name in names.items()]
             try:
                 for copy in copies:
-                    note(self._named(copy.result()))
+                    note(copy.result())
             except BaseException:
                 threads.shutdown(wait=True, cancel_futures=True)
                 raise
-
-    def _named(self, file: SavepointFile) -> SavepointFile:
-        return SavepointFile(path=file.path.removeprefix(f"{self._reached}/"), size=file.size, sha256=file.sha256)
 
 
 @dataclass(frozen=True)
@@ -187,10 +175,6 @@ def _part(files: HadoopFiles, query: ScriptQuery, pinned: int | None) -> _Part:
     if missing:
         raise RetryLater(f"{location}/{missing[0]} is needed and not there")
     return _Part(described, location, tuple((name, sizes[name]) for name in dict.fromkeys(needed)))
-
-
-def _directories(root: str, names: Iterable[str]) -> list[str]:
-    return sorted({f"{root}/{name}".rpartition("/")[0] for name in names})
 
 
 def _complete(
