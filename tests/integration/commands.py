@@ -13,6 +13,7 @@ from tests.integration.leaks import Traces
 
 _INHERITED = ("PATH", "JAVA_HOME", "LANG", "LC_ALL")
 SMALL = ("--driver-memory", "512m", "--executor-memory", "512m")
+SPARK_CONF = {"SPARK_CONF_DIR": str(Path(__file__).with_name("spark_conf"))}
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class Shell:
             "HOME": str(directory / "home"),
             "XDG_STATE_HOME": str(directory / "state"),
             "XDG_CACHE_HOME": str(directory / "cache"),
+            **SPARK_CONF,
             **self.traces.environment(),
         }
         self._commands = 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.flights import feed, pipeline, verify
+from tests.integration.commands import SPARK_CONF
 
 pytestmark = pytest.mark.integration
 
@@ -20,7 +21,12 @@ def submit(directory: Path, checkpoint: str) -> subprocess.CompletedProcess[str]
         *(str(pipeline.__file__), "--input", str(directory / "in"), "--output", str(directory / "out")),
         *("--checkpoint", str(directory / checkpoint), "--files-per-batch", "1"),
     ]
-    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
+    environment = {
+        **os.environ,
+        **SPARK_CONF,
+        "PATH": f"{python.parent}:{os.environ['PATH']}",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     return subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=directory, env=environment, timeout=240
     )

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.integration.commands import SPARK_CONF
+
 DEADLINE_SECONDS = 150
 _DRIVER = Path(__file__).with_name("driver_process.py")
 
@@ -70,7 +72,7 @@ class DriverRunner:
         done = subprocess.run(
             command,
             cwd=self.directory,
-            env={**os.environ, "PYTHONHASHSEED": "0"},
+            env={**os.environ, **SPARK_CONF, "PYTHONHASHSEED": "0"},
             capture_output=True,
             text=True,
             timeout=seconds,
