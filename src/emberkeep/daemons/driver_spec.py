@@ -37,8 +37,8 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     logs: str
     files: tuple[BoundFile, ...]  # the job's artefacts, as this node has them
     options: dict[str, str]  # the task manager's configuration, as texts
-    checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed
-    procedure: ProcedureRequest | None = None  # to be carried on
+    checkpoints: tuple[QueryCheckpoint, ...]  # what earlier attempts have committed
+    procedure: ProcedureRequest | None  # to be carried on
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:

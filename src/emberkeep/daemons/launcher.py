@@ -276,6 +276,7 @@ class ProcessLauncher:
             files=files,
             options=node.configuration.texts(),
             checkpoints=request.checkpoints,
+            procedure=request.procedure,
         )
         write_spec(directory / "spec.record", spec)
         return directory / "spec.record"
