@@ -12,8 +12,15 @@ from tests.integration.conditions import DEADLINE
 from tests.integration.leaks import Traces
 
 _INHERITED = ("PATH", "JAVA_HOME", "LANG", "LC_ALL")
-SMALL = ("--driver-memory", "512m", "--executor-memory", "512m")
-SPARK_CONF = {"SPARK_CONF_DIR": str(Path(__file__).with_name("spark_conf"))}
+# JVMs of tests live for seconds: compiling what is hot a second time, and collecting in threads beside, costs them more
+# processor time than it gives back.
+QUICK_JVMS = {
+    f"spark.{which}.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC" for which in ("driver", "executor")
+}
+SMALL = (
+    *("--driver-memory", "512m", "--executor-memory", "512m"),
+    *(word for key, value in QUICK_JVMS.items() for word in ("--conf", f"{key}={value}")),
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,6 @@ class Shell:
             "HOME": str(directory / "home"),
             "XDG_STATE_HOME": str(directory / "state"),
             "XDG_CACHE_HOME": str(directory / "cache"),
-            **SPARK_CONF,
             **self.traces.environment(),
         }
         self._commands = 0

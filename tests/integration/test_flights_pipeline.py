@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from examples.flights import feed, pipeline, verify
-from tests.integration.commands import SPARK_CONF
+from tests.integration.commands import QUICK_JVMS
 
 pytestmark = pytest.mark.integration
 
@@ -18,15 +18,11 @@ def submit(directory: Path, checkpoint: str) -> subprocess.CompletedProcess[str]
     command = [
         *(str(python.with_name("spark-submit")), "--master", "local[2]", "--driver-memory", "512m"),
         *("--conf", "spark.ui.enabled=false", "--conf", f"spark.driver.extraJavaOptions=-Djava.io.tmpdir={directory}"),
+        *(word for key, value in QUICK_JVMS.items() for word in ("--conf", f"{key}={value}")),
         *(str(pipeline.__file__), "--input", str(directory / "in"), "--output", str(directory / "out")),
         *("--checkpoint", str(directory / checkpoint), "--files-per-batch", "1"),
     ]
-    environment = {
-        **os.environ,
-        **SPARK_CONF,
-        "PATH": f"{python.parent}:{os.environ['PATH']}",
-        "SPARK_LOCAL_IP": "127.0.0.1",
-    }
+    environment = {**os.environ, "PATH": f"{python.parent}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
     return subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=directory, env=environment, timeout=240
     )

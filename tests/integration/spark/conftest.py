@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.commands import SPARK_CONF
+from tests.integration.commands import QUICK_JVMS
 
 DEADLINE_SECONDS = 150
 _DRIVER = Path(__file__).with_name("driver_process.py")
@@ -57,7 +57,6 @@ class DriverRunner:
         path.write_text(script, encoding="utf-8")
         given = {
             "host": "127.0.0.1",
-            "spark_conf": {},
             "scratch_dir": str(scratch),
             "checkpoint_root": self.checkpoints.as_uri(),
             "secret": "not-a-secret-at-all",
@@ -66,13 +65,14 @@ class DriverRunner:
             "hosts": hosts,
             "class_archive": str(self.class_archive),
             **settings,
+            "spark_conf": {**QUICK_JVMS, **settings.get("spark_conf", {})},
         }
         (scratch / "settings.json").write_text(json.dumps(given), encoding="utf-8")
         command = [sys.executable, str(_DRIVER), str(scratch / "settings.json"), str(path), *arguments]
         done = subprocess.run(
             command,
             cwd=self.directory,
-            env={**os.environ, **SPARK_CONF, "PYTHONHASHSEED": "0"},
+            env={**os.environ, "PYTHONHASHSEED": "0"},
             capture_output=True,
             text=True,
             timeout=seconds,
