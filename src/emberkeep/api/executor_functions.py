@@ -73,6 +73,8 @@ class _Instance:
         self.function = function
         self._name = name
         self._channel: Channel | None = None
+        self._has_driver = True
+        self._is_closed = False
         if link is None:
             open_once(function)
             return
@@ -96,12 +98,12 @@ class _Instance:
                 with self._answering:
                     self._channel.send(self._answer(call))
         except EmberkeepError:
-            return  # the driver has ended, and this worker ends with its executor
+            self._has_driver = False  # this worker ends with its executor
 
     def _answer(self, call: Call) -> Reply:
         try:
             if call.method == "close":
-                close_once(self.function)
+                self._close()
                 return Reply(number=call.number)
             method = getattr(self.function, call.method, None)
             result = method(*call.arguments) if callable(method) else None
@@ -112,12 +114,20 @@ class _Instance:
         return Reply(number=call.number)
 
     def _leave(self) -> None:
-        """Spark lets this worker go: the state stays with the driver, for a later instance."""
+        """Spark lets this worker go: the state stays with the driver, for a later instance. Nothing comes after
+        ``close``, and where the driver is gone that is all."""
         assert self._channel is not None  # noqa: S101
-        if self._answering.acquire(timeout=_LEAVE_SECONDS):
-            reply = self._answer(Call(number=0, method="snapshot_state"))
-            self._channel.send(reply)
-            close_once(self.function)
+        if not self._answering.acquire(timeout=_LEAVE_SECONDS) or self._is_closed:
+            return
+        try:
+            if self._has_driver:
+                self._channel.send(self._answer(Call(number=0, method="snapshot_state")))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        close_once(self.function)
 
 
 def _before_exit(action: Callable[[], None]) -> None:

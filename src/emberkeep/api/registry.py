@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -32,10 +33,8 @@ class Registry:
         with self._lock:
             if any(entry.function is function for entry in self._entries):
                 return
-            wanted = name or _name_of(function)
             taken = {entry.name for entry in self._entries}
-            number = next(n for n in range(1, len(taken) + 2) if _numbered(wanted, n) not in taken)
-            entry = Registered(_numbered(wanted, number), function)
+            entry = Registered(numbered(name or name_of(function), taken), function)
             self._entries.append(entry)
             added = self._added
         added(entry)
@@ -60,8 +59,8 @@ REGISTRY = Registry()
 def register(function: Any, name: str = "") -> Any:
     """Let an object's methods be called as the job comes to savepoints and to its end; returns the object.
 
-    Not needed for what is given to ``foreachBatch`` or ``addListener``: Emberkeep finds these by itself. ``name``: what
-    its state is called in savepoints; by default its class, with a number from the second object on.
+    Not needed for what is given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep finds these by itself.
+    ``name``: what its state is called in savepoints; by default its class, with a number from the second object on.
     Where Emberkeep does not run the process, nothing is called.
     """
     REGISTRY.add(function, name)
@@ -72,17 +71,26 @@ def takes_part(function: Any) -> bool:
     """Whether an object has any method of a function's life; ``close`` alone counts, too."""
     if isinstance(function, type):
         return False
-    if any(callable(getattr(function, name, None)) for name in _GRACEFUL):
+    if outlives_batches(function):
         return True
     return not hasattr(function, "__qualname__") and callable(getattr(function, "close", None))
 
 
-def _name_of(function: Any) -> str:
+def outlives_batches(function: Any) -> bool:
+    """Whether an object has a method that is called for a savepoint or a good end."""
+    if isinstance(function, type):
+        return False
+    return any(callable(getattr(function, name, None)) for name in _GRACEFUL)
+
+
+def name_of(function: Any) -> str:
     kind = type(function)
     path = getattr(function, "path", "")
     name = f"{kind.__module__}.{kind.__qualname__}"
     return f"{name}:{path}" if isinstance(path, str) and path else name
 
 
-def _numbered(name: str, number: int) -> str:
-    return name if number == 1 else f"{name}#{number}"
+def numbered(wanted: str, taken: Collection[str]) -> str:
+    """The name, with a number from the second one on."""
+    names = itertools.chain([wanted], (f"{wanted}#{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)

@@ -15,9 +15,10 @@ from typing import Any
 import structlog
 
 from emberkeep.api.executor_functions import serve_link
+from emberkeep.api.foreach_functions import ForeachObjects
 from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import close_once, open_once
-from emberkeep.api.registry import Registered, Registry, takes_part
+from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
@@ -47,6 +48,7 @@ class DriverFunctions:
         self._registry = registry
         self._restored = restored
         self._executors = executors
+        self._foreach = ForeachObjects()
         self._ended_on_request = ended_on_request
         self._failed = failed
         self._lock = threading.RLock()
@@ -63,6 +65,7 @@ class DriverFunctions:
 
         places: tuple[tuple[Any, str, Any], ...] = (
             (DataStreamWriter, "foreachBatch", self._around_function),
+            (DataStreamWriter, "foreach", self._around_foreach),
             (DataStreamWriter, "start", self._around_start),
             (DataStreamWriter, "toTable", self._around_start),
             (StreamingQueryManager, "addListener", self._around_function),
@@ -196,6 +199,15 @@ class DriverFunctions:
             return original(owner, function)
 
         return given
+
+    def _around_foreach(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def foreach(writer: Any, function: Any) -> Any:
+            if os.getpid() == self._pid and outlives_batches(function):
+                function = self._foreach.stand_in(function)
+            return original(writer, function)
+
+        return foreach
 
     def _around_start(self, original: Any) -> Any:
         @functools.wraps(original)

@@ -73,6 +73,23 @@ class Counter:
     def shutdown(self): self.say("shutdown")
     def close(self): self.say("close")
 
+class Writer(RichFunction):
+    # For `foreach`: counts the rows that came, over micro-batches.
+    def __init__(self): self.seen = 0
+    def say(self, what):
+        with open(root / f"writers-{mode}", "a") as said:
+            said.write(f"{os.getpid()} {what}\\n")
+    def __call__(self, row): self.seen += 1
+    def initialize_state(self, states): self.seen = sum(states)
+    def snapshot_state(self):
+        self.say(f"snapshot_state {self.seen}")
+        return self.seen
+    def open(self): self.say("open")
+    def prepare_to_shutdown(self): self.say("prepare_to_shutdown")
+    def notify_checkpoint_complete(self, checkpoint_id): self.say("notify_checkpoint_complete")
+    def shutdown(self): self.say("shutdown")
+    def close(self): self.say("close")
+
 def counted(frames):
     for frame in frames:
         counter().seen += len(frame)
@@ -92,8 +109,10 @@ def fill(name, first):
 
 def savepoint(name):
     states = functions.snapshot_state(1)
-    story["states"] = sorted(name for name in states if not name.startswith("counter@"))
-    story["counted"] = sum(json.loads(state[1:]) for name, state in states.items() if name.startswith("counter@"))
+    kinds = {"counted": "counter@", "written": "foreach __main__.Writer@"}
+    story["states"] = sorted(name for name in states if not name.startswith(tuple(kinds.values())))
+    for what, kind in kinds.items():
+        story[what] = sum(json.loads(state[1:]) for name, state in states.items() if name.startswith(kind))
     steps.write_savepoint(heading(), str(root / name), states, nothing)
     functions.notify_checkpoint_complete(1)
 
@@ -142,6 +161,7 @@ queries = [
     rows.select("n", "t").mapInPandas(counted, "n long, t timestamp")
     .writeStream.queryName("out").foreachBatch(sink).start(),
     rows.writeStream.queryName("traced").foreachBatch(traced).start(),
+    rows.writeStream.queryName("written").foreach(Writer()).start(),
 ]
 if mode in ("suspend", "drain"):
     threading.Thread(target=lead, daemon=True).start()
@@ -186,13 +206,13 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     def seconds_of_rows() -> list[int]:
         return sorted(int(stamp.timestamp()) - 1_600_000_000 for stamp in pd.read_parquet(root / "out")["t"])
 
-    def executors(mode: str) -> dict[str, list[str]]:
-        """Calls by process."""
+    def in_workers(name: str) -> list[list[str]]:
+        """Calls of each process."""
         calls: dict[str, list[str]] = {}
-        for line in (root / f"executors-{mode}").read_text().splitlines():
-            process, method = line.split()
-            calls.setdefault(process, []).append(method)
-        return calls
+        for line in (root / name).read_text().splitlines():
+            process, method = line.split(" ", 1)
+            calls.setdefault(process, []).append(method.split()[0])
+        return list(calls.values())
 
     graceful = ["prepare_to_shutdown", "snapshot_state", "notify_checkpoint_complete", "shutdown"]
     others = ["listener close", "service close"]  # closed in the reverse order of their coming
@@ -203,15 +223,17 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     assert isinstance(states, list)
     assert [name.split(":")[0].rpartition(".")[2] for name in states] == ["Traced", "RollingFileSink"]
 
-    assert story["counted"] == 20
+    assert (story["counted"], story["written"]) == (20, 20)
 
     story = run("drain", "two", "suspended")
-    assert story["counted"] == 40, "the state of executors' instances came back"
-    assert executors("drain")
-    for calls in executors("drain").values():
+    assert (story["counted"], story["written"]) == (40, 40), "the state of executors' instances came back"
+    assert in_workers("executors-drain")
+    for calls in in_workers("executors-drain") + in_workers("writers-drain"):
         assert calls[-1] == "close"
         # An instance that was idle for a minute leaves with its state.
         assert calls[-5:] == [*graceful, "close"] or calls[-2] == "snapshot_state"
+        assert calls.count("close") == 1
+    assert all(calls.count("open") == 1 for calls in in_workers("writers-drain")), "over all micro-batches"
     assert trace(root, "drain") == [
         "initialize_state 2",
         "open",
