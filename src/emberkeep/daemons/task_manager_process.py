@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from emberkeep.adapters.processes import ProcessSupervisor
 from emberkeep.adapters.rpc_offload import Offload
 from emberkeep.adapters.token_file import load_or_create_token
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import InstanceId, TaskManagerId, parse_task_manager_id
 from emberkeep.base.options import (
     BLOB_DIRECTORY,
@@ -48,8 +47,8 @@ from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobAccess
-from emberkeep.daemons.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
-from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
+from emberkeep.daemons.agent_files import AgentLife, SlotsFile, locked, read_agent_life, write_agent_life
+from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.daemons.leader_following import follow_leader
 from emberkeep.daemons.log_catalogue import TaskManagerLogs
@@ -101,72 +100,110 @@ async def task_manager_process(
 
     Raises Fatal (no Java, port in use, working directory in use or not writable), InvalidInput.
     """
-    host = configuration[TASK_MANAGER_HOST]
-    check_bind_address(host, bool(configuration[TOKEN_FILE]))
+    check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
-    identity = task_manager_id(configuration)
-    directory = WorkingDirectory(layout.working_directory(identity))
     token = load_or_create_token(layout.token_file)
+    site = _Site(system, configuration, layout, services, task_manager_id(configuration), java, token)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(_locked(directory))
-        supervisor = _supervisor(directory, services, stack)
-        port = _bind(
-            host, configuration[TASK_MANAGER_PORT], await asyncio.to_thread(read_agent_life, directory.agent_record)
-        )
-        stack.callback(port.close)
-        places = BlobPlaces(
-            Path(configuration[BLOB_DIRECTORY] or directory.blobs),
-            layout.ha_blobs,
-            server=lambda: service.job_manager,
-            own_address=port.address,
-        )
-        blobs = await stack.enter_async_context(blob_link(system, configuration, places, token, services))
-        messages = CacheMessageBlobs(blobs.cache, blobs.uploads)
-        offload = Offload(messages, system, minimum=configuration[OFFLOAD_MIN_SIZE])
-        rpc = HttpRpcClient(token, offload)
-        stack.push_async_callback(rpc.close)
-        node = Node(identity, host, directory, layout.token_file, java, configuration)
-        libraries = await _libraries(blobs.cache, directory, configuration, services, stack)
-        gateway = await stack.enter_async_context(
-            state_gateway_link(system, configuration, directory, layout, services)
-        )
-        launcher = ProcessLauncher(node, supervisor, libraries, gateway)
-        reader = LogReader(TaskManagerLogs(directory, launcher.is_live), system.clock.monotonic)
-        stack.callback(reader.close)
-        checkpoints = "" if gateway is None else str(layout.checkpoints)
-        info = _info(system, configuration, identity, port.address, java, checkpoints)
-        await _announce(directory, info, port)
-        service = TaskManagerService(
-            system,
-            configuration,
-            info,
-            rpc,
-            launcher,
-            SlotsFile(directory.slots_record),
-            configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
-            usage=lambda: _usage(directory.root, blobs.cache.report(), gateway),
-            logs=LogUploads(identity, info.instance, reader, blobs.uploads, system.clock),
-            listeners=() if gateway is None else (gateway.upkeep,),
-            local_state=gateway,
-        )
-        await _serve(service, offload, blobs.cache, AccessPolicy(token, hosts=frozenset({host})), port, stack)
-        services.start("task manager", service.run())
-        follow_leader(configuration, services, stack, service.follow)
-        services.start("offloaded messages", offload.run())
-        services.start(
-            "log retention", prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], launcher.live_jobs)
-        )
-        process = TaskManagerProcess(port.address, service)
+        stack.enter_context(locked(site.directory))
+        holdings = await _holdings(site, lambda: service.job_manager, stack)
+        service = await _service(site, holdings, stack)
+        process = TaskManagerProcess(holdings.port.address, service)
         try:
             yield process
         finally:
             if process.retiring or service.refused:
-                await _retire(service, launcher, gateway, configuration[CANCELLATION_TIMEOUT])
+                await _retire(service, holdings, configuration[CANCELLATION_TIMEOUT])
             else:
-                log.info("drivers and executors go on; the next task manager here takes them over")
-                await launcher.leave()
-                await libraries.leave()
-                await blobs.cache.leave()
+                await _leave(holdings)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Where a task manager stands, and as whom."""
+
+    system: System
+    configuration: Configuration
+    layout: StateLayout
+    services: Services
+    identity: TaskManagerId
+    java: JavaRuntime
+    token: str
+
+    @property
+    def host(self) -> str:
+        return self.configuration[TASK_MANAGER_HOST]
+
+    @property
+    def directory(self) -> WorkingDirectory:
+        return WorkingDirectory(self.layout.working_directory(self.identity))
+
+
+@dataclass(frozen=True)
+class _Holdings:
+    """What it keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
+
+    port: BoundPort
+    blobs: BlobLink
+    libraries: LibraryCache
+    gateway: StateGatewayLink | None
+    launcher: ProcessLauncher
+
+
+async def _holdings(site: _Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> _Holdings:
+    """``server``: address of the BLOB server at present."""
+    configuration, directory = site.configuration, site.directory
+    supervisor = _supervisor(directory, site.services, stack)
+    earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
+    port = _bind(site.host, configuration[TASK_MANAGER_PORT], earlier)
+    stack.callback(port.close)
+    places = BlobPlaces(
+        Path(configuration[BLOB_DIRECTORY] or directory.blobs),
+        site.layout.ha_blobs,
+        server=server,
+        own_address=port.address,
+    )
+    blobs = await stack.enter_async_context(blob_link(site.system, configuration, places, site.token, site.services))
+    libraries = await _libraries(blobs.cache, directory, configuration, site.services, stack)
+    gateway = await stack.enter_async_context(
+        state_gateway_link(site.system, configuration, directory, site.layout, site.services)
+    )
+    node = Node(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
+    return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
+
+
+async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
+    """Serves and runs when it is returned."""
+    configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
+    cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
+    offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
+    rpc = HttpRpcClient(site.token, offload)
+    stack.push_async_callback(rpc.close)
+    reader = LogReader(TaskManagerLogs(directory, holdings.launcher.is_live), site.system.clock.monotonic)
+    stack.callback(reader.close)
+    info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
+    await _announce(directory, info, holdings.port)
+    service = TaskManagerService(
+        site.system,
+        configuration,
+        info,
+        rpc,
+        holdings.launcher,
+        SlotsFile(directory.slots_record),
+        configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
+        usage=lambda: _usage(directory.root, cache.report(), gateway),
+        logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
+        listeners=() if gateway is None else (gateway.upkeep,),
+        local_state=gateway,
+    )
+    policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
+    await _serve(service, offload, cache, policy, holdings.port, stack)
+    site.services.start("task manager", service.run())
+    follow_leader(configuration, site.services, stack, service.follow)
+    site.services.start("offloaded messages", offload.run())
+    pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
+    site.services.start("log retention", pruning)
+    return service
 
 
 async def _serve(
@@ -184,17 +221,22 @@ async def _serve(
     stack.push_async_callback(server.close)
 
 
-async def _retire(
-    service: TaskManagerService, launcher: ProcessLauncher, gateway: StateGatewayLink | None, grace: float
-) -> None:
+async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:
     try:
         async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
             await service.shutdown(grace)
     except (TimeoutError, EmberkeepError) as error:
         log.error("the orderly end failed; everything is killed", reason=str(error))
-    await launcher.kill_all()
-    if gateway is not None:
-        await asyncio.to_thread(gateway.upkeep.clear)
+    await holdings.launcher.kill_all()
+    if holdings.gateway is not None:
+        await asyncio.to_thread(holdings.gateway.upkeep.clear)
+
+
+async def _leave(holdings: _Holdings) -> None:
+    log.info("drivers and executors go on; the next task manager here takes them over")
+    await holdings.launcher.leave()
+    await holdings.libraries.leave()
+    await holdings.blobs.cache.leave()
 
 
 def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
@@ -241,53 +283,23 @@ def _supervisor(directory: WorkingDirectory, services: Services, stack: contextl
     return supervisor
 
 
-@contextlib.contextmanager
-def _locked(directory: WorkingDirectory) -> Iterator[None]:
-    try:
-        directory.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Fatal(
-            f"cannot use the working directory {directory.root}: {error.strerror}",
-            hint="check it, or set process.taskmanager.working-dir",
-        ) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(
-                f"another task manager uses the working directory {directory.root}",
-                hint="give each its own taskmanager.resource-id",
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _info(
-    system: System,
-    configuration: Configuration,
-    identity: TaskManagerId,
-    address: str,
-    java: JavaRuntime,
-    checkpoints: str,
-) -> TaskManagerInfo:
+def _info(site: _Site, address: str, checkpoints: str) -> TaskManagerInfo:
+    configuration = site.configuration
     memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
     cores = configuration[CORES] or os.cpu_count() or 1
-    host = configuration[TASK_MANAGER_HOST]
     return TaskManagerInfo(
-        id=identity,
-        instance=InstanceId(system.ids.hex32()),
+        id=site.identity,
+        instance=InstanceId(site.system.ids.hex32()),
         address=address,
-        host=host,
-        node_id=configuration[TASK_MANAGER_NODE] or host,
+        host=site.host,
+        node_id=configuration[TASK_MANAGER_NODE] or site.host,
         pid=os.getpid(),
         slots=configuration[SLOTS],
         driver_places=configuration[DRIVER_PLACES],
         total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
         runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
-        java_major=java.major,
-        started_ms=system.clock.now_ms(),
+        java_major=site.java.major,
+        started_ms=site.system.clock.now_ms(),
         checkpoints=checkpoints,
     )
 
