@@ -216,6 +216,12 @@ def test_a_lost_node_takes_executors_or_the_driver_with_it_and_the_stream_goes_o
     stream.check()
 
 
+SLEEPS = """
+import time
+print("sleeping", flush=True)
+time.sleep(3600)
+"""
+
 GATED = """
 import sys, time
 from pathlib import Path
@@ -235,7 +241,8 @@ def test_a_running_job_does_not_notice_the_loss_of_the_job_manager(cluster: Clus
     until(lambda: "before 10" in running.out, lambda: str(running))
     job_id = next(job.jid for job in cluster.ask(lambda client: client.jobs()) if not job.state.is_globally_terminal)
     driver, executors = cluster.wait_for_driver(job_id), cluster.wait_for_executors(job_id)
-    ended = cluster.submit("gated.py", arguments=(str(cluster.shell.directory / "never"),))
+    cluster.shell.write("sleeps.py", SLEEPS)
+    ended = cluster.submit("sleeps.py")
     cluster.cancel(ended)
 
     cluster.kill("jobmanager")
@@ -249,13 +256,6 @@ def test_a_running_job_does_not_notice_the_loss_of_the_job_manager(cluster: Clus
     assert running.wait().code == 0
     assert running.out == "before 10\nafter 20\n"
     assert cluster.job(job_id).emberkeep.attempt == 1
-
-
-SLEEPS = """
-import time
-print("sleeping", flush=True)
-time.sleep(3600)
-"""
 
 
 def test_restart_strategies_are_kept_to(cluster: Cluster) -> None:

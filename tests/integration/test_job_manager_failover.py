@@ -93,11 +93,12 @@ class Jobs:
         self._streams: dict[str, Stream] = {}
         self._plains: dict[str, Path] = {}
 
-    def start(self, *, plains: int = 0) -> None:
-        """A stream and a batch job with Spark, and some without. Returns when they are at work."""
+    def start(self, *, batch: bool, plains: int) -> None:
+        """A stream, perhaps a batch job with Spark too, and some without. Returns when they are at work."""
         stream = self._streams["stream"] = Stream(self._directory / "stream")
         self.ids["stream"] = self.cluster.submit("stream.py", arguments=(str(stream.place),))
-        self.ids["batch"] = self.cluster.submit("gated.py", arguments=(str(self._gate),))
+        if batch:
+            self.ids["batch"] = self.cluster.submit("gated.py", arguments=(str(self._gate),))
         for number in range(plains):
             place = self._plains[f"plain-{number}"] = self._directory / f"plain-{number}"
             place.mkdir()
@@ -188,7 +189,7 @@ def upgrade(cluster: Cluster, daemon: DaemonRecord, meanwhile: Callable[[], None
 @pytest.mark.req("HA-4")
 def test_ten_jobs_do_not_notice_killed_leaders_and_a_rolling_upgrade(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "ten")
-    jobs.start(plains=8)
+    jobs.start(batch=True, plains=8)
     shorts: list[JobId] = []
 
     def submit() -> None:
@@ -287,9 +288,11 @@ def logs(cluster: Cluster, job_id: JobId) -> str:
 @pytest.mark.req("HA-9")
 def test_a_leader_frozen_for_three_sessions_changes_nothing_when_it_goes_on(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "frozen")
-    jobs.start()
-    gate = cluster.shell.directory / "frozen-second-gate"
-    ending = cluster.submit("gated.py", arguments=(str(gate),))
+    jobs.start(batch=False, plains=1)
+    place = cluster.shell.directory / "frozen-second"
+    place.mkdir()
+    gate = place / "gate"
+    ending = cluster.submit("plain.py", arguments=(str(place), str(gate)))
     cluster.wait_for_driver(ending)
     first = leader(cluster)
     os.kill(first.identity.pid, signal.SIGSTOP)
@@ -319,12 +322,13 @@ def stands_by(cluster: Cluster, daemon: DaemonRecord) -> bool:
 @pytest.mark.req("HA-9")
 def test_without_zookeeper_jobs_go_on_and_it_is_followed_up_by_itself(cluster: Cluster) -> None:
     jobs = Jobs(cluster, "without")
-    jobs.start()
+    jobs.start(batch=False, plains=1)
     (zookeeper,) = cluster.record.zookeepers
     os.kill(zookeeper.daemon.identity.pid, signal.SIGKILL)
     until(lambda: not zookeeper.daemon.is_running, "ZooKeeper ends")
-    words = ("submit", "-q", *SMALL, "--num-executors", "1", "gated.py", str(cluster.shell.work))
-    submitting = cluster.shell.start(*words)
+    place = cluster.shell.directory / "without-second"
+    place.mkdir()
+    submitting = cluster.shell.start("submit", "-q", *SMALL, "plain.py", str(place), str(place))
     away = time.monotonic()
     jobs.wait_for_batches(10)
     until(lambda: time.monotonic() > away + 2 * SESSION_SECONDS, "longer than a session")

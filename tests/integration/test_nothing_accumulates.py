@@ -59,13 +59,9 @@ def files(cluster: Cluster, jobs: Collection[str] = ()) -> set[str]:
     return {name for name in found if not any(fnmatch(name, pattern) for pattern in KEPT)}
 
 
-def run_stateful(cluster: Cluster, first: int) -> list[JobId]:
+def run_stateful(cluster: Cluster) -> list[JobId]:
     """Two streaming queries with state at once, of which one finishes and the other is cancelled."""
-    kinds = (("sums",), ("joined",))
-    queries = [
-        StatefulQueries(cluster.shell.directory / f"queries-{first + number}", *kind)
-        for number, kind in enumerate(kinds)
-    ]
+    queries = [StatefulQueries(cluster.shell.directory / f"queries-{kind}", kind) for kind in ("sums", "joined")]
     jobs = [cluster.submit("stateful.py", arguments=query.arguments) for query in queries]
     for job_id, query in zip(jobs, queries, strict=True):
         cluster.wait_for(job_id, lambda _, query=query: query.batches() >= 3, "three batches")  # type: ignore[misc]
@@ -83,8 +79,8 @@ def test_twenty_jobs_leave_nothing(cluster: Cluster) -> None:
         shell.write(name, script)
     before = files(cluster)
     with shell.traces.watching():
-        stateful = [job_id for first in (1, 3) for job_id in run_stateful(cluster, first)]
-        others = [cluster.submit(script) for script in ["batch.py"] * 2 + ["plain.py"] * 14]
+        stateful = run_stateful(cluster)
+        others = [cluster.submit(script) for script in ["batch.py"] + ["plain.py"] * 17]
         for job_id in others:
             cluster.wait_for_end(job_id)
         cluster.wait_until_idle()

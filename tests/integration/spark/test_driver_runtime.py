@@ -264,48 +264,32 @@ def test_exception_of_the_script_is_its_outcome(drivers: DriverRunner) -> None:
     assert done.report["events"][0]["executor_instances"] == 1
 
 
-_LISTENING = """
-import json
-import psutil
-from pyspark.sql import SparkSession
-from runtime_under_test import runtime
-
-spark = SparkSession.builder.getOrCreate()
-listening = psutil.Process(runtime.jvm_pid()).net_connections("tcp")
-hosts = [c.laddr.ip.removeprefix("::ffff:") for c in listening if c.status == psutil.CONN_LISTEN]
-spark.range(4).count()
-print(json.dumps({"hosts": sorted(hosts)}))
-"""
-
-
-def test_driver_listens_on_its_node_only_for_what_executors_need(drivers: DriverRunner) -> None:
-    done = drivers.run(_LISTENING, host="127.0.0.5")
-    assert done.exit_code == 0, done.stderr
-    # py4j and the embedded Master on loopback; scheduler and block manager on the node's address; no web page at all.
-    assert done.results()["hosts"] == ["127.0.0.1", "127.0.0.1", "127.0.0.5", "127.0.0.5"]
-
-
 _REFUSED = """
 import json, time
 from pathlib import Path
-from typing import Any
+import psutil
 from pyspark.sql import SparkSession
 from runtime_under_test import executors, runtime
 
 executors.secret = "a wrong one"
 spark = SparkSession.builder.getOrCreate()
+listening = psutil.Process(runtime.jvm_pid()).net_connections("tcp")
+hosts = [c.laddr.ip.removeprefix("::ffff:") for c in listening if c.status == psutil.CONN_LISTEN]
 while not executors.processes:
     time.sleep(0.05)
 code = executors.processes[0].wait(100)
 log = (Path(executors.scratch) / "executor-0" / "log").read_text()
-print(json.dumps({"failed": code != 0, "registered": sorted(runtime.executor_ids()), "log": log}))
+registered = sorted(runtime.executor_ids())
+print(json.dumps({"hosts": sorted(hosts), "failed": code != 0, "registered": registered, "log": log}))
 """
 
 
-def test_executor_with_a_wrong_secret_is_refused(drivers: DriverRunner) -> None:
-    done = drivers.run(_REFUSED)
+def test_driver_listens_on_its_node_only_and_refuses_an_executor_with_a_wrong_secret(drivers: DriverRunner) -> None:
+    done = drivers.run(_REFUSED, host="127.0.0.5")
     assert done.exit_code == 0, done.stderr
     results = done.results()
+    # py4j and the embedded Master on loopback; scheduler and block manager on the node's address; no web page at all.
+    assert results["hosts"] == ["127.0.0.1", "127.0.0.1", "127.0.0.5", "127.0.0.5"]
     assert results["failed"]
     assert results["registered"] == []
     assert "DIGEST-MD5" in results["log"]
