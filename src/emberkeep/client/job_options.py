@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from emberkeep.base.config import REGISTRY, Configuration
 from emberkeep.base.config_sources import from_definitions
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.options import REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE
+from emberkeep.base.options import LOCAL_RECOVERY, REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE
 
 _JOB_PREFIXES = (
     "restart-strategy",
@@ -19,12 +19,13 @@ _JOB_PREFIXES = (
     "task.cancellation.",
     "security.spark.",
 )
+_JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # where the task managers have it, a job may do without
 _CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE))
 
 
 def is_job_key(key: str) -> bool:
     """Whether the option ``key`` may be set for a single job."""
-    return key.startswith(_JOB_PREFIXES)
+    return key.startswith(_JOB_PREFIXES) or key in _JOB_KEYS
 
 
 def job_options(definitions: Sequence[str]) -> dict[str, str]:

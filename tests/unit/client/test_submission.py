@@ -149,6 +149,8 @@ def test_settings_are_told_apart() -> None:
     assert job_options(definitions) == {"restart-strategy.type": "none", "slot.request.timeout": "5s"}
     refuse_cluster_options(definitions)
     assert without_client_keys(definitions) == ("restart-strategy=none", "slot.request.timeout=5s")
+    assert is_job_key("state.backend.local-recovery")
+    assert not is_job_key("state.backend.local-recovery.max-size")
     assert not is_job_key("taskmanager.numberOfTaskSlots")
     with pytest.raises(InvalidInput, match=r"-D taskmanager\.numberOfTaskSlots: a setting of the cluster's processes"):
         refuse_cluster_options(["taskmanager.numberOfTaskSlots=3"])
