@@ -12,6 +12,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | sha256sum | cut -c1-16)
 # Folders that are checked as Python; some come and go with the features they belong to.
 TYPED := src tests tools examples $(wildcard bench demo)
+# The fast tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
+WORKERS := -n logical --maxprocesses 8 --no-loadscope-reorder
 PYTEST_ARGS ?=
 
 .PHONY: help
@@ -45,7 +47,7 @@ demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts o
 
 .PHONY: test
 test: $(STAMP) java ## Run all tests (PYTEST_ARGS="-m 'not integration'" for the fast ones)
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: check
 check: $(STAMP) ## Lint, format, types, import rules, documentation
