@@ -10,7 +10,8 @@ import pytest
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers, Place, PlaceKind
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import JobMasterReply, QueryProgress
+from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.testing.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -19,20 +20,6 @@ JOB = graph(1).job_id
 ONCE = {"restart-strategy.type": "none", "blocklist.evacuation.timeout": "100s"}
 MOVED = AttemptOutcome(exit_code=0, kind=FailureKind.MOVED, message="as asked")
 TOLD_TO_END = AttemptOutcome(exit_code=143, kind=FailureKind.LOST, message="the script was told to end (SIGTERM)")
-QUERY = QueryProgress(
-    id="q",
-    run_id="r",
-    name="flights",
-    batch_id=3,
-    timestamp="2026-01-01T00:00:00+00:00",
-    num_input_rows=1,
-    input_rows_per_second=1.0,
-    processed_rows_per_second=1.0,
-    state_rows=0,
-    watermark="",
-    status="",
-    checkpoint_location="/checkpoints/q",
-)
 
 
 def evacuated(drivers: EvacuatedDrivers = EvacuatedDrivers.RESTART, node: str = "tm-1") -> BlockedNode:
@@ -46,6 +33,14 @@ async def asked(master: FakeJobMaster, **more: Any) -> JobMasterReply:
         while (reply := await master.beat(**more)).procedure is None:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(0.5)
     return reply
+
+
+async def job_beside_an_empty_node(cluster: SmallCluster) -> tuple[FakeTaskManager, FakeJobMaster]:
+    """The job runs on tm-1."""
+    home = await cluster.add("tm-1")
+    master = await cluster.run_job()
+    await cluster.add("tm-2")
+    return home, master
 
 
 async def started_elsewhere(cluster: SmallCluster, gone: FakeTaskManager, outcome: AttemptOutcome) -> None:
@@ -66,19 +61,17 @@ def test_a_streaming_job_is_asked_to_move_also_by_the_next_leader(drivers: Evacu
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore(), ONCE)
         async with cluster.leading() as service:
-            home = await cluster.add("tm-1")
-            master = await cluster.run_job()
-            await cluster.add("tm-2")
-            assert (await master.beat(queries=(QUERY,))).procedure is None
+            home, master = await job_beside_an_empty_node(cluster)
+            assert (await master.beat(queries=(STREAM,))).procedure is None
             await service.block(evacuated(drivers), merge=False)
-            reply = await asked(master, queries=(QUERY,))
+            reply = await asked(master, queries=(STREAM,))
             assert reply.procedure is not None
             assert reply.procedure.procedure is Procedure.MOVE
             assert not home.stopped
         async with cluster.leading() as service:
             master.service = service
             await cluster.holds(lambda: len(cluster.host(JOB, 1)) == 1)
-            again = await master.register(queries=(QUERY,))
+            again = await master.register(queries=(STREAM,))
             assert again.procedure == reply.procedure
             await master.ends(MOVED)
             await started_elsewhere(cluster, home, MOVED)
@@ -91,22 +84,22 @@ def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore(), ONCE)
         async with cluster.leading() as service:
-            home = await cluster.add("tm-1")
-            master = await cluster.run_job()
-            await cluster.add("tm-2")
-            savepoint = ProcedureRequest(trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s")
+            home, master = await job_beside_an_empty_node(cluster)
+            savepoint = ProcedureRequest(
+                trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s", deadline_ms=10**15
+            )
             await service.request_procedure(JOB, savepoint)
-            await master.beat(queries=(QUERY,))
+            await master.beat(queries=(STREAM,))
             began = cluster.loop.time()
             await service.block(evacuated(), merge=False)
-            assert (await asked(master, queries=(QUERY,))).procedure == savepoint, "one thing after the other"
+            assert (await asked(master, queries=(STREAM,))).procedure == savepoint, "one thing after the other"
 
             done: ProcedureProgress | None = ProcedureProgress(
                 trigger_id=savepoint.trigger_id, phase=ProcedurePhase.FAILED, failure="no space left"
             )
             triggers = []
             while not home.stopped:
-                reply = await master.beat(queries=(QUERY,), procedure=done)
+                reply = await master.beat(queries=(STREAM,), procedure=done)
                 wanted = reply.procedure
                 if wanted is not None and wanted.procedure is Procedure.MOVE and wanted.trigger_id not in triggers:
                     triggers.append(wanted.trigger_id)
@@ -127,9 +120,7 @@ def test_a_driver_without_a_stream_is_restarted_or_waits(restarted: bool) -> Non
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore(), ONCE)
         async with cluster.leading() as service:
-            home = await cluster.add("tm-1")
-            master = await cluster.run_job()
-            await cluster.add("tm-2")
+            home, master = await job_beside_an_empty_node(cluster)
             await service.block(evacuated(EvacuatedDrivers.WAIT), merge=False)
             for _ in range(200):
                 assert (await master.beat()).procedure is None
