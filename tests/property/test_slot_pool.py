@@ -15,6 +15,7 @@ from emberkeep.slots.pool_events import (
     AcceptOffer,
     ApplicationStarted,
     ApplicationStopped,
+    ApplicationStopping,
     BeatAnswered,
     ExecutorExited,
     ExecutorRuns,
@@ -154,6 +155,14 @@ class PoolMachine(RuleBasedStateMachine):
             if self.pool.blocked.is_blocked(*where):
                 assert slot.state is ExecutorState.RUNNING or slot.registered
 
+    @precondition(lambda self: len(self.pool.releasing) > 1)
+    @rule()
+    def application_begins_to_stop(self) -> None:
+        held = set(self.pool.held)
+        self.give(ApplicationStopping())
+        assert set(self.pool.held) == held, "they end with it"
+        assert self.pool.target == 0
+
     @precondition(lambda self: self.pool.releasing)  # not too often, so that lives of applications grow long
     @rule()
     def application_stops(self) -> None:
@@ -220,8 +229,8 @@ class PoolMachine(RuleBasedStateMachine):
             assert now == slot, "a late or repeated offer changes nothing"
         elif not absent and state is not None and not right:
             assert now is None, "a slot with a stranger in it is given back"
-        elif slot.leaving and (absent or state is None):
-            assert now is None, "a slot that leaves gets no other executor"
+        elif (slot.leaving or self.pool.stopping) and (absent or state is None):
+            assert now is None, "a slot that leaves, or whose application stops, gets no other executor"
         else:
             assert now is not None
             assert now.task_manager.instance == instance
@@ -237,7 +246,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.give(ExecutorExited(allocation_id, slot.executor_id, exit_code, "told again"))
         later = copy.deepcopy(self.pool)
         later.handle(Tick(), self.now + LIMITS.backoff_max)
-        if later.requirement is not None and not later.failed:
+        if later.requirement is not None and not later.failed and not later.stopping:
             assert later.target == later.requirement.count, "after the longest pause everything is wanted again"
 
     @precondition(lambda self: self.pool.held)
@@ -318,6 +327,7 @@ class PoolMachine(RuleBasedStateMachine):
             self.pool.requirement is not None
             and self.pool.target < self.pool.requirement.count
             and not self.pool.failed
+            and not self.pool.stopping
         ):
             assert self.pool.waiting(self.now)
 

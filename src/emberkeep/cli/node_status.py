@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Sequence
 
 from emberkeep.cli.messages import say
@@ -12,6 +13,7 @@ from emberkeep.protocol.rest import BlockedTaskManagerInfo, BlocklistInfo, TaskM
 
 NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
 _POLL = 0.5  # seconds
+_GONE_SECONDS = 15.0  # for which a JobManager that has just taken over may not have heard a task manager yet
 
 Nodes = tuple[BlocklistInfo, list[TaskManagerSummary]]
 
@@ -64,17 +66,21 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool) 
     wait for something, whenever that changes."""
     shown: str | None = None
     waiting: dict[str, str] = {}
+    seen_at: float | None = None  # when somebody was there last
     while True:
         there = [
             other
             for other in await client.task_managers()
             if name == (other.id if task_manager else other.emberkeep.node_id)
         ]
+        now = time.monotonic()
+        seen_at = now if there else seen_at
+        if seen_at is not None and not there and now - seen_at < _GONE_SECONDS:
+            await asyncio.sleep(_POLL)
+            continue
         left, text = _in_use(there) + _moving(there), _left_text(there)
         if left == 0:
-            drivers = _staying(there)
-            stay = f"; {counted(drivers, 'driver')} still there, until the job ends" if drivers else ""
-            say(f"no slot of {name} is in use{stay}")
+            say(f"no slot of {name} is in use{await _staying_text(client, there)}")
             await _say_waiting(client, waiting)
             return
         if text != shown:
@@ -82,6 +88,17 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool) 
             say(f"{name}: {text}")
         await _say_waiting(client, waiting)
         await asyncio.sleep(_POLL)
+
+
+async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary]) -> str:
+    """ "; 1 driver still there, until its job ends: report.py"."""
+    drivers = _staying(there)
+    if not drivers:
+        return ""
+    ids = {driver.jid for task_manager in there for driver in task_manager.emberkeep.drivers}
+    names = [job.name for job in await client.jobs() if job.jid in ids and not job.state.is_globally_terminal]
+    until_when = "its job ends" if drivers == 1 else "their jobs end"
+    return f"; {counted(drivers, 'driver')} still there, until {until_when}: {', '.join(names)}".removesuffix(": ")
 
 
 async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:

@@ -85,6 +85,10 @@ class _Driver:
     def application_started(self, application: spark_model.Application) -> None:
         self._job_master.application_started(self._with_requirement(application))
 
+    def application_stopping(self, app_id: str) -> None:
+        del app_id
+        self._job_master.application_stopping()
+
     def application_stopped(self, app_id: str) -> None:
         del app_id
         self._job_master.application_stopped()

@@ -165,6 +165,9 @@ class JobMasterThread:
     def application_started(self, application: Application) -> None:
         self._call(lambda service: service.application_started(application))
 
+    def application_stopping(self) -> None:
+        self._call(lambda service: service.application_stopping())
+
     def application_stopped(self) -> None:
         self._call(lambda service: service.application_stopped())
 

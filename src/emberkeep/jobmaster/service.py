@@ -19,7 +19,7 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.pool_events import ApplicationStopped
+from emberkeep.slots.pool_events import ApplicationStopped, ApplicationStopping
 
 log = structlog.get_logger(__name__)
 
@@ -78,8 +78,12 @@ class JobMasterService:
         """A SparkContext is up: executors are wanted."""
         self.master.tell(StartedApplication(application))
 
+    def application_stopping(self) -> None:
+        """The SparkContext begins to stop: executors end with it."""
+        self.master.tell(ApplicationStopping())
+
     def application_stopped(self) -> None:
-        """The SparkContext is about to stop, or has stopped: all slots go back."""
+        """The SparkContext has stopped: all slots go back."""
         self.master.tell(ApplicationStopped())
 
     async def survey_local_state(self) -> Survey:

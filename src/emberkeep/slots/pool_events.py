@@ -69,6 +69,11 @@ class ApplicationStarted:
 
 
 @dataclass(frozen=True)
+class ApplicationStopping:
+    """The SparkContext begins to stop: nothing new is wanted, and however an executor ends now, it is no loss."""
+
+
+@dataclass(frozen=True)
 class ApplicationStopped:
     """No SparkContext is up: no slot is needed."""
 
@@ -168,6 +173,7 @@ class Tick:
 
 PoolEvent = (
     ApplicationStarted
+    | ApplicationStopping
     | ApplicationStopped
     | SlotsOffered
     | ExecutorRuns

@@ -29,6 +29,7 @@ from emberkeep.slots.pool_events import (
     AcceptOffer,
     ApplicationStarted,
     ApplicationStopped,
+    ApplicationStopping,
     BeatAnswered,
     BeatNow,
     ClusterLacks,
@@ -83,6 +84,7 @@ class SlotPool:
         self.lives = TaskManagerLives(late=limits.silence_timeout)
         self.blocked: BlockedPlaces = NothingBlocked()
         self._decommissions = False  # the application's executors can hand over what they keep
+        self.stopping = False  # the application
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
         self.failed = False
         self.missing = ""
@@ -94,6 +96,7 @@ class SlotPool:
         self._next_executor = 0
         self._handlers: dict[type[Any], Callable[[Any, float], list[PoolEffect]]] = {
             ApplicationStarted: self._application_started,
+            ApplicationStopping: self._application_stopping,
             ApplicationStopped: self._application_stopped,
             SlotsOffered: self._slots_offered,
             ExecutorRuns: self._executor_runs,
@@ -124,7 +127,7 @@ class SlotPool:
     @property
     def target(self) -> int:
         """How many slots are wanted at present, held ones that do not leave included."""
-        if self.requirement is None or self.failed:
+        if self.requirement is None or self.failed or self.stopping:
             return 0
         return max(0, self.requirement.count - len(self._pauses))
 
@@ -161,7 +164,7 @@ class SlotPool:
 
     def waiting(self, now: float) -> str:
         """What is missing, in words; "" when nothing is."""
-        if self.requirement is None or self.staying >= self.requirement.count:
+        if self.requirement is None or self.stopping or self.staying >= self.requirement.count:
             return ""
         texts = []
         if self._pauses:
@@ -200,12 +203,18 @@ class SlotPool:
         self.requirement, self._decommissions = event.requirement, event.decommissions
         return [*effects, StatusChanged()]
 
+    def _application_stopping(self, _: ApplicationStopping, now: float) -> list[PoolEffect]:
+        """Slots stay until it has stopped: Spark ends its executors itself. How they end is of no interest: one that
+        begins to hand over its blocks when the driver does not listen any more does so with an error."""
+        self.stopping = self.requirement is not None
+        return [StatusChanged()]
+
     def _application_stopped(self, _: ApplicationStopped, now: float) -> list[PoolEffect]:
-        """Everything goes back. The executors of an application end with it: those ends are no failures."""
+        """Everything goes back."""
         effects: list[PoolEffect] = []
         for slot in list(self.held.values()):
             effects += self._give_back(slot)
-        self.requirement = None
+        self.requirement, self.stopping = None, False
         self._pauses.clear()
         self._ends.clear()
         self._failures.clear()
@@ -269,7 +278,7 @@ class SlotPool:
         self._forget_empty(before.instance)
         if found is None or found.state is None:
             # Where nothing new may start the slot goes back.
-            goes = slot.leaving or self._is_blocked(info)
+            goes = self._is_to_end(slot) or self._is_blocked(info)
             return self._leave(slot) if goes else self._start_anew(slot, found, now)
         if found.executor_id == slot.executor_id:
             slot.state, slot.pid = found.state, found.pid
@@ -306,7 +315,7 @@ class SlotPool:
             return []
         how = _exit_text(event.exit_code, ran=slot.state is ExecutorState.RUNNING)
         reason = f"{how}: {event.detail}" if event.detail else how
-        if slot.leaving:
+        if self._is_to_end(slot):
             return self._left(slot, reason, orderly=event.exit_code in (0, None))
         return self._ended(slot, reason, now, failure=event.exit_code != 0)
 
@@ -360,7 +369,7 @@ class SlotPool:
         self._forget(slot)
         where = f"executor {slot.executor_id} on {slot.task_manager.id}"
         return [
-            RemoveExecutor(slot.executor_id, slot.task_manager.id, f"{where} is lost: {reason}"),
+            RemoveExecutor(slot.executor_id, slot.task_manager.id, f"{where} is lost: {reason}", orderly=self.stopping),
             StatusChanged(),
         ]
 
@@ -410,7 +419,7 @@ class SlotPool:
         for slot in [slot for slot in self.held.values() if slot.leaving]:
             if now - (slot.leaving_since or 0.0) >= self.limits.evacuation_timeout:
                 effects += self._left(slot, self._overdue(slot), orderly=False)
-            elif not slot.decommissioned and self._has_successor():
+            elif not slot.decommissioned and not self.stopping and self._has_successor():
                 slot.decommissioned = True
                 effects.append(BeatNow())
         return effects
@@ -424,10 +433,16 @@ class SlotPool:
         return f"{what} within {self.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"
 
     def _left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
-        """The end of an executor that leaves: no failure, and no pause, as its replacement is wanted already."""
-        where = f"executor {slot.executor_id}, leaving {slot.task_manager.id},"
-        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, f"{where} {reason}", orderly=orderly)
+        """The end of an executor that was to end: no failure, and no pause, as its replacement is wanted already where
+        it leaves. Of one that ends with its application nobody needs to be told."""
+        where = f"{slot.executor_id}, leaving {slot.task_manager.id}," if slot.leaving else f"{slot.executor_id}"
+        reason = f"executor {where} {reason}"
+        orderly = orderly or self.stopping
+        gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=orderly)
         return [*self._give_back(slot), gone, StatusChanged()]
+
+    def _is_to_end(self, slot: HeldSlot) -> bool:
+        return slot.leaving or self.stopping
 
     def _leave(self, slot: HeldSlot) -> list[PoolEffect]:
         reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which is blocked"
@@ -519,7 +534,7 @@ class SlotPool:
             limit = self.limits.silence_timeout if slot.registered else self.limits.start_timeout
             if slot.executor_id not in event.executors and now - slot.unseen_since > limit:
                 what = "is not known to Spark any more" if slot.registered else "did not register with Spark in time"
-                if slot.leaving:
+                if self._is_to_end(slot):
                     effects += self._left(slot, what, orderly=slot.decommissioned)
                 else:
                     effects += self._ended(slot, what, now, failure=True)

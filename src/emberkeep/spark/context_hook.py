@@ -82,6 +82,8 @@ class ContextHook:
     def _around_stop(self, original: Any) -> Any:
         @functools.wraps(original)
         def stop(context: Any) -> None:
+            if os.getpid() == self._pid and self.context is context and self._application is not None:
+                self._listener.application_stopping(self._application.app_id)
             try:
                 original(context)
             finally:

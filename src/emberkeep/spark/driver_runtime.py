@@ -233,6 +233,9 @@ class _Forgetting:
     def application_started(self, application: Application) -> None:
         self._listener.application_started(application)
 
+    def application_stopping(self, app_id: str) -> None:
+        self._listener.application_stopping(app_id)
+
     def application_stopped(self, app_id: str) -> None:
         self._queries.forget()
         self._listener.application_stopped(app_id)

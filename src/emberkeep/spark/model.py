@@ -90,6 +90,9 @@ class ApplicationListener(Protocol):
 
     def application_started(self, application: Application) -> None: ...
 
+    def application_stopping(self, app_id: str) -> None:
+        """It begins to stop: executors end from now on, one way or another."""
+
     def application_stopped(self, app_id: str) -> None: ...
 
 

@@ -43,6 +43,9 @@ class DirectExecutors:
         self.events.append({"event": "started", **dataclasses.asdict(application)})
         threading.Thread(target=self._start_all, args=(application,), daemon=True).start()
 
+    def application_stopping(self, app_id: str) -> None:
+        self.events.append({"event": "stopping", "app_id": app_id})
+
     def application_stopped(self, app_id: str) -> None:
         self.events.append({"event": "stopped", "app_id": app_id})
 

@@ -148,7 +148,7 @@ def _check_notices_and_events(stderr: str, report: dict[str, object]) -> None:
     assert re.search(r"ERROR TaskSchedulerImpl: Lost executor 0 .*its host is considered lost", others[0])
     events = report["events"]
     assert isinstance(events, list)
-    assert [event["event"] for event in events] == ["started", "stopped", "started", "stopped"]
+    assert [event["event"] for event in events] == 2 * ["started", "stopping", "stopped"]
     assert "not-a-secret-at-all" not in " ".join(events[0]["executor_java_options"])
     assert not psutil.pid_exists(int(str(report["jvm_pid"])))
 
@@ -259,7 +259,8 @@ def test_exception_of_the_script_is_its_outcome(drivers: DriverRunner) -> None:
     assert done.report["message"] == "not there"
     assert done.report["jvm_died"] is None
     assert done.stderr == done.report["traceback_text"], "nothing else is on stderr, and no frame of ours"
-    assert [event["event"] for event in done.report["events"]] == ["started", "stopped"], "left-over context is stopped"
+    told = [event["event"] for event in done.report["events"]]
+    assert told == ["started", "stopping", "stopped"], "left-over context is stopped"
     assert done.report["events"][0]["executor_cores"] == 2
     assert done.report["events"][0]["executor_instances"] == 1
 

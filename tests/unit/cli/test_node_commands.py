@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from emberkeep.blocklist.model import EvacuatedDrivers
 from emberkeep.cli.main import main
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest
-from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, task_manager_info
+from emberkeep.protocol.messages import ProcessState
+from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info, task_manager_info
 
 Output = pytest.CaptureFixture[str]
 YEAR = 365 * 86_400_000
@@ -132,6 +134,58 @@ def test_wait_returns_when_no_slot_is_in_use(fake: FakeJobManager, capfd: Output
     ) in err
     assert fake.blocked[0][0].drivers is EvacuatedDrivers.WAIT
     assert f"no slot of {busy.emberkeep.node_id} is in use" in err
+
+
+def changed(task_manager: rest.TaskManagerDetails, free_slots: int, **own: object) -> rest.TaskManagerDetails:
+    return rest.TaskManagerDetails(
+        **{
+            **{name: getattr(task_manager, name) for name in task_manager.__struct_fields__},
+            "free_slots": free_slots,
+            "emberkeep": msgspec.structs.replace(task_manager.emberkeep, **own),
+        }
+    )
+
+
+def test_wait_says_whose_drivers_stay(fake: FakeJobManager, capfd: Output) -> None:
+    job = job_info("a" * 32, "report.py")
+    fake.jobs = {job.jid: job, "b" * 32: job_info("b" * 32, "elsewhere.py")}
+    driver = rest.DriverOnTaskManager(jid=job.jid, attempt=1, state=ProcessState.RUNNING, pid=7, memory_mb=1)
+    stays = rest.EvacuationInfo(
+        executors=0,
+        executors_waiting=0,
+        shuffle_blocks=0,
+        cached_blocks=0,
+        at_least=False,
+        drivers_moving=0,
+        drivers_staying=1,
+    )
+    fake.task_managers = [changed(task_manager_info("tm-1"), 2, drivers=[driver], evacuation=stays)]
+    assert main(["node", "evacuate", "127.0.0.1", "--cause", "x", "--wait", "--drivers", "wait"]) == 0
+    said = "no slot of 127.0.0.1 is in use; 1 driver still there, until its job ends: report.py\n"
+    assert said in capfd.readouterr().err
+
+
+def test_wait_does_not_take_a_job_manager_at_its_word_that_has_just_taken_over(
+    fake: FakeJobManager, capfd: Output
+) -> None:
+    busy = task_manager_info("tm-1")
+    fake.task_managers = [busy]
+
+    def looks() -> int:
+        return sum("/taskmanagers" in request for request in fake.requests)
+
+    def take_over() -> None:
+        for count, there in ((2, []), (4, [changed(busy, 1, pid=2)]), (6, [changed(busy, 2)])):
+            while looks() < count:
+                time.sleep(0.05)
+            fake.task_managers = there
+
+    taking_over = threading.Thread(target=take_over, daemon=True)
+    taking_over.start()
+    assert main(["node", "block", "127.0.0.1", "--cause", "x", "--wait"]) == 0
+    assert looks() >= 6, "it has waited for what it had seen there"
+    taking_over.join()
+    assert "no slot of 127.0.0.1 is in use" in capfd.readouterr().err
 
 
 def test_until_in_words() -> None:

@@ -795,6 +795,21 @@ def test_when_an_application_stops_all_slots_go_back_and_the_next_starts_anew(ru
     run(story)
 
 
+def test_executors_end_with_their_application_as_they_like(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        bench.service.application_started(application(count=2))
+        await bench.offer("a", "b")
+        await bench.until(lambda: len(bench.task_managers[0].asked(StartExecutor)) == 2)
+        bench.service.application_stopping()
+        await bench.executor_ends("a", "0")
+        assert not (await bench.service.master.take_status()).exceptions
+        assert bench.held() == ["b"]
+        bench.service.application_stopped()
+        await bench.until(lambda: not bench.task_managers[0].slots, 0.5)
+
+    run(story)
+
+
 def test_a_slot_is_given_back_again_and_again_until_the_task_manager_hears(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.service.application_started(application(count=1))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
 from emberkeep.slots.model import Allocation, SlotRequirement
 from emberkeep.slots.pool_events import (
+    AcceptOffer,
     ApplicationStarted,
+    ApplicationStopped,
+    ApplicationStopping,
     BeatAnswered,
     BeatNow,
     ExecutorExited,
@@ -19,6 +23,7 @@ from emberkeep.slots.pool_events import (
     RemoveExecutor,
     SlotsOffered,
     SparkSaw,
+    StartExecutorIn,
     StatusChanged,
     Tick,
 )
@@ -113,6 +118,37 @@ def test_who_finds_no_successor_is_ended_in_time_or_stays_when_the_block_ends() 
     assert "blocklist.evacuation.timeout" in gone.reason
     assert ReleaseSlotAt(AllocationId("1"), "tm1:1") in effects
     assert pool.target == 2
+
+
+@pytest.mark.req("BLK-18")
+def test_however_executors_end_with_their_application_nobody_is_told_of_a_loss() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(evacuated("tm0"), 1.0)
+    saw(pool, "0", "1", takers=("1",))
+    assert pool.decommissioned([AllocationId("0")])
+    pool.handle(ApplicationStopping(), 2.0)
+    pool.handle(evacuated("tm0", "tm1"), 2.5)
+    assert not pool.decommissioned([AllocationId("1")]), "there is nobody to hand over to any more"
+    effects = [
+        *pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 50, "Could not find the scheduler"), 3.0),
+        *pool.handle(ExecutorExited(AllocationId("1"), ExecutorId("1"), 1, "the driver is gone"), 3.0),
+    ]
+    gone = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
+    assert [(one.executor_id, one.orderly) for one in gone] == [("0", True), ("1", True)]
+    assert (pool.target, pool.declared()[0].count, pool.waiting(3.0)) == (0, 0, ""), "none is wanted in their place"
+    pool.handle(ApplicationStopped(), 4.0)
+    pool.handle(ApplicationStarted(SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME)), 5.0)
+    assert pool.target == 1, "the next one begins anew, without a pause"
+
+
+def test_a_slot_without_its_executor_is_not_used_again_while_the_application_stops() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(ApplicationStopping(), 2.0)
+    later = msgspec.structs.replace(task_manager("tm0#2"), predecessor=InstanceId("tm0#1"))
+    effects = pool.handle(SlotsOffered(later, (slot_named("0"), slot_named("7"))), 3.0)
+    assert AcceptOffer(()) in effects
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
+    assert not [effect for effect in effects if isinstance(effect, StartExecutorIn)]
 
 
 @pytest.mark.req("BLK-8")
