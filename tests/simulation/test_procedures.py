@@ -11,7 +11,7 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobResult, JobStatus
-from emberkeep.lifecycle.model import Procedure
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.testing.cluster import ClusterPlan, SubmittedJob
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Report, Run, play
@@ -190,3 +190,61 @@ def test_what_was_acknowledged_is_done_although_drivers_leaders_and_the_store_fa
     assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
     met = sum((report.counts for report in reports), Counter[str]())
     assert not [each for each in MET_AT_LEAST if not met[each]], met
+
+
+PATIENCE = 20.0  # seconds that running batches may take
+LATE = 25.0  # seconds until everybody knows that they took longer: a driver and a leader may be replaced meanwhile
+
+
+def impatient(number: int) -> Report:
+    """A stream whose batches take longer than a stop may, while leaders and drivers die."""
+
+    async def story(run: Run) -> None:
+        cluster, rng = run.cluster, run.cluster.store.rng
+        stream = cluster.submit("stream", Script(seconds=None, batch_seconds=100.0))
+        await wait_for(run, lambda: runs(run, stream), "the stream runs")
+        asked = cluster.ask(stream, rng.choice((Procedure.SUSPEND, Procedure.DRAIN, Procedure.SAVEPOINT)), PATIENCE)
+        await wait_for(run, lambda: stored(run, stream) is not None, "the request is stored")
+        end = run.loop.time() + PATIENCE
+        while run.loop.time() < end - 1.0:
+            found = stored(run, stream)
+            if found is None or found.deadline_ms != asked.deadline_ms:
+                cluster.history.violate("scenario", f"before its time was over the request became {found}")
+            await wait_seconds(run, rng.uniform(0.5, 6.0))
+            drivers = [work.process for work in cluster.room.drivers.values() if work.process.alive]
+            if drivers and rng.random() < 0.3:
+                cluster.history.add("test", "a driver dies")
+                cluster.machines.kill(drivers[-1])
+                cluster.history.count("a driver died")
+            elif cluster.jm_process is not None and cluster.jm_process.alive:
+                cluster.history.add("test", "the leader dies")
+                cluster.machines.kill(cluster.jm_process)
+                cluster.history.count("a leader died")
+                await wait_seconds(run, 0.5)
+                cluster.start_job_manager()
+        await wait_for(run, lambda: stored(run, stream) is None, "the request is over")
+        if run.loop.time() > end + LATE:
+            cluster.history.violate("scenario", f"that took {run.loop.time() - end:.1f} s more than it may")
+        await wait_for(run, lambda: runs(run, stream), "the stream runs on")
+        if cluster.truth.savepoints or stream.job_id in cluster.truth.released or cluster.store.stopped:
+            cluster.history.violate("scenario", "something came of it")
+        await run.end_everything()
+        check_handles(run)
+
+    return play(ClusterPlan(seed=f"impatient {number}", task_managers=2), story)
+
+
+def stored(run: Run, job: SubmittedJob) -> ProcedureRequest | None:
+    """What the job is asked to do."""
+    handle = run.cluster.store.disk.jobs.get(job.job_id) if job.job_id is not None else None
+    return None if handle is None else handle.procedure
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.req("HA-5")
+def test_a_deadline_holds_whoever_leads_and_whichever_attempt_runs() -> None:
+    reports = [impatient(number) for number in range(TROUBLED)]
+    failures = [report.failure() for report in reports if report.violations]
+    assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
+    met = sum((report.counts for report in reports), Counter[str]())
+    assert min(met["a driver died"], met["a leader died"]) >= TROUBLED // 3, met

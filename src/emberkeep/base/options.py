@@ -319,6 +319,16 @@ STOP_SCRIPT_TIMEOUT = define(
         "SIGTERM. The job is FINISHED either way.",
     )
 )
+STOP_BATCH_TIMEOUT = define(
+    Option(
+        "execution.stop.batch-timeout",
+        600.0,
+        duration,
+        "duration",
+        "How long the micro-batches that run may take to end once a savepoint or a stop was asked for. Then the "
+        "request fails and the job goes on.",
+    )
+)
 SAVEPOINT_DIRECTORY = define(
     Option(
         "execution.checkpointing.savepoint-dir",

@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_savepoints import SavepointStatus, TriggerResponse
 
-_SHOW_AGAIN = 2.0  # seconds between two lines that differ in numbers only
+_SHOW_AGAIN = 2.0  # seconds between two lines that differ in numbers only, at first; then it doubles up to …
+_SHOW_AT_LEAST = 30.0
 
 SavepointTarget = Annotated[str | None, Parameter(name="--savepoint-path", metavar="DIR")]
+Timeout = Annotated[str | None, Parameter(name="--timeout", metavar="DURATION")]
 Detach = Annotated[bool, Parameter(negative=())]
 
 
@@ -31,6 +33,7 @@ def stop(
     *,
     drain: Annotated[bool, Parameter(negative=())] = False,
     savepoint_path: SavepointTarget = None,
+    timeout: Timeout = None,
     detach: Detach = False,
     output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -50,16 +53,33 @@ def stop(
     savepoint_path
         Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
         execution.checkpointing.savepoint-dir.
+    timeout
+        How long the micro-batches that run may take to end, such as 90s or 10min; then the stop fails and the job goes
+        on. Default: the job's or cluster's execution.stop.batch-timeout.
     detach
         Return as soon as the request is durable.
     output
         How to print: the path, or the API's JSON.
     """
+    limit = milliseconds(timeout)
 
     def ask(client: RestClient, job_id: JobId, target: str | None) -> Awaitable[TriggerResponse]:
-        return client.savepoints.stop(job_id, drain=drain, target=target)
+        return client.savepoints.stop(job_id, drain=drain, target=target, limit_ms=limit)
 
     return with_client_waiting(job, savepoint_path, ask, detach=detach, output=output, cluster=cluster)
+
+
+def milliseconds(text: str | None) -> int | None:
+    """Of ``--timeout``. Raises InvalidInput."""
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.base.option_types import duration
+
+    if text is None:
+        return None
+    try:
+        return int(duration(text) * 1000)
+    except ValueError as error:
+        raise InvalidInput(f"--timeout: {text!r} is not valid: {error}", field="--timeout") from None
 
 
 def with_client_waiting(
@@ -115,6 +135,7 @@ class _Display:
         self._shown = ""
         self._kind = ""
         self._shown_at = 0.0
+        self._pause = _SHOW_AGAIN
 
     def show(self, state: SavepointStatus) -> None:
         from emberkeep.cli.wording import procedure_text
@@ -124,8 +145,9 @@ class _Display:
             return  # told with its result
         text, kind = procedure_text(state.emberkeep), str(state.emberkeep.phase)
         now = time.monotonic()
-        if text == self._shown or (kind == self._kind and now - self._shown_at < _SHOW_AGAIN):
+        if text == self._shown or (kind == self._kind and now - self._shown_at < self._pause):
             return
+        self._pause = min(2 * self._pause, _SHOW_AT_LEAST) if kind == self._kind else _SHOW_AGAIN
         self._shown, self._kind, self._shown_at = text, kind, now
         say(text)
 

@@ -27,7 +27,7 @@ from emberkeep.cli import (
 )
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
-from emberkeep.cli.script_arguments import normalise
+from emberkeep.cli.script_arguments import normalise, normalise_after_path
 
 _WITH_SCRIPT = ("run", "submit")
 
@@ -105,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(words: list[str]) -> int:
     if words and words[0] in _WITH_SCRIPT:
         words = [words[0], *normalise(words[1:])]
+    elif words[:2] == ["savepoint", "restore"]:
+        words = [*words[:2], *normalise_after_path(words[2:])]
     try:
         result = build_app()(words, print_error=False, exit_on_error=False)
     except CycloptsError as error:

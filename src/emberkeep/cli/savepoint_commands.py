@@ -1,4 +1,4 @@
-"""``savepoint create|list|show|verify|dispose``."""
+"""``savepoint create|list|show|verify|restore|dispose``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from cyclopts import App
 from emberkeep.cli.cluster_options import ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
-from emberkeep.cli.job_stop import Detach, SavepointTarget, with_client_waiting
+from emberkeep.cli.job_stop import Detach, SavepointTarget, Timeout, milliseconds, with_client_waiting
 from emberkeep.cli.messages import say
+from emberkeep.cli.savepoint_restore import restore
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_savepoints import SavepointEntry, SavepointInfo, TriggerResponse
 
-savepoint_app = App(name="savepoint", help="Make savepoints of jobs; list, check and delete them.", sort_key=14)
+savepoint_app = App(
+    name="savepoint", help="Make savepoints of jobs; list, check and delete them; start from one.", sort_key=14
+)
+savepoint_app.command(
+    restore,
+    usage="Usage: "
+    + "\n       ".join(
+        f"emberkeep savepoint restore PATH [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")
+    ),
+)
 
 
 @savepoint_app.command
@@ -28,6 +38,7 @@ def create(
     /,
     *,
     savepoint_path: SavepointTarget = None,
+    timeout: Timeout = None,
     detach: Detach = False,
     output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
@@ -41,14 +52,18 @@ def create(
     savepoint_path
         Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
         execution.checkpointing.savepoint-dir.
+    timeout
+        How long the micro-batches that run may take to end, such as 90s or 10min; then there is no savepoint. Default:
+        the job's or cluster's execution.stop.batch-timeout.
     detach
         Return as soon as the request is durable.
     output
         How to print: the path, or the API's JSON.
     """
+    limit = milliseconds(timeout)
 
     def ask(client: RestClient, job_id: JobId, target: str | None) -> Awaitable[TriggerResponse]:
-        return client.savepoints.create(job_id, target=target)
+        return client.savepoints.create(job_id, target=target, limit_ms=limit)
 
     return with_client_waiting(job, savepoint_path, ask, detach=detach, output=output, cluster=cluster)
 

@@ -51,3 +51,19 @@ def normalise(arguments: list[str]) -> list[str]:
         if word in ("-m", "--module"):
             break
     return [*options, "--", *rest]
+
+
+def normalise_after_path(arguments: list[str]) -> list[str]:
+    """Likewise of a command that has a path of ours before the script; options may stand before and after the path.
+
+    >>> normalise_after_path(["/s/1", "--name", "counts", "app.py", "--name", "its own"])
+    ['--name=counts', '--', '/s/1', 'app.py', '--name', 'its own']
+    """
+    before = normalise(arguments)
+    behind = before.index("--") + 1
+    options, path, rest = before[: behind - 1], before[behind : behind + 1], before[behind + 1 :]
+    if not path or any(option.startswith("--module=") for option in options):
+        return before
+    after = normalise(rest)
+    behind = after.index("--")
+    return [*options, *after[:behind], "--", *path, *after[behind + 1 :]]

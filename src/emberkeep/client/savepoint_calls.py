@@ -11,7 +11,7 @@ from typing import TypeVar
 import aiohttp
 import msgspec
 
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
 from emberkeep.protocol.rest_savepoints import (
@@ -50,14 +50,17 @@ class SavepointCalls:
     def __init__(self, http: HttpCalls) -> None:
         self._http = http
 
-    async def stop(self, job_id: JobId, *, drain: bool, target: str | None) -> TriggerResponse:
-        """Ask for a suspend or drain; the repeats of a try that was not answered are one request."""
-        request = StopRequest(drain=drain, target_directory=target, trigger_id=secrets.token_hex(16))
+    async def stop(
+        self, job_id: JobId, *, drain: bool, target: str | None, limit_ms: int | None = None
+    ) -> TriggerResponse:
+        """Ask for a suspend or drain; the repeats of a try that was not answered are one request. ``limit_ms``: what
+        the running micro-batches may take to end; None: as configured."""
+        request = StopRequest(drain=drain, target_directory=target, trigger_id=secrets.token_hex(16), timeout=limit_ms)
         return await self._post(f"/jobs/{job_id}/stop", request, TriggerResponse)
 
-    async def create(self, job_id: JobId, *, target: str | None) -> TriggerResponse:
+    async def create(self, job_id: JobId, *, target: str | None, limit_ms: int | None = None) -> TriggerResponse:
         """Ask for a savepoint of a job that runs on; likewise one request."""
-        request = SavepointRequest(target_directory=target, trigger_id=secrets.token_hex(16))
+        request = SavepointRequest(target_directory=target, trigger_id=secrets.token_hex(16), timeout=limit_ms)
         return await self._post(f"/jobs/{job_id}/savepoints", request, TriggerResponse)
 
     async def status(self, job_id: JobId, trigger_id: str) -> SavepointStatus:
@@ -76,7 +79,7 @@ class SavepointCalls:
         return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
 
     async def dispose(self, path: str) -> None:
-        """Delete it. Raises Fatal with the JobManager's reason."""
+        """Delete it. Raises Absent (there is none), Fatal with the JobManager's reason."""
         body = SavepointPath(savepoint_path=path)
         trigger = await self._post("/savepoint-disposal", body, TriggerResponse)
         while True:
@@ -84,7 +87,8 @@ class SavepointCalls:
             if state.status.id is OperationStatus.COMPLETED:
                 failure = None if state.operation is None else state.operation.failure_cause
                 if failure is not None:
-                    raise Fatal(failure.stack_trace)
+                    kind = Absent if failure.kind == Absent.__name__ else Fatal
+                    raise kind(failure.stack_trace)
                 return
             await asyncio.sleep(_POLL)
 

@@ -23,6 +23,7 @@ from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.procedures import QueryProcedures
+from emberkeep.spark.running_batch import NO_LIMIT, Limit
 from emberkeep.spark.savepoint_copy import CopyProgress, Written
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 
@@ -86,6 +87,8 @@ class DriverProcedures:
             raise
         except Exception as error:
             log.exception("a step has failed", step=step.value)
+            if not runtime.application_up():
+                raise Fatal("the script has stopped Spark meanwhile, and its queries with it") from error
             raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
 
     def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> Written | None:
@@ -94,9 +97,9 @@ class DriverProcedures:
         note = partial(self._take_note, request)
         match step:
             case Step.FINISH_BATCHES:
-                queries.finish_batches(note)
+                queries.finish_batches(note, self._limit(request))
             case Step.PAUSE:
-                queries.pause(note)
+                queries.pause(note, self._limit(request))
             case Step.RESUME:
                 queries.resume()
             case Step.DRAIN:
@@ -115,6 +118,11 @@ class DriverProcedures:
             case _ if functions is not None:
                 _call(functions, step, request)
         return None
+
+    def _limit(self, request: ProcedureRequest) -> Limit:
+        if not request.deadline_ms:
+            return NO_LIMIT
+        return Limit(time.monotonic() + (request.deadline_ms - self._clock.now_ms()) / 1000)
 
     def _heading(self, request: ProcedureRequest) -> Manifest:
         return Manifest(

@@ -44,6 +44,7 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGra
 from emberkeep.jobs.policy import job_policy
 from emberkeep.jobs.ports import JobStore, StoredJob
 from emberkeep.jobs.restart import restart_strategy
+from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import (
     Ack,
@@ -102,7 +103,9 @@ class Dispatcher(Actor[Call]):
         self._writes = StoreWrites(store, system.rng)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._moves = DriverMoves(blocked, configuration[options.EVACUATION_TIMEOUT])
-        self._procedures = Procedures(self, self._writes, self._apply, self._checkpoints_written)
+        self._procedures = Procedures(
+            self, self._writes, self._apply, self._checkpoints_written, self._lacks_driver, clock.now_ms
+        )
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
@@ -215,6 +218,7 @@ class Dispatcher(Actor[Call]):
         standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
         job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing)
         self._table.active[graph.job_id] = job
+        self._procedures.watch_deadline(graph.job_id, standing)
         if readable:  # of an unreadable one everything is kept until it has ended
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
@@ -298,6 +302,12 @@ class Dispatcher(Actor[Call]):
         if view.procedure is not None and view.procedure.trigger_id == trigger_id:
             return view.procedure
         return self._procedures.ended(job_id, trigger_id, view.pointers)
+
+    def _lacks_driver(self, job_id: JobId) -> str | None:
+        job = self._table.active.get(job_id)
+        if job is None or job.machine.phase not in (Phase.PLACING, Phase.BACKING_OFF):
+            return None
+        return job.machine.waiting() or job.machine.status.value
 
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 

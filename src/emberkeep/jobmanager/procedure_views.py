@@ -39,8 +39,9 @@ class ProcedureGateway(Protocol):
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
         """Ask a job for something, durably: when this returns, it will be done, or it will be told why not, whatever
-        fails meanwhile. The same request again does nothing. Returns it with the target directory that it has got:
-        where it names none, the job's or cluster's configured one, else one in the cluster's storage.
+        fails meanwhile. The same request again does nothing. Returns it with the target directory and the deadline
+        that it has got: where it names none, the job's or cluster's configured ones; a directory that is configured
+        nowhere is one in the cluster's storage.
 
         Raises Absent (no such job); Conflict when the job does something else already, or is ending; RetryLater,
         UnknownOutcome, Fatal.

@@ -26,6 +26,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 
 ENDED_KEPT = 1000  # requests whose end is remembered, of all jobs; savepoints are in the job's pointers besides
+_LOOK_AGAIN = 2.0  # seconds between two looks at whether a request that nobody has taken up is overdue
 
 _DOING = {
     Procedure.SAVEPOINT: "a savepoint of it is being made",
@@ -59,7 +60,8 @@ class Standing:
 
 class Procedures:
     """Belongs to ``owner``, in whose loop everything here runs. ``apply`` takes events for a job's machine, ``written``
-    what the store holds of a job's pointers."""
+    what the store holds of a job's pointers. ``lacks_driver``: what a job waits for that has no driver, and none is
+    being started; None for any other. ``now_ms``: Unix milliseconds."""
 
     def __init__(
         self,
@@ -67,11 +69,15 @@ class Procedures:
         writes: StoreWrites,
         apply: Callable[[JobId, ev.Event], None],
         written: Callable[[JobId, JobPointers], None],
+        lacks_driver: Callable[[JobId], str | None],
+        now_ms: Callable[[], int],
     ) -> None:
         self._owner = owner
         self._writes = writes
         self._apply = apply
         self._written = written
+        self._lacks_driver = lacks_driver
+        self._now_ms = now_ms
         self._ended: OrderedDict[tuple[JobId, str], ProcedureView] = OrderedDict()
 
     @staticmethod
@@ -128,10 +134,36 @@ class Procedures:
         if written:
             logger.info("job %s is asked to %s (request %s)", job_id, request.procedure.value, request.trigger_id)
             standing.wanted, standing.progress = request, None
+            self.watch_deadline(job_id, standing)
         answers, standing.answers = standing.answers, []
         for answer in answers:
             if not answer.done():
                 answer.set_result(None)
+
+    def watch_deadline(self, job_id: JobId, standing: Standing) -> None:
+        """A driver keeps to the deadline of what it was asked for; while there is none, this does."""
+        wanted = standing.wanted
+        if wanted is not None and wanted.deadline_ms:
+            watch = self._watch_deadline(job_id, standing, wanted)
+            self._owner.start_effect(f"deadline of request {wanted.trigger_id}", watch, deadline=None)
+
+    async def _watch_deadline(self, job_id: JobId, standing: Standing, wanted: ProcedureRequest) -> None:
+        while standing.wanted is wanted:
+            if self._now_ms() >= wanted.deadline_ms:
+                self._owner.tell(partial(self._deadline_over, job_id, standing, wanted))
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _deadline_over(self, job_id: JobId, standing: Standing, wanted: ProcedureRequest) -> None:
+        # An attempt that is being recorded is told of the request as it starts: then it is the one to give up.
+        waiting = self._lacks_driver(job_id)
+        if waiting is None or standing.wanted is not wanted or not standing.settled.is_set():
+            return
+        now = self._now_ms()
+        reason = f"the job had no driver when the request's time was over ({waiting}); it goes on as before"
+        failed = ProcedureProgress(
+            trigger_id=wanted.trigger_id, phase=ProcedurePhase.FAILED, started_ms=now, ended_ms=now, failure=reason
+        )
+        self._begin_end(job_id, standing, 0, wanted, failed)
 
     # --- what JobMasters tell -----------------------------------------------------------------------------------------
 
@@ -144,9 +176,19 @@ class Procedures:
             return
         standing.progress = progress
         if progress.phase.is_final and standing.settled.is_set():
-            standing.settled.clear()
-            end = self._end(job_id, standing, attempt, wanted, progress)
-            self._owner.start_effect(f"end of request {wanted.trigger_id}", end, deadline=None)
+            self._begin_end(job_id, standing, attempt, wanted, progress)
+
+    def _begin_end(
+        self,
+        job_id: JobId,
+        standing: Standing,
+        attempt: int,
+        wanted: ProcedureRequest,
+        progress: ProcedureProgress,
+    ) -> None:
+        standing.settled.clear()
+        end = self._end(job_id, standing, attempt, wanted, progress)
+        self._owner.start_effect(f"end of request {wanted.trigger_id}", end, deadline=None)
 
     async def _end(
         self,

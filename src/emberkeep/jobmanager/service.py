@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from emberkeep.base import options
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
@@ -25,6 +23,7 @@ from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.evacuation_views import with_evacuations
 from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.job_views import with_missing
+from emberkeep.jobmanager.procedure_defaults import with_defaults
 from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
@@ -364,12 +363,9 @@ class JobManagerService:
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> ProcedureRequest:
         self._check_confirmed()
-        if request.procedure.makes_savepoint and not request.target_directory:
+        if request.procedure.makes_savepoint:
             view = await self._dispatcher.view(job_id)
-            configured = self._configuration[options.SAVEPOINT_DIRECTORY]
-            if view.graph is not None:
-                configured = view.graph.options.get(options.SAVEPOINT_DIRECTORY.key, configured)
-            request = msgspec.structs.replace(request, target_directory=configured or self._savepoint_root)
+            request = with_defaults(request, self._configuration, view.graph, self._savepoint_root)
         await self._dispatcher.request_procedure(job_id, request)
         return request
 

@@ -29,13 +29,16 @@ class Procedure(enum.Enum):
 
 class ProcedureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Stored with the job's handle before anything is done, until its end is recorded: so a new leader, and the next
-    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. Persisted in the record of the job's attempt.
+    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. ``deadline_ms``: when the micro-batches that
+    run have not ended by then, in Unix milliseconds, it fails and the job goes on; 0: they have as long as they take.
+    Persisted in the record of the job's attempt.
     """
 
     trigger_id: str
     procedure: Procedure
     target_directory: str = ""  # URI below which the savepoint gets a directory of its own; "" for MOVE
     requested_ms: int = 0  # Unix milliseconds
+    deadline_ms: int = 0
 
 
 class ProcedurePhase(enum.Enum):

@@ -15,7 +15,7 @@ from msgspec import field
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.protocol.rest import Kebab, Millis, ProcedureInfo
+from emberkeep.protocol.rest import Duration, Kebab, Millis, ProcedureInfo
 
 FormatType = Literal["CANONICAL", "NATIVE", "UNALIGNED"]
 
@@ -24,12 +24,15 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Stop a job with a savepoint. ``drain``: everything that its event-time state holds comes out before.
 
     ``targetDirectory``: null or absent: the default one. ``triggerId``: the client's choice, 32 hex digits, so that it
-    may repeat the request. ``formatType`` means nothing: there is one format.
+    may repeat the request. ``timeout``: how long the micro-batches that run may take to end, in milliseconds; then the
+    operation fails and the job goes on. Default: execution.stop.batch-timeout. ``formatType`` means nothing: there is
+    one format.
     """
 
     drain: bool = False
     target_directory: str | None = field(default=None, name="targetDirectory")
     trigger_id: str | None = field(default=None, name="triggerId")
+    timeout: Duration | None = None
     format_type: FormatType | None = field(default=None, name="formatType")
 
 
@@ -39,14 +42,17 @@ class SavepointRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     target_directory: str | None = field(default=None, name="target-directory")
     cancel_job: bool = field(default=False, name="cancel-job")
     trigger_id: str | None = field(default=None, name="triggerId")
+    timeout: Duration | None = None
     format_type: FormatType | None = field(default=None, name="formatType")
 
 
 class TriggerExtension(Kebab, frozen=True, kw_only=True):
-    """``target-directory``: below which the savepoint gets a directory of its own."""
+    """``target-directory``: below which the savepoint gets a directory of its own. ``deadline``: until when the
+    micro-batches that run may take to end."""
 
     procedure: Procedure
     target_directory: str
+    deadline: Millis
 
 
 class TriggerResponse(Kebab, frozen=True, kw_only=True, omit_defaults=True):

@@ -31,6 +31,7 @@ from emberkeep.rest.locations import check_location
 from emberkeep.rest.routing import Call, Route
 from emberkeep.rest.savepoint_shapes import savepoint_entries, savepoint_info, savepoint_status
 
+MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
 _TRIGGER = re.compile(r"[0-9a-f]{32}")
 
 
@@ -47,25 +48,31 @@ async def stop(call: Call) -> msgspec.Struct:
     body: StopRequest = call.body
     procedure = Procedure.DRAIN if body.drain else Procedure.SUSPEND
     target = _target(body.target_directory, "targetDirectory")
-    return await _ask(call, procedure, target, body.trigger_id)
+    return await _ask(call, procedure, target, body.trigger_id, body.timeout)
 
 
 async def make_savepoint(call: Call) -> msgspec.Struct:
     body: SavepointRequest = call.body
     procedure = Procedure.SUSPEND if body.cancel_job else Procedure.SAVEPOINT
     target = _target(body.target_directory, "target-directory")
-    return await _ask(call, procedure, target, body.trigger_id)
+    return await _ask(call, procedure, target, body.trigger_id, body.timeout)
 
 
-async def _ask(call: Call, procedure: Procedure, target: str, trigger_id: str | None) -> msgspec.Struct:
+async def _ask(
+    call: Call, procedure: Procedure, target: str, trigger_id: str | None, limit_ms: int | None
+) -> msgspec.Struct:
+    now = call.api.now_ms()
     request = ProcedureRequest(
         trigger_id=_trigger(call.api, trigger_id),
         procedure=procedure,
         target_directory=target,
-        requested_ms=call.api.now_ms(),
+        requested_ms=now,
+        deadline_ms=0 if limit_ms is None else now + _checked_timeout(limit_ms),
     )
     asked = await call.api.gateway.request_procedure(call.path["jobid"], request)
-    extension = TriggerExtension(procedure=asked.procedure, target_directory=asked.target_directory)
+    extension = TriggerExtension(
+        procedure=asked.procedure, target_directory=asked.target_directory, deadline=asked.deadline_ms
+    )
     return TriggerResponse(request_id=asked.trigger_id, emberkeep=extension)
 
 
@@ -81,6 +88,15 @@ def _trigger(api: Api, given: str | None) -> str:
     if not _TRIGGER.fullmatch(given):
         raise InvalidInput(
             f"{given[:64]!r} is no trigger id", field="triggerId", hint="32 lower-case hex digits, or none at all"
+        )
+    return given
+
+
+def _checked_timeout(given: int) -> int:
+    """Raises InvalidInput."""
+    if not 0 < given <= MAX_TIMEOUT:
+        raise InvalidInput(
+            f"{given} ms is no timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
         )
     return given
 
@@ -150,6 +166,7 @@ def _cause(error: EmberkeepError) -> FailureCause:
 _ASK_DOC = (
     "Durable when this answers: a later JobManager, and the job's next attempt, carry it on. The same `triggerId` "
     "again is the same request. 409: the job does another one, or is ending or has ended."
+    " When the micro-batches that run have not ended within `timeout`, it fails and the job goes on."
 )
 
 ROUTES = (

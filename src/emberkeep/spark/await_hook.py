@@ -67,13 +67,13 @@ class AwaitGate:
         with self._changed:
             return self._awaited
 
-    def hold(self) -> None:
-        """Returns when no query is being started any more."""
+    def hold(self, seconds: float | None = None) -> bool:
+        """Returns when no query is being started any more; False: one still is after ``seconds``."""
         with self._changed:
             if self._state is _State.OPEN:
                 self._state = _State.HELD
                 self._turns += 1
-            self._changed.wait_for(lambda: not self._starting)
+            return self._changed.wait_for(lambda: not self._starting, seconds)
 
     def open(self) -> None:
         """The queries run again."""

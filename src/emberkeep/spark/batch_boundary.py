@@ -14,10 +14,10 @@ from typing import Any
 
 import structlog
 
-from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.running_batch import Limit, RunningBatch
 from emberkeep.spark.scheduler_control import call
-from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.script_queries import ScriptQuery, check_not_failed
 
 log = structlog.get_logger(__name__)
 
@@ -28,31 +28,43 @@ _IDLE_LOOKS = 5  # so often in a row a query waits for its next trigger before i
 Note = Callable[[str], None]
 
 
-def end_between_batches(queries: Sequence[ScriptQuery], note: Note) -> None:
-    """Let each of them commit the batch that runs and end; returns when all have ended, however long a batch takes.
+def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit) -> None:
+    """Let each of them commit the batch that runs and end; returns when all have ended.
 
-    Raises ProcedureRefused, with nothing changed, where this Spark or a query's kind is not known to work so; Fatal
-    when a query fails meanwhile; SparkUnavailable.
+    Raises ProcedureRefused: with nothing changed, where this Spark or a query's kind is not known to work so; at the
+    limit, when batches still run: their queries go on, the others have ended. Fatal when a query fails meanwhile;
+    SparkUnavailable.
     """
     active = [query for query in queries if call("is the query active", query.handle._jsq.isActive)]
-    endings = [(query, _ending(query)) for query in active]
-    for _, (state, terminated) in endings:
-        call("ending a query", state.set, terminated)
-    waiting = {query.key: _Wait(query) for query in active}
+    waiting = [_Wait(query, *_ending(query)) for query in active]
+    for wait in waiting:
+        wait.end()
     while waiting:
-        note("finishing " + ", ".join(wait.batch() for wait in waiting.values()))
+        note("finishing " + ", ".join(str(wait.batch) for wait in waiting))
         time.sleep(_PAUSE)
-        waiting = {key: wait for key, wait in waiting.items() if not wait.is_over()}
+        waiting = [wait for wait in waiting if not wait.is_over()]
+        if waiting and limit.is_over:
+            late, waiting = _let_run_on(waiting), []
+            if late:
+                raise too_late(", ".join(str(wait.batch) for wait in late) + " has not ended in time")
     for query in queries:
         check_not_failed(query, query.handle)
 
 
-def check_not_failed(query: ScriptQuery, handle: Any) -> None:
-    """Raises Fatal with what this run of the query has failed with."""
-    failure = call("exception of a query", handle._jsq.exception)
-    if failure.isDefined():
-        first = str(failure.get().getMessage()).strip().split("\n")[0]
-        raise Fatal(f"{query} has failed: {first}", hint="the driver's log says why")
+def too_late(what: str) -> ProcedureRefused:
+    return ProcedureRefused(
+        f"{what}: the job goes on",
+        hint="give it longer: --timeout, or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
+    )
+
+
+def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
+    """Take it back where a batch still runs; returns these. What runs none any more ends now."""
+    late: list[_Wait] = []
+    while waiting:
+        late += [wait for wait in waiting if wait.take_back()]
+        waiting = [wait for wait in waiting if wait not in late and not wait.is_over()]
+    return late
 
 
 @contextmanager
@@ -88,11 +100,11 @@ class PlanGate:
                 self._passing -= 1
                 self._changed.notify_all()
 
-    def close(self) -> None:
-        """Returns when no plan is being written."""
+    def close(self, limit: Limit) -> bool:
+        """Returns when no plan is being written any more; False: one still is at the limit."""
         with self._changed:
             self._closed = True
-            self._changed.wait_for(lambda: not self._passing)
+            return self._changed.wait_for(lambda: not self._passing, limit.seconds_left)
 
     def open(self) -> None:
         with self._changed:
@@ -101,30 +113,48 @@ class PlanGate:
 
 
 class _Wait:
-    """For one query that was told to end."""
+    """For one query that is told to end. ``state``: where it looks before each batch, ``terminated``: what that is to
+    say then."""
 
-    def __init__(self, query: ScriptQuery) -> None:
-        self._query = query
+    def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
+        self.batch = RunningBatch(query)
         self._java = query.handle._jsq
         self._thread = self._java.streamingQuery().queryExecutionThread()
+        self._state = state
+        self._terminated = terminated
+        self._active = state.get()
         self._idle = 0
 
-    def batch(self) -> str:
-        last = call("progress of a query", self._java.lastProgress)
-        number = 0 if last is None else int(last.batchId()) + 1
-        return f"batch {number} of {self._query}"
+    def end(self) -> None:
+        call("ending a query", self._state.set, self._terminated)
 
     def is_over(self) -> bool:
         # Not ``isActive``: that is false from the moment at which it was told to end, while its last batch still runs.
-        if not call("does the query run", self._thread.isAlive):
+        if not self._lives():
             return True
         # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
-        sleeps = not call("status of a query", lambda: self._java.status().isTriggerActive())
-        self._idle = self._idle + 1 if sleeps else 0
+        self._idle = 0 if self._works() else self._idle + 1
         if self._idle >= _IDLE_LOOKS:
             self._idle = 0
             call("waking a query", self._java.stop)
         return False
+
+    def take_back(self) -> bool:
+        """Whether it runs on: it is in a batch after it was told so, and will look again when that has ended."""
+        if not self._works():
+            return False
+        call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
+        time.sleep(_PAUSE)  # what has looked before that is ending now
+        if self._lives() and self._works():
+            return True
+        self.end()
+        return False
+
+    def _lives(self) -> bool:
+        return bool(call("does the query run", self._thread.isAlive))
+
+    def _works(self) -> bool:
+        return bool(call("status of a query", lambda: self._java.status().isTriggerActive()))
 
 
 def _ending(query: ScriptQuery) -> tuple[Any, Any]:

@@ -53,6 +53,12 @@ def batch_watermark(entry: str) -> int:
     return _number(metadata, _BATCH_WATERMARK, "offsets")
 
 
+def batch_timestamp(entry: str) -> int:
+    """When this batch was planned, in ms since 1970; an entry of the offset log."""
+    _, metadata, _ = _parts(entry, "offsets")
+    return _number(metadata, _BATCH_TIMESTAMP, "offsets")
+
+
 def is_drain(entry: str) -> bool:
     """Whether this entry of the offset log plans a batch that lets everything out."""
     return batch_watermark(entry) == MAX_WATERMARK_MS

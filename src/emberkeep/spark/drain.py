@@ -21,12 +21,11 @@ from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
 from emberkeep.spark import checkpoint_logs as logs
-from emberkeep.spark.batch_boundary import check_not_failed
 from emberkeep.spark.checkpoint_logs import LogState
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.scheduler_control import call
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery, check_not_failed
 
 log = structlog.get_logger(__name__)
 

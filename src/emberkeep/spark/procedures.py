@@ -5,6 +5,7 @@ All calls block and are made from one thread, not the script's. Each may be repe
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,10 +16,11 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches
+from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, too_late
 from emberkeep.spark.drain import Drain, log_state
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.running_batch import NO_LIMIT, Limit, RunningBatch
 from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.savepoint_storage import SavepointStorages
 from emberkeep.spark.scheduler_control import call
@@ -52,6 +54,8 @@ class QueryProcedures:
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
+        self._drain_begun = False  # by an earlier attempt that was to end the job with it
+        self._starting_away = threading.Lock()
 
     def ended_on_request(self) -> bool:
         """Whether the script ends because a procedure has ended the job, or is about to."""
@@ -69,6 +73,7 @@ class QueryProcedures:
         if query.reached is None:
             return not ending
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        self._drain_begun = self._drain_begun or (ending and state.drained)
         if not state.is_between_batches and (state.drained or ending):
             log.info("a planned batch is run", query=str(query), batch=state.planned)
             self._drain.roll_forward(query)
@@ -76,32 +81,39 @@ class QueryProcedures:
             self._drain.undo(query)
         return not ending
 
-    def finish_batches(self, note: Note) -> None:
-        """End all queries between two batches; to the script they look as if they ran. Raises ProcedureRefused (none
-        runs, or one cannot be ended so), Fatal (one fails), SparkUnavailable."""
-        self._await_script(note)
+    def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """End all queries between two batches; to the script they look as if they ran. A drain that has begun is gone
+        on with, whatever the limit says. Raises ProcedureRefused (none runs, one cannot be ended so, or not until the
+        limit), Fatal (one fails), SparkUnavailable."""
+        self._await_script(note, limit)
         if not self._ending():
             raise _nothing_runs()
         self._paused_at = {}
-        self.gate.hold()
+        if not self.gate.hold(limit.seconds_left):
+            raise too_late("the script was still starting a streaming query")
         queries = self._ending()  # one more may have come
         for query in queries:
             query.away = True
-        end_between_batches(queries, note)
+        end_between_batches(queries, note, NO_LIMIT if self._drain_begun else limit)
 
-    def pause(self, note: Note) -> None:
-        """Keep all queries between two batches until ``resume``. Raises ProcedureRefused, SparkUnavailable."""
-        self._await_script(note)
+    def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """Keep all queries between two batches until ``resume``. Raises ProcedureRefused (also: they are not until the
+        limit), SparkUnavailable."""
+        self._await_script(note, limit)
         active = [query for query in self._queries.all() if _is_active(query)]
         if not active:
             raise _nothing_runs()
-        self.plans.close()
-        waiting = [query for query in active if query.reached is not None]
+        if not self.plans.close(limit):
+            raise too_late("a streaming query was still planning a batch")
+        waiting = [(query, RunningBatch(query)) for query in active if query.reached is not None]
         self._paused_at = {}
         while waiting:
-            note("finishing the running batch of " + ", ".join(map(str, waiting)))
+            batches = ", ".join(str(batch) for _, batch in waiting)
+            note(f"finishing {batches}")
             time.sleep(_PAUSE)
-            waiting = [query for query in waiting if not self._stands(query)]
+            waiting = [(query, batch) for query, batch in waiting if not self._stands(query)]
+            if waiting and limit.is_over:
+                raise too_late(f"{batches} has not ended in time")
 
     def resume(self) -> None:
         self.plans.open()
@@ -128,32 +140,46 @@ class QueryProcedures:
 
     def start_queries(self) -> None:
         """Start again what was ended, and let the script's awaits go on with it. Raises what a start raises."""
-        away = [query for query in self._queries.all() if query.away]
-        for query in away:
-            # What a query has failed with meanwhile is for the script to see.
-            if not _is_active(query) and query.handle.exception() is None:
-                if query.reached is not None:
-                    self._drain.roll_forward(query)
-                    self._drain.undo(query)
-                query.handle._jsq = self._queries.start_again(query)._jsq
-            query.away = False
-        sessions = {id(query.session): query.session for query in away}
-        for session in sessions.values():
-            call("termination of queries", session.streams.resetTerminated)
+        self._start_away()
         self.gate.open()
+        self._start_away()  # the script may have started one just now that began ended; see ``started``
+
+    def started(self, query: ScriptQuery) -> None:
+        """The script's start of it is over. It began ended when the job was to end: should that have failed
+        meanwhile, it is to run like the others."""
+        if query.away and self.gate.is_open:
+            self._start_away()
+
+    def _start_away(self) -> None:
+        with self._starting_away:
+            away = [query for query in self._queries.all() if query.away]
+            for query in away:
+                # What a query has failed with meanwhile is for the script to see.
+                if not _is_active(query) and query.handle.exception() is None:
+                    if query.reached is not None:
+                        self._drain.roll_forward(query)
+                        self._drain.undo(query)
+                    query.handle._jsq = self._queries.start_again(query)._jsq
+                query.away = False
+            sessions = {id(query.session): query.session for query in away}
+            for session in sessions.values():
+                call("termination of queries", session.streams.resetTerminated)
 
     def end(self) -> None:
         """The script's awaits return."""
         self.gate.end()
 
-    def _await_script(self, note: Note) -> None:
-        """A later attempt's script has to come to its queries first; any script starts them one after the other."""
+    def _await_script(self, note: Note, limit: Limit) -> None:
+        """A later attempt's script has to come to its queries first; any script starts them one after the other.
+        Raises ProcedureRefused at the limit."""
         while not self.gate.was_awaited:
             started = bool(self._queries.all())
             if started and self._queries.quiet_seconds() >= _SETTLE_SECONDS:
                 return
             if not started and self._asked_before is None:
                 return
+            if limit.is_over and not self._drain_begun:
+                raise too_late("the script had not started all its streaming queries in time")
             note("waiting for the script to start its streaming queries")
             self.gate.wait_until_awaited(_PAUSE)
 
@@ -188,5 +214,7 @@ def _is_active(query: ScriptQuery) -> bool:
 
 def _nothing_runs() -> ProcedureRefused:
     return ProcedureRefused(
-        "the job runs no streaming query", hint="a batch job ends by itself; to end it now use 'emberkeep cancel'"
+        "the job runs no streaming query",
+        hint="if its script has not come to its first one yet, ask again; a batch job ends by itself, or by "
+        "'emberkeep cancel'",
     )

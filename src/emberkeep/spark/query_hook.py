@@ -55,6 +55,9 @@ class QueryStarts(Protocol):
     def starting(self, query: ScriptQuery) -> AbstractContextManager[None]:
         """Around the start itself. Raises EmberkeepError."""
 
+    def started(self, query: ScriptQuery) -> None:
+        """It has started, and is known. Raises EmberkeepError."""
+
 
 class QueryHook:
     """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
@@ -164,6 +167,7 @@ class QueryHook:
                 setattr(writer, _GIVEN, (query.reached, started))
             query.handle = self._started(original, writer, bound, started)
         self._queries.add(query)
+        self._starts.started(query)
         return query.handle
 
     def _started(self, original: Any, writer: Any, bound: inspect.BoundArguments, started: StartedQuery) -> Any:

@@ -37,3 +37,6 @@ class OrderedStarts:
             query.away = True
             with starting_ended(query.session):
                 yield
+
+    def started(self, query: ScriptQuery) -> None:
+        self._procedures.started(query)

@@ -13,10 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import key_of_named, key_of_unnamed
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.scheduler_control import call
 
 
 @dataclass(eq=False)
@@ -124,6 +126,14 @@ class ScriptQueries:
                 return getattr(writer, query.method)(*query.positional, **query.named)
         finally:
             self._own.again = None
+
+
+def check_not_failed(query: ScriptQuery, handle: Any) -> None:
+    """Raises Fatal with what this run of the query has failed with."""
+    failure = call("exception of a query", handle._jsq.exception)
+    if failure.isDefined():
+        first = str(failure.get().getMessage()).strip().split("\n")[0]
+        raise Fatal(f"{query} has failed: {first}", hint="the driver's log says why")
 
 
 def recorded_fields(java: Any) -> list[tuple[Any, Any]]:

@@ -338,13 +338,16 @@ class SimCluster:
                 self.history.violate("a", f"{job.name} was accepted, and cannot be cancelled: {job.cancel_answer}")
             await asyncio.sleep(CLIENT_AGAIN)
 
-    def ask(self, job: SubmittedJob, procedure: Procedure) -> ProcedureRequest:
-        """Ask a job for something from the client's machine, under one trigger id until there is an answer."""
+    def ask(self, job: SubmittedJob, procedure: Procedure, seconds: float | None = None) -> ProcedureRequest:
+        """Ask a job for something from the client's machine, under one trigger id until there is an answer.
+        ``seconds``: that running batches may take; None: as configured."""
+        now = self.client.machine.clock.now_ms()
         request = ProcedureRequest(
             trigger_id=self._new_id(),
             procedure=procedure,
             target_directory="/savepoints",
-            requested_ms=self.client.machine.clock.now_ms(),
+            requested_ms=now,
+            deadline_ms=0 if seconds is None else now + int(seconds * 1000),
         )
         job.asked, job.ask_answer = request, ""
         self.client.party.scope.spawn(self._ask(job, request), f"ask {job.name}")

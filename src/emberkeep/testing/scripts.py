@@ -69,6 +69,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
     bad_executors: bool = False  # every executor dies at its start
     decommissions: bool = True  # executors can hand over their blocks
+    batch_seconds: float = 0.0  # what the micro-batch takes that runs when it is asked for a savepoint or a stop
     savepoints_fail: float = 0.0  # chance that writing one does
     after_stop: float = 0.3  # what the script does once its await returns
 
@@ -204,6 +205,7 @@ class SimSteps:
     def __init__(self, work: DriverWork) -> None:
         self._spark = work.spark
         self._script = work.script
+        self._clock = work.system.clock
         self._truth = work.truth
         self._job_id = work.request.graph.job_id
         self._rng = work.system.rng
@@ -214,6 +216,8 @@ class SimSteps:
         moves = request.procedure is Procedure.MOVE
         if step is Step.FINISH_BATCHES and moves and self._rng.random() < STUCK:
             raise Fatal("a micro-batch does not end")
+        if step in (Step.FINISH_BATCHES, Step.PAUSE):
+            await self._finish(request)
         if step is Step.FINISH_BATCHES:
             self._spark.stopped = True
         elif step is Step.START_QUERIES:
@@ -227,6 +231,13 @@ class SimSteps:
             self._truth.released.add(self._job_id)
             self._spark.released.set()
         return StepDone(request.trigger_id, step)
+
+    async def _finish(self, request: ProcedureRequest) -> None:
+        left = (request.deadline_ms - self._clock.now_ms()) / 1000
+        if request.deadline_ms and left < self._script.batch_seconds:
+            await asyncio.sleep(max(0.0, left))
+            raise Fatal("a micro-batch has not ended in time")
+        await asyncio.sleep(self._script.batch_seconds)
 
     def _write(self, request: ProcedureRequest) -> StepDone:
         if self._script.savepoints_fail and self._rng.random() < self._script.savepoints_fail:

@@ -21,6 +21,7 @@ from emberkeep.cli.wording import procedure_text, status_text
 from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
 from emberkeep.rest.job_shapes import job_details_info
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view
@@ -49,6 +50,10 @@ class Scripted(FakeGateway):
         if step.get("is_over") and self.ends_as is not None:
             self.change(job_id, status=self.ends_as)
         return msgspec.structs.replace(view, **step)
+
+
+def manifest_of(savepoint: Path) -> Manifest:
+    return decode_manifest((savepoint / MANIFEST_NAME).read_bytes(), str(savepoint))
 
 
 def told(phase: ProcedurePhase, **more: Any) -> dict[str, Any]:
@@ -170,6 +175,17 @@ def test_ctrl_c_ends_the_waiting_only(gateway: Scripted, capfd: Output) -> None:
     assert "goes on: `emberkeep info" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["stop"], ["savepoint", "create"]])
+def test_how_long_running_batches_may_take(gateway: Scripted, capfd: Output, command: list[str]) -> None:
+    assert main([*command, "flights", "--timeout", "1 min", "--detach"]) == 0
+    (view,) = gateway.procedures.values()
+    assert view.request is not None
+    assert view.request.deadline_ms - view.request.requested_ms == 60_000
+    assert main([*command, "flights", "--timeout", "soon"]) == 2
+    assert main([*command, "flights", "--timeout", "0s"]) == 2
+    assert "--timeout: 'soon' is not valid: expected a duration" in capfd.readouterr().err
+
+
 def test_refusals_have_their_exit_codes(gateway: Scripted, capfd: Output) -> None:
     assert main(["stop", "nobody"]) == 4
     assert main(["stop", "etl"]) == 1
@@ -199,7 +215,52 @@ def test_savepoints_are_listed_shown_checked_and_deleted(gateway: Scripted, tmp_
     assert "functions/0 was changed" in capfd.readouterr().out
     assert main(["savepoint", "dispose", str(root)]) == 0
     assert not root.exists()
-    assert main(["savepoint", "dispose", str(root)]) == 1
+    assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
+
+
+@pytest.mark.req("END-5")
+def test_restore_checks_the_savepoint_and_submits(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text("pass\n")
+    root = make(tmp_path / "savepoint-00000001-0123456789ab")
+    assert main(["savepoint", "restore", str(root), "--num-executors", "1", "app.py", "--num-executors", "7"]) == 0
+    captured = capfd.readouterr()
+    graph = gateway.views[JobId(captured.out.strip())].graph
+    assert graph is not None
+    assert "all as they were made" in captured.err
+    assert (graph.savepoint, graph.resources.executors, graph.arguments) == (str(root), 1, ("--num-executors", "7"))
+    assert graph.name == manifest_of(root).job_name, "it is called as the job was"
+
+    monkeypatch.setattr(gateway, "views", {})
+    flip(root / "functions/0")
+    assert main(["savepoint", "restore", str(root), "app.py"]) == 1
+    captured = capfd.readouterr()
+    assert "functions/0 was changed" in captured.out
+    assert "nothing was submitted" in captured.err
+    assert not gateway.views
+    assert main(["savepoint", "restore", "/nowhere", "app.py"]) == 4
+    assert main(["savepoint", "restore", str(root)]) == 2
+    assert main(["savepoint", "restore"]) == 2
+
+
+def test_restore_warns_of_the_job_that_still_runs_and_of_a_newer_savepoint(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text("pass\n")
+    root = make(tmp_path / "savepoint-00000001-0123456789ab")
+    made_of = manifest_of(root)
+    newer = SavepointPointer(
+        path="/s/newer", manifest_sha256="ab" * 32, created_ms=made_of.created_ms + 1, trigger_id="c" * 32
+    )
+    gateway.views.pop(made_of.job_id, None)
+    gateway.add(job_view(made_of.job_id, "flights", pointers=JobPointers(savepoints=(newer,))))
+    assert main(["savepoint", "restore", "-q", str(root), "app.py"]) == 0
+    said = capfd.readouterr().err
+    assert "is RUNNING: both will read the same input" in said
+    assert "/s/newer" in said
 
 
 @pytest.mark.req("END-5")

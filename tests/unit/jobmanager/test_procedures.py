@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.testing.virtual_loop import EPOCH_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -18,11 +20,16 @@ from tests.unit.jobmanager.memory_store import FailingStore
 SUCCESS = AttemptOutcome(exit_code=0)
 KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
 JOB = graph(1).job_id
+LATE = 10**15  # Unix milliseconds; no test lasts so long
 
 
 def request(number: int = 1, procedure: Procedure = Procedure.SUSPEND, target: str = "/savepoints") -> ProcedureRequest:
     return ProcedureRequest(
-        trigger_id=f"{number:032x}", procedure=procedure, target_directory=target, requested_ms=1_000 + number
+        trigger_id=f"{number:032x}",
+        procedure=procedure,
+        target_directory=target,
+        requested_ms=1_000 + number,
+        deadline_ms=LATE,
     )
 
 
@@ -43,6 +50,12 @@ async def told(master: FakeJobMaster, end: ProcedureProgress) -> JobMasterReply:
         while (reply := await master.beat(procedure=end)).procedure is not None:  # noqa: ASYNC110 - virtual time
             await asyncio.sleep(0.1)
     return reply
+
+
+def until(seconds: float, number: int = 1) -> ProcedureRequest:
+    """A request of now that is to have an answer after so many seconds."""
+    changed = {"requested_ms": now_ms(), "deadline_ms": now_ms() + int(seconds * 1000)}
+    return msgspec.structs.replace(request(number), **changed)
 
 
 COPYING, COMPLETED, FAILED = ProcedurePhase.COPYING, ProcedurePhase.COMPLETED, ProcedurePhase.FAILED
@@ -303,6 +316,118 @@ class TestEnd:
                 assert "it is FINISHED" in (await service.procedure(JOB, request().trigger_id)).failure
 
         in_virtual_time(scenario)
+
+
+class TestDeadline:
+    @pytest.mark.parametrize(
+        ("settings", "options", "seconds"),
+        [
+            ({}, {}, 600),
+            ({"execution.stop.batch-timeout": "2min"}, {}, 120),
+            ({"execution.stop.batch-timeout": "2min"}, {"execution.stop.batch-timeout": "30s"}, 30),
+        ],
+    )
+    def test_what_leaves_it_open_gets_the_jobs_or_the_clusters(
+        self, settings: dict[str, str], options: dict[str, str], seconds: int
+    ) -> None:
+        async def scenario() -> None:
+            cluster = SmallCluster(FailingStore(), settings)
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job(options=options)
+                open_ended = msgspec.structs.replace(request(), deadline_ms=0)
+                asked = await service.request_procedure(JOB, open_ended)
+                assert asked.deadline_ms == open_ended.requested_ms + seconds * 1000
+                given = request(2)
+                with pytest.raises(Conflict):
+                    await service.request_procedure(JOB, given)
+                assert (await service.procedure(JOB, asked.trigger_id)).request == asked
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-6")
+    def test_a_driver_is_told_of_it_by_every_leader_and_is_the_one_to_give_up(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await cluster.add()
+                await cluster.run_job()
+                wanted = until(30)
+                await service.request_procedure(JOB, wanted)
+            async with cluster.leading() as service:
+                master = await cluster.next_jobmaster(JOB, 1)
+                while now_ms() < wanted.deadline_ms + 20_000:
+                    assert (await master.beat()).procedure == wanted, "the job has a driver: it decides"
+                    await asyncio.sleep(1.0)
+                late = progress(wanted, FAILED, failure="batch 41 has not ended in time")
+                await told(master, late)
+                view = await service.procedure(JOB, wanted.trigger_id)
+                assert (view.is_over, view.failure) == (True, "batch 41 has not ended in time")
+                assert (await cluster.view(JOB)).status is JobStatus.RUNNING
+                assert store.disk.jobs[JOB].procedure is None
+
+        in_virtual_time(scenario)
+
+    @pytest.mark.req("END-6")
+    @pytest.mark.parametrize("leaders", [1, 2])
+    def test_without_a_driver_it_fails_when_its_time_is_over_and_the_next_driver_is_not_told(
+        self, leaders: int
+    ) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                await service.submit(graph())  # and there is no task manager
+                wanted = until(60)
+                await service.request_procedure(JOB, wanted)
+                if leaders == 1:
+                    await over(cluster, wanted)
+            if leaders == 2:
+                async with cluster.leading() as service:
+                    await over(cluster, wanted)
+            async with cluster.leading():
+                assert store.disk.jobs[JOB].procedure is None
+                task_manager = await cluster.add()
+                await cluster.next_jobmaster(JOB, 1)
+                assert task_manager.started[-1].procedure is None
+                await cluster.reaches(JOB, JobStatus.RUNNING)
+
+        in_virtual_time(scenario)
+
+    def test_an_attempt_that_is_being_recorded_when_its_time_is_over_is_told_of_it(self) -> None:
+        """Or a driver would be told that its job is to end, and nobody would want that any more."""
+
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                task_manager = await cluster.add()
+                await cluster.run_job()
+                wanted = until(5)
+                await service.request_procedure(JOB, wanted)
+                store.before["record_attempt"] = [RetryLater("busy")] * 1000
+                task_manager.exits(JOB, 1, KILLED)
+                await cluster.holds(lambda: now_ms() > wanted.deadline_ms + 5_000)
+                store.before["record_attempt"] = []
+                master = await cluster.next_jobmaster(JOB, 2)
+                assert task_manager.started[-1].procedure == wanted
+                assert (await master.beat()).procedure == wanted
+
+        in_virtual_time(scenario)
+
+
+def now_ms() -> int:
+    return EPOCH_MS + int(asyncio.get_running_loop().time() * 1000)
+
+
+async def over(cluster: SmallCluster, wanted: ProcedureRequest) -> None:
+    """Not before its time it has failed, for want of a driver."""
+    async with asyncio.timeout(600):
+        while not (view := await cluster.service.procedure(JOB, wanted.trigger_id)).is_over:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    assert wanted.deadline_ms <= now_ms() < wanted.deadline_ms + 10_000
+    assert "had no driver when the request's time was over" in view.failure
 
 
 class TestFailover:

@@ -127,6 +127,8 @@ class FakeGateway(JobManagerGateway):
             raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
         if not request.target_directory:
             request = msgspec.structs.replace(request, target_directory="/default")
+        if not request.deadline_ms:
+            request = msgspec.structs.replace(request, deadline_ms=request.requested_ms + 600_000)
         key = (job_id, request.trigger_id)
         self.procedures.setdefault(key, ProcedureView(job_id=job_id, trigger_id=request.trigger_id, request=request))
         return request

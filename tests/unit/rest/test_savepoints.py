@@ -51,21 +51,26 @@ def requested(gateway: FakeGateway, trigger_id: str = TRIGGER) -> ProcedureReque
 async def test_requests_in_flinks_shape(
     site: Site, gateway: FakeGateway, path: str, body: dict[str, Any], procedure: Procedure
 ) -> None:
-    answer = await post(site, f"/jobs/{JOB}/{path}", {**body, "triggerId": TRIGGER})
+    answer = await post(site, f"/jobs/{JOB}/{path}", {**body, "triggerId": TRIGGER, "timeout": 90_000})
     assert answer.status == 202
-    extension = {"procedure": procedure.value, "target-directory": "/s"}
+    extension = {"procedure": procedure.value, "target-directory": "/s", "deadline": NOW_MS + 90_000}
     assert answer.json() == {"request-id": TRIGGER, "emberkeep": extension}
     assert requested(gateway) == ProcedureRequest(
-        trigger_id=TRIGGER, procedure=procedure, target_directory="/s", requested_ms=NOW_MS
+        trigger_id=TRIGGER,
+        procedure=procedure,
+        target_directory="/s",
+        requested_ms=NOW_MS,
+        deadline_ms=NOW_MS + 90_000,
     )
 
 
 @pytest.mark.parametrize("path", ["stop", "savepoints"])
-async def test_an_empty_request_gets_a_trigger_id_and_the_default_directory(
+async def test_an_empty_request_gets_a_trigger_id_the_default_directory_and_a_deadline(
     site: Site, gateway: FakeGateway, path: str
 ) -> None:
     answer = (await post(site, f"/jobs/{JOB}/{path}", {})).json()
     assert answer["emberkeep"]["target-directory"] == "/default"
+    assert answer["emberkeep"]["deadline"] == NOW_MS + 600_000
     assert requested(gateway, answer["request-id"]).target_directory == "/default"
 
 
@@ -80,6 +85,10 @@ async def test_an_empty_request_gets_a_trigger_id_and_the_default_directory(
         ("stop", {"drain": "yes"}, "drain"),
         ("stop", {"triggerId": "short"}, "triggerId"),
         ("stop", {"formatType": "OTHER"}, "formatType"),
+        ("stop", {"timeout": 0}, "timeout"),
+        ("stop", {"timeout": -1}, "timeout"),
+        ("stop", {"timeout": "90s"}, "timeout"),
+        ("savepoints", {"timeout": 10**12}, "timeout"),
         ("stop", {"target-directory": "/s"}, "target-directory"),
         ("savepoints", {"target-directory": "relative"}, "target-directory"),
         ("savepoints", {"cancel-job": 1}, "cancel-job"),

@@ -153,7 +153,10 @@ def test_who_takes_queries_away_waits_for_those_that_are_being_started() -> None
         thread.join(0.05)
         assert not results
     thread.join(SECONDS)
-    assert results == [None]
+    assert results == [True]
+    gate.open()
+    with gate.starting():
+        assert not gate.hold(0.01), "not for longer than it is told"
 
 
 def _start(gate: AwaitGate) -> str:

@@ -1,0 +1,65 @@
+"""What a streaming query works at, in words, and for how long it may go on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.spark import checkpoint_logs as logs
+from emberkeep.spark.drain import log_state
+from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.script_queries import ScriptQuery
+
+_LOOK_SECONDS = 1.0  # between two looks at the logs
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How long something may be waited for. ``at``: of ``time.monotonic()``; None: as long as it takes."""
+
+    at: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.at is not None and time.monotonic() >= self.at
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None: without a bound."""
+        return None if self.at is None else max(0.0, self.at - time.monotonic())
+
+
+NO_LIMIT = Limit()
+
+
+class RunningBatch:
+    """The batch that a query has planned and not committed, as its logs tell."""
+
+    def __init__(self, query: ScriptQuery) -> None:
+        self._query = query
+        self._looked = 0.0
+        self._number = -1  # -1: none, or not known
+        self._began_ms = 0
+
+    def __str__(self) -> str:
+        """ "batch 41 of query 'flights' (running for 38 s)"; the query alone where no batch runs."""
+        if time.monotonic() - self._looked >= _LOOK_SECONDS:
+            self._look()
+        if self._number < 0:
+            return str(self._query)
+        seconds = max(0, int(time.time() - self._began_ms / 1000))
+        return f"batch {self._number} of {self._query} (running for {seconds} s)"
+
+    def _look(self) -> None:
+        self._looked, self._number = time.monotonic(), -1
+        if self._query.reached is None:
+            return
+        files, location = HadoopFiles(self._query.session), self._query.reached.rstrip("/")
+        try:
+            state = log_state(files, location)
+            if not state.is_between_batches:
+                self._began_ms = logs.batch_timestamp(files.read_text(f"{location}/offsets/{state.planned}"))
+                self._number = state.planned
+        except EmberkeepError:
+            return  # only words are lost
