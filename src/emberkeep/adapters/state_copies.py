@@ -71,12 +71,13 @@ class DiskCopies:
             self._places.adopt(staged, copy)
             self._delete_replaced(self._index.add(copy))
 
-    def move(self, record: CopyRecord, path: StatePath, generation: str) -> None:
+    def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
         with self._lock:
             copy = self._find_same(record)
             if copy is None:
                 return
-            moved = Copy(msgspec.structs.replace(copy.record, path=path, generation=generation), copy.file)
+            changed = msgspec.structs.replace(copy.record, path=path, generation=generation, modified_ms=modified_ms)
+            moved = Copy(changed, copy.file)
             try:
                 Staged.add_end(self._files, self._places.path(copy), moved.record)
             except OSError as error:

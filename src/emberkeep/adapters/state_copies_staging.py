@@ -40,7 +40,16 @@ class Staged:
     def finish(self) -> int:
         return self._checksums.length
 
-    def keep(self, path: StatePath, job_id: JobId, attempt: int, allocation_id: AllocationId, generation: str) -> None:
+    def keep(
+        self,
+        path: StatePath,
+        job_id: JobId,
+        attempt: int,
+        allocation_id: AllocationId,
+        generation: str,
+        *,
+        modified_ms: int = 0,
+    ) -> None:
         record = CopyRecord(
             path=path,
             job_id=job_id,
@@ -48,6 +57,7 @@ class Staged:
             attempt=attempt,
             length=self._checksums.length,
             generation=generation,
+            modified_ms=modified_ms,
             block_size=BLOCK_BYTES,
             checksums=self._checksums.values(),
         )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import TypeVar
+from urllib.parse import urlencode
 
 import structlog
 from aiohttp import web
@@ -40,6 +41,7 @@ _TRANSFERS = 64  # files being received or sent at once; more wait
 _IDLE_SECONDS = 60.0  # without a byte of a body
 _PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
 _DATA = "step"  # marks the second request of an OPEN or CREATE
+_SEEN = "seen"  # what the first request of an OPEN has found out
 
 
 class WebHdfs:
@@ -195,7 +197,7 @@ class WebHdfs:
         path, overwrite = self._path(request), request.flag("overwrite")
         if not request.text(_DATA):
             await self._in_thread(lambda: self._files.admit(request.caller))
-            return self._sent_on(request)
+            return self._sent_on(request, {})
         async with self._transfers:
             incoming = await self._in_thread(lambda: self._files.receive(request.caller, path, overwrite=overwrite))
             try:
@@ -216,18 +218,22 @@ class WebHdfs:
         path = self._path(request)
         offset, length = request.number("offset") or 0, request.number("length")
         if not request.text(_DATA):
-            await self._in_thread(lambda: self._files.look_for(request.caller, path))
-            return self._sent_on(request)
+            seen = await self._in_thread(lambda: self._files.look_for(request.caller, path))
+            return self._sent_on(request, {_SEEN: seen})
+        seen = request.text(_SEEN)
         async with self._transfers:
-            opened = await self._in_thread(lambda: self._files.open_file(request.caller, path, offset, length))
+            opened = await self._in_thread(
+                lambda: self._files.open_file(request.caller, path, offset, length, seen=seen)
+            )
             try:
                 return await self._sent(request.http, opened)
             finally:
                 await self._close(opened.pieces)
 
-    def _sent_on(self, request: WebHdfsRequest) -> web.Response:
+    def _sent_on(self, request: WebHdfsRequest, parameters: Mapping[str, str]) -> web.Response:
         url = request.http.rel_url
-        location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{_DATA}=data"
+        added = urlencode({_DATA: "data", **parameters})
+        location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{added}"
         return web.Response(status=307, headers={"Location": location})
 
     async def _sent(self, http: web.Request, opened: OpenedFile) -> web.StreamResponse:

@@ -73,11 +73,17 @@ class StateFiles(Protocol):
     def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
         """Begin to write a file."""
 
-    def look_for(self, caller: Caller, path: StatePath) -> None:
-        """Whether there is a file to open. Raises Absent, IsADirectory."""
+    def look_for(self, caller: Caller, path: StatePath) -> str:
+        """Whether there is a file to open: its generation, "" where nobody had to be asked. Raises Absent,
+        IsADirectory."""
 
-    def open_file(self, caller: Caller, path: StatePath, offset: int, length: int | None) -> OpenedFile:
-        """The bytes from ``offset`` on. Raises Absent, IsADirectory, InvalidInput (``offset`` is beyond the end)."""
+    def open_file(
+        self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
+    ) -> OpenedFile:
+        """The bytes from ``offset`` on. ``seen``: what ``look_for`` has just told; "" asks again.
+
+        Raises Absent, IsADirectory, InvalidInput (``offset`` is beyond the end).
+        """
 
     def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
         """Idempotent for a caller who did not get the answer. Raises Absent, Exists, IsADirectory, NotADirectory."""

@@ -61,6 +61,7 @@ class CopyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attempt: int
     length: int  # bytes
     generation: str
+    modified_ms: int = 0  # of the durable file; 0: not known
     block_size: int  # bytes
     checksums: tuple[int, ...]  # CRC-32C of each block, the last one may be short
 

@@ -79,8 +79,20 @@ class StagedCopy(Protocol):
     def finish(self) -> int:
         """No more bytes come; returns their number. Not durable yet. Idempotent."""
 
-    def keep(self, path: StatePath, job_id: JobId, attempt: int, allocation_id: AllocationId, generation: str) -> None:
-        """Make it the local copy of this generation, with its snapshot record; replaces an older one. Raises Fatal."""
+    def keep(
+        self,
+        path: StatePath,
+        job_id: JobId,
+        attempt: int,
+        allocation_id: AllocationId,
+        generation: str,
+        *,
+        modified_ms: int = 0,
+    ) -> None:
+        """Make it the local copy of this generation, with its snapshot record; replaces an older one.
+
+        ``modified_ms``: of the durable file; 0: not known. Raises Fatal.
+        """
 
     def discard(self) -> None:
         """Drop it where it was not kept. Idempotent."""
@@ -109,7 +121,7 @@ class LocalCopies(Protocol):
         has removed the copy then. Raises at once Absent (dropped or replaced since ``find``), DamagedCopy.
         """
 
-    def move(self, record: CopyRecord, path: StatePath, generation: str) -> None:
+    def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
         """The durable file was renamed: its copy is one of ``path`` from now on, in the place of what was kept for
         that. One that is gone is fine. Raises Fatal; the copy is removed then."""
 

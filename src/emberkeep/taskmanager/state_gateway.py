@@ -69,7 +69,7 @@ class StateGateway:
             self.fences.admit(caller)
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
-        return self._admitted(caller, path).status(path.name)
+        return self._reads.status(path, self._admitted(caller, path))
 
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
         entries = self._admitted(caller, path).listing(path.name)
@@ -95,13 +95,15 @@ class StateGateway:
                 )
         return ContentSummary(length=length, files=files, directories=directories)
 
-    def look_for(self, caller: Caller, path: StatePath) -> None:
+    def look_for(self, caller: Caller, path: StatePath) -> str:
         durable = self._admitted(caller, path)
-        self._reads.look_for(path, durable)
+        return self._reads.look_for(path, durable)
 
-    def open_file(self, caller: Caller, path: StatePath, offset: int, length: int | None) -> OpenedFile:
+    def open_file(
+        self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
+    ) -> OpenedFile:
         durable = self._admitted(caller, path)
-        return self._reads.open_file(caller, path, durable, offset, length, keep=self._is_kept(caller))
+        return self._reads.open_file(caller, path, durable, offset, length, seen=seen, keep=self._is_kept(caller))
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +151,7 @@ class StateGateway:
             raise
         self._check(caller)
         if status.kind is FileKind.FILE:
-            self.disk.move(source, target, status.generation)
+            self.disk.move(source, target, status)
         else:
             self.disk.drop_below(source)
             self.disk.drop_below(target)

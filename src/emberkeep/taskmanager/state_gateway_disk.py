@@ -12,7 +12,7 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.machine import evictions
-from emberkeep.local_state.model import Caller, CopyRecord, StatePath
+from emberkeep.local_state.model import Caller, CopyRecord, FileStatus, StatePath
 from emberkeep.local_state.ports import LocalCopies, StagedCopy
 from emberkeep.taskmanager.state_gateway_counters import StateCounters
 
@@ -40,11 +40,18 @@ class LocalDisk:
             return None
         return self._tried("stage", self.copies.stage)
 
-    def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, generation: str) -> bool:
-        """Make what was staged the local copy; whether it worked."""
+    def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, status: FileStatus) -> bool:
+        """Make what was staged the local copy of the durable file; whether it worked."""
 
         def keep() -> bool:
-            staged.keep(path, caller.job_id, caller.attempt, caller.allocation_id, generation)
+            staged.keep(
+                path,
+                caller.job_id,
+                caller.attempt,
+                caller.allocation_id,
+                status.generation,
+                modified_ms=status.modified_ms,
+            )
             return True
 
         kept = self._tried("keep", keep) or False
@@ -60,13 +67,15 @@ class LocalDisk:
             )
         self._paused_until = self._clock.monotonic() + _PAUSE_SECONDS
 
-    def move(self, source: StatePath, target: StatePath, generation: str) -> None:
-        """The durable file was renamed and has this generation now."""
+    def move(self, source: StatePath, target: StatePath, status: FileStatus) -> None:
+        """The durable file was renamed; this is what it is now."""
         record = self.copies.find(source)
         if record is None:
             self.drop(target)
         else:
-            self._tried("move", lambda: self.copies.move(record, target, generation))
+            self._tried(
+                "move", lambda: self.copies.move(record, target, status.generation, modified_ms=status.modified_ms)
+            )
 
     def drop(self, path: StatePath) -> None:
         """The copy of one file is of no use any more."""

@@ -14,6 +14,7 @@ micro-batch whose offsets had been acknowledged before, so that N computes it fr
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -32,17 +33,27 @@ log = structlog.get_logger(__name__)
 
 FENCE_DIRECTORY = ".attempts"
 _REMEMBERED_JOBS = 10_000
+_LANES = 4  # listings of a job at once; more changes at once share them
+
+
+class _Lane:
+    """Listings of a job's marks, one after the other. ``listing`` is held while the durable store is asked."""
+
+    def __init__(self) -> None:
+        self.listing = threading.Lock()
+        self.begun = 0  # listings
+        self.seen = -1  # the newest attempt that the last one showed
 
 
 class _Job:
-    """What is known of a job's attempts. ``listing`` is held while the durable store is asked."""
+    """What is known of a job's attempts."""
 
     def __init__(self) -> None:
         self.newest = -1
         self.admitted: set[int] = set()
-        self.listing = threading.Lock()
-        self.begun = 0  # listings
-        self.seen = -1  # the newest attempt that the last one showed
+        # Several, so that a far store is not waited for twice: first for a listing that began too early.
+        self.lanes = tuple(_Lane() for _ in range(_LANES))
+        self.turn = itertools.cycle(self.lanes)
 
 
 class AttemptFences:
@@ -102,18 +113,28 @@ class AttemptFences:
             self._jobs.pop(job_id, None)
 
     def _newest(self, job_id: JobId) -> int:
-        """All who wait while a listing is under way share the next one."""
+        """Where no lane is free, all who wait for one share its next listing."""
         job = self._job(job_id)
-        before = job.begun
-        with job.listing:
-            if job.begun <= before:
-                job.begun += 1
-                try:
-                    job.seen = self._listed(job_id)
-                except BaseException:
-                    job.begun -= 1  # nobody may take the earlier result for that of this listing
-                    raise
-            return job.seen
+        free = next((lane for lane in job.lanes if lane.listing.acquire(blocking=False)), None)
+        if free is not None:
+            try:
+                return self._newest_now(job_id, free)
+            finally:
+                free.listing.release()
+        with self._lock:
+            lane = next(job.turn)
+        before = lane.begun
+        with lane.listing:
+            return lane.seen if lane.begun > before else self._newest_now(job_id, lane)
+
+    def _newest_now(self, job_id: JobId, lane: _Lane) -> int:
+        lane.begun += 1
+        try:
+            lane.seen = self._listed(job_id)
+        except BaseException:
+            lane.begun -= 1  # nobody may take the earlier result for that of this listing
+            raise
+        return lane.seen
 
     def _listed(self, job_id: JobId) -> int:
         """-1 where there is no mark."""

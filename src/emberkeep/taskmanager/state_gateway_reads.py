@@ -25,18 +25,42 @@ class GatewayReads:
         self._disk = disk
         self._counters = counters
 
-    def look_for(self, path: StatePath, durable: DurableState) -> None:
-        """Raises Absent, IsADirectory."""
+    def status(self, path: StatePath, durable: DurableState) -> FileStatus:
+        """The durable file's. Of a name that was made for its bytes alone the copy's record knows it, and nobody is
+        asked: Spark's client looks at each file before it opens it. Raises Absent."""
+        record = self._disk.copies.find(path) if is_unique(path.name) else None
+        if record is None or not record.modified_ms:
+            return durable.status(path.name)
+        return FileStatus(
+            name=path.name,
+            kind=FileKind.FILE,
+            length=record.length,
+            modified_ms=record.modified_ms,
+            generation=record.generation,
+        )
+
+    def look_for(self, path: StatePath, durable: DurableState) -> str:
+        """See StateFiles. Raises Absent, IsADirectory."""
         if is_unique(path.name) and self._disk.copies.find(path) is not None:
-            return
-        if durable.status(path.name).kind is not FileKind.FILE:
+            return ""
+        status = durable.status(path.name)
+        if status.kind is not FileKind.FILE:
             raise IsADirectory(f"{path.name} is a directory")
+        return status.generation
 
     def open_file(
-        self, caller: Caller, path: StatePath, durable: DurableState, offset: int, length: int | None, *, keep: bool
+        self,
+        caller: Caller,
+        path: StatePath,
+        durable: DurableState,
+        offset: int,
+        length: int | None,
+        *,
+        seen: str,
+        keep: bool,
     ) -> OpenedFile:
         """See StateFiles. ``keep``: whether there is an allocation to keep a local copy for."""
-        record = self._current(path, durable)
+        record = self._current(path, durable, seen)
         if record is not None:
             wanted = _wanted(path, record.length, offset, length)
             self._counters.add("hits")
@@ -50,14 +74,15 @@ class GatewayReads:
             return OpenedFile(wanted, self._counted(pieces))
         return OpenedFile(wanted, self._filling(self._counted(pieces), staged, status, path, caller))
 
-    def _current(self, path: StatePath, durable: DurableState) -> CopyRecord | None:
+    def _current(self, path: StatePath, durable: DurableState, seen: str) -> CopyRecord | None:
         """The record of a local copy that is as good as the durable file.
 
         A name that was made for its bytes alone is not asked for: it is never written twice. Any other costs one
-        request, which tells whether its generation is still that of the copy. Raises Absent.
+        request, which tells whether its generation is still that of the copy: ``look_for`` has made it already where
+        ``seen`` is the copy's. Raises Absent.
         """
         record = self._disk.copies.find(path)
-        if record is None or is_unique(path.name):
+        if record is None or is_unique(path.name) or (seen and seen == record.generation):
             return record
         try:
             status = durable.status(path.name)
@@ -137,7 +162,7 @@ class GatewayReads:
         except EmberkeepError as error:
             self._disk.failed("fill", error)
             return
-        self._disk.keep(staged, path, caller, status.generation)
+        self._disk.keep(staged, path, caller, status)
 
 
 def _wanted(path: StatePath, size: int, offset: int, length: int | None) -> int:

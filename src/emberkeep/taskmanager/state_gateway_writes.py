@@ -131,7 +131,7 @@ class GatewayWrite:
     def _keep(self, status: FileStatus) -> None:
         staged, self._staged = self._staged, None
         if staged is not None:
-            kept = self._disk.keep(staged, self._path, self._caller, status.generation)
+            kept = self._disk.keep(staged, self._path, self._caller, status)
             staged.discard()
             if kept:
                 self._counters.add("kept_bytes", status.length)

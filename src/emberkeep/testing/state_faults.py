@@ -69,10 +69,19 @@ class FaultyStaged:
     def finish(self) -> int:
         return self._staged.finish()
 
-    def keep(self, path: StatePath, job_id: JobId, attempt: int, allocation_id: AllocationId, generation: str) -> None:
+    def keep(
+        self,
+        path: StatePath,
+        job_id: JobId,
+        attempt: int,
+        allocation_id: AllocationId,
+        generation: str,
+        *,
+        modified_ms: int = 0,
+    ) -> None:
         if self._copies.problem is not None:
             raise self._copies.problem
-        self._staged.keep(path, job_id, attempt, allocation_id, generation)
+        self._staged.keep(path, job_id, attempt, allocation_id, generation, modified_ms=modified_ms)
 
     def discard(self) -> None:
         self._staged.discard()

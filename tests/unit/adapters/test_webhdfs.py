@@ -132,6 +132,16 @@ def test_a_part_of_a_file(port: Port) -> None:
         assert port.content("d/f", wrong)[0] == 400
 
 
+def test_what_the_first_request_of_an_open_has_asked_is_not_asked_again(port: Port) -> None:
+    port.upload("d/once", b"content")
+    assert port.content("d/once")[1] == b"content"
+    port.node.durable.calls.clear()
+    assert port.content("d/once") == (200, b"content")
+    assert port.node.durable.calls == ["status d/once"]
+    status, _, body = port.ask("GET", target("d/once", "OPEN", "&step=data&seen=%22of%20none%26%22"))
+    assert (status, body) == (200, b"content")
+
+
 def test_what_cannot_be_opened_is_told_before_the_client_is_sent_on(port: Port) -> None:
     port.upload("d/f", b"content")
     assert port.ask("GET", target("d/none", "OPEN"))[0] == 404

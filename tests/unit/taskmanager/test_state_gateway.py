@@ -87,11 +87,43 @@ def test_a_copy_of_bytes_that_were_replaced_elsewhere_is_stale(node: Node, tmp_p
 
 def test_names_made_for_their_bytes_cost_no_request(node: Node) -> None:
     name = f"state/0/1/SSTs/000009-{UUID}.sst"
-    node.write(name, CONTENT)
+    written = node.write(name, CONTENT)
+    node.gateway = node.restarted_gateway()
+    node.gateway.admit(EXECUTOR)
     node.durable.calls.clear()
-    node.gateway.look_for(EXECUTOR, node.path(name))
+    assert node.gateway.status(EXECUTOR, node.path(name)) == written
+    assert node.gateway.look_for(EXECUTOR, node.path(name)) == ""
     assert node.read(name) == CONTENT
     assert node.durable.calls == []
+
+
+@pytest.mark.req("LOC-2")
+def test_the_status_of_a_copy_is_that_of_the_durable_file(node: Node, tmp_path: Path) -> None:
+    name, temporary = f"state/0/1/SSTs/000009-{UUID}.sst", f"state/0/1/.2.zip.{UUID}.TID1.tmp"
+    node.write(name, CONTENT)
+    other = Node(tmp_path, "other")
+    other.read(name)  # and keeps it
+    node.write(temporary, b"a")
+    for asked, gateway in ((name, node.gateway), (name, other.gateway), (temporary, node.gateway)):
+        assert gateway.status(EXECUTOR, node.path(asked)) == node.durable.status(asked)
+    node.rename(temporary, "state/0/1/2.zip")
+    with pytest.raises(Absent):
+        node.gateway.status(EXECUTOR, node.path(temporary))
+    node.gateway.delete(EXECUTOR, node.path(name), recursive=False)
+    with pytest.raises(Absent):
+        node.gateway.status(EXECUTOR, node.path(name))
+
+
+def test_opening_a_name_that_may_be_written_again_costs_one_question(node: Node, tmp_path: Path) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    node.durable.calls.clear()
+    path = node.path("state/0/1/1.delta")
+    seen = node.gateway.look_for(EXECUTOR, path)
+    assert b"".join(node.gateway.open_file(EXECUTOR, path, 0, None, seen=seen).pieces) == CONTENT
+    assert node.durable.calls == ["status state/0/1/1.delta"]
+    Node(tmp_path, "other").write("state/0/1/1.delta", b"another")
+    for known in (node.gateway.look_for(EXECUTOR, path), "of no file"):
+        assert b"".join(node.gateway.open_file(EXECUTOR, path, 0, None, seen=known).pieces) == b"another"
 
 
 def test_what_is_to_be_opened_is_a_file_that_is_there(node: Node) -> None:

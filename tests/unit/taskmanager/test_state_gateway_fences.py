@@ -11,6 +11,7 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.local_state.errors import Fenced
+from emberkeep.taskmanager import state_gateway_fences
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, UUID, Node
 
 OLD, NEW = DRIVER_OF[1], DRIVER_OF[2]
@@ -137,10 +138,9 @@ def test_old_marks_are_cleared(nodes: tuple[Node, Node]) -> None:
     assert [entry.name for entry in here.durable.listing(".attempts")] == [".attempts/4"]
 
 
-def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
+def test_a_question_does_not_wait_for_an_earlier_one(nodes: tuple[Node, Node]) -> None:
     here, _ = nodes
     here.write("offsets/0", b"x", OLD)
-    here.durable.calls.clear()
     entered, go_on = threading.Event(), threading.Event()
 
     def hold(method: str) -> None:
@@ -149,11 +149,34 @@ def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
             go_on.wait(60)
 
     here.durable.before = hold
-    with ThreadPoolExecutor(9) as pool:
+    with ThreadPoolExecutor(1) as pool:
         first = pool.submit(here.gateway.fences.check, OLD)
         assert entered.wait(60)
-        others = [pool.submit(here.gateway.fences.check, OLD) for _ in range(8)]
+        here.gateway.fences.check(OLD)
+        assert not first.done()
         go_on.set()
-        for check in (first, *others):
+        first.result(60)
+
+
+def test_those_who_wait_share_a_question(nodes: tuple[Node, Node]) -> None:
+    here, _ = nodes
+    here.write("offsets/0", b"x", OLD)
+    here.durable.calls.clear()
+    held, go_on = threading.Semaphore(0), threading.Event()
+
+    def hold(method: str) -> None:
+        if method == "listing":
+            held.release()
+            go_on.wait(60)
+
+    here.durable.before = hold
+    with ThreadPoolExecutor(16) as pool:
+        checks = [pool.submit(here.gateway.fences.check, OLD) for _ in range(state_gateway_fences._LANES)]
+        for _ in checks:
+            assert held.acquire(timeout=60)
+        checks += [pool.submit(here.gateway.fences.check, OLD) for _ in range(12)]
+        assert not held.acquire(timeout=0.2)  # they wait for one of those that are under way
+        go_on.set()
+        for check in checks:
             check.result(60)
-    assert 2 <= here.durable.calls.count("listing .attempts") <= 9
+    assert state_gateway_fences._LANES < here.durable.calls.count("listing .attempts") <= 16

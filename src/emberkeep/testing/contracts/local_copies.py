@@ -172,11 +172,11 @@ class LocalCopiesContract:
         moved = copies.find(at("d/2"))
         assert moved is not None
         assert (moved.generation, content_of(copies, moved)) == ("g2", b"moved")
-        copies.move(moved, at("e/2"), "g3")
+        copies.move(moved, at("e/2"), "g3", modified_ms=7)
         copies.move(moved, at("e/3"), "g3")  # it is gone
         again = disk.copies()
         assert again.open_copies() == copies.records()
-        assert [(each.path, each.generation) for each in again.records()] == [(at("e/2"), "g3")]
+        assert [(each.path, each.generation, each.modified_ms) for each in again.records()] == [(at("e/2"), "g3", 7)]
         assert content_of(again, again.records()[0]) == b"moved"
 
     @pytest.mark.req("LOC-5")
