@@ -20,6 +20,7 @@ from emberkeep.api.file_sink.ports import SinkFiles
 from emberkeep.api.file_sink.spark_frames import SparkFrames
 from emberkeep.api.functions import RichFunction
 from emberkeep.api.job import current_job
+from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
 
 _STATE_VERSION = 1
@@ -127,13 +128,11 @@ class RollingFileSink(RichFunction):
 
     def _opened_if_used(self) -> PartWriter | None:
         """The writer, also in a process that ends a job before a batch came; None without Spark, or once closed."""
-        from pyspark.sql import SparkSession
-
         if self._life == "closed":
             return None
         if self._writer is not None:
             return self._writer
-        session = SparkSession.getActiveSession()
+        session = session_of_process()
         return None if session is None else self._opened(session)
 
     def _opened(self, session: Any) -> PartWriter:

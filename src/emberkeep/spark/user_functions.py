@@ -19,6 +19,7 @@ from emberkeep.api.foreach_functions import ForeachObjects
 from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import close_once, open_once
 from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
+from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
@@ -233,9 +234,7 @@ class DriverFunctions:
 
 def _end_queries() -> None:
     """Those that the script leaves running would be cut off by the end of Spark: they end before their functions do."""
-    from pyspark.sql import SparkSession
-
-    session = SparkSession.getActiveSession()
+    session = session_of_process()
     if session is not None:
         for query in session.streams.active:
             query.stop()
