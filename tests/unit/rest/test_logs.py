@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.views import TaskManagerView
 from emberkeep.rest import expected
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.ports import LogEntry, LogKind
 from emberkeep.rest.waiting import WaitingRoom
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
-from tests.unit.rest.server import ListedLogs, Site, eventually, running_site
+from tests.unit.rest.server import Answer, ListedLogs, Site, eventually, running_site
 
 J1 = f"/v1/jobs/{job_id(1)}"
 STDOUT = "attempt-2-driver-stdout"
@@ -70,15 +71,26 @@ async def test_a_task_manager_that_is_gone_is_named_where_it_had_a_driver(site: 
     assert "tm-127.0.0.3-1" in (await site.get(f"{J1}/logs")).json()["unreachable"]
 
 
+def led_since_now(site: Site) -> TaskManagerView:
+    """A new leader; returns the task manager that has not registered with it yet."""
+    site.gateway.led_for_ms = 0
+    return site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
+
+
+async def two_who_wait(site: Site, late: TaskManagerView) -> tuple[asyncio.Task[Answer], asyncio.Task[Answer]]:
+    """For the list of the job's logs, and for one of them."""
+    listing = asyncio.create_task(site.get(f"{J1}/logs"))
+    reading = asyncio.create_task(site.get(f"{J1}/logs/{late.info.id}~{STDOUT}"))
+    await eventually(lambda: site.api.waiting.taken == 2)
+    return listing, reading
+
+
 class TestNewLeader:
     """Task managers register one after the other with a JobManager that leads since a moment ago."""
 
     async def test_who_asks_for_logs_waits_for_those_that_hold_them(self, site: Site, catalogue: ListedLogs) -> None:
-        site.gateway.led_for_ms = 0
-        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
-        listing = asyncio.create_task(site.get(f"{J1}/logs"))
-        reading = asyncio.create_task(site.get(f"{J1}/logs/{late.info.id}~{STDOUT}"))
-        await eventually(lambda: site.api.waiting.taken == 2)
+        late = led_since_now(site)
+        listing, reading = await two_who_wait(site, late)
 
         site.gateway.add_task_managers(late)
 
@@ -86,11 +98,8 @@ class TestNewLeader:
         assert (await reading).body == b"0123456789"
 
     async def test_for_as_long_as_they_may_be_late(self, site: Site, catalogue: ListedLogs) -> None:
-        site.gateway.led_for_ms = 0
-        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
-        listing = asyncio.create_task(site.get(f"{J1}/logs"))
-        reading = asyncio.create_task(site.get(f"{J1}/logs/{late.info.id}~{STDOUT}"))
-        await eventually(lambda: site.api.waiting.taken == 2)
+        late = led_since_now(site)
+        listing, reading = await two_who_wait(site, late)
 
         site.gateway.led_for_ms = 3_600_000
 
@@ -101,8 +110,7 @@ class TestNewLeader:
         self, site: Site, catalogue: ListedLogs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(expected, "LONGEST_WAIT", 0.0)
-        site.gateway.led_for_ms = 0
-        late = site.gateway.managers.pop(TaskManagerId("tm-127.0.0.2-1"))
+        late = led_since_now(site)
 
         assert late.info.id in (await site.get(f"{J1}/logs")).json()["unreachable"]
         assert (await site.get(f"{J1}/logs/{late.info.id}~{STDOUT}")).problem().status == 503
