@@ -27,8 +27,8 @@ class NoCopies:
         del offset, length
         raise Absent(f"no copies are kept here: {record.path.name}")
 
-    def move(self, record: CopyRecord, path: StatePath, generation: str) -> None:
-        del record, path, generation
+    def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
+        del record, path, generation, modified_ms
 
     def touch(self, record: CopyRecord) -> None:
         del record
