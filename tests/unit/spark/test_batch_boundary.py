@@ -1,0 +1,249 @@
+"""Ending queries between two batches, beside threads that look at their state as Spark's do."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark import batch_boundary
+from emberkeep.spark.batch_boundary import PlanGate, end_between_batches
+from emberkeep.spark.checkpoints import QueryIdentity
+from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.running_batch import NO_LIMIT, Limit
+from emberkeep.spark.script_queries import ScriptQuery
+
+SECONDS = 240.0
+PACKAGE = "org.apache.spark.sql.execution.streaming.runtime"
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_boundary, "_PAUSE", 0.002)
+
+
+class JavaClass:
+    def __init__(self, name: str, states: dict[str, Any]) -> None:
+        self._name, self._states = name, states
+
+    def getName(self) -> str:  # noqa: N802 - Java's
+        return self._name
+
+    def getClassLoader(self) -> JavaClass:  # noqa: N802
+        return self
+
+    def loadClass(self, name: str) -> JavaClass:  # noqa: N802
+        return JavaClass(name, self._states)
+
+    def getField(self, _: str) -> JavaClass:  # noqa: N802
+        return self
+
+    def get(self, _: object) -> Any:
+        return self._states[self._name]
+
+
+class JavaState:
+    def __init__(self, name: str, states: dict[str, Any]) -> None:
+        self._class = JavaClass(f"{PACKAGE}.{name}$", states)
+        states[f"{PACKAGE}.{name}$"] = self
+
+    def getClass(self) -> JavaClass:  # noqa: N802
+        return self._class
+
+
+class Query(threading.Thread):
+    """Runs batches as MicroBatchExecution does: it looks at its state before each trigger and after it. One object is
+    Spark's StreamingQuery, its execution, its thread and its status."""
+
+    def __init__(self, batch: Any, sleeps: bool = False) -> None:
+        super().__init__(daemon=True)
+        self.batches = 0
+        self._states: dict[str, Any] = {}
+        self._active, self._terminated = JavaState("ACTIVE", self._states), JavaState("TERMINATED", self._states)
+        self._state = self._active
+        self._lock = threading.Lock()
+        self._trigger = False
+        self._batch = batch
+        self._sleeps = sleeps
+        self._woken = threading.Event()
+        self._jsq = self
+        self.start()
+
+    def run(self) -> None:
+        while self._state is self._active:
+            self._trigger = True
+            self._batch(self)
+            self.batches += 1
+            self._trigger = False
+            if self._state is not self._active:
+                break
+            if self._sleeps and self._woken.wait(SECONDS):
+                break
+        self._state = self._terminated
+
+    # The state.
+
+    def get(self) -> Any:
+        return self._state
+
+    def set(self, state: Any) -> None:
+        self._state = state
+
+    def compareAndSet(self, expected: Any, state: Any) -> bool:  # noqa: N802
+        with self._lock:
+            if self._state is not expected:
+                return False
+            self._state = state
+            return True
+
+    # The query.
+
+    def isActive(self) -> bool:  # noqa: N802
+        return self._state is self._active
+
+    def isAlive(self) -> bool:  # noqa: N802
+        return self.is_alive()
+
+    def isTriggerActive(self) -> bool:  # noqa: N802
+        return self._trigger
+
+    def stop(self) -> None:
+        assert not self._trigger, "a batch would be interrupted"
+        self._woken.set()
+
+    def exception(self) -> Any:
+        return self
+
+    def isDefined(self) -> bool:  # noqa: N802
+        return False
+
+    def getClass(self) -> JavaClass:  # noqa: N802
+        return JavaClass(f"{PACKAGE}.MicroBatchExecution", self._states)
+
+    def streamingQuery(self) -> Any:  # noqa: N802
+        return Execution(self)
+
+    def status(self) -> Query:
+        return self
+
+
+class Execution:
+    def __init__(self, query: Query) -> None:
+        self._query = query
+
+    def state(self) -> Query:
+        return self._query
+
+    def queryExecutionThread(self) -> Query:  # noqa: N802
+        return self._query
+
+    def getClass(self) -> JavaClass:  # noqa: N802
+        return self._query.getClass()
+
+
+def scripts(query: Query, name: str = "q") -> ScriptQuery:
+    return ScriptQuery(
+        writer=None,
+        method="start",
+        positional=(),
+        named={},
+        key=f"query-{name}",
+        name=name,
+        identity=QueryIdentity("json", "append", "/out"),
+        started=StartedQuery(None),
+        reached=None,
+        fields=[],
+        handle=query,
+    )
+
+
+def nothing(_: str) -> None:
+    pass
+
+
+def soon() -> Limit:
+    return Limit(time.monotonic() + 0.02)
+
+
+class WhenEnded(Limit):
+    """Over as soon as this query has ended."""
+
+    def __init__(self, query: Query) -> None:
+        super().__init__(0.0)
+        object.__setattr__(self, "_query", query)
+
+    @property
+    def is_over(self) -> bool:
+        query: Query = self.__dict__["_query"]
+        return not query.is_alive()
+
+
+def until(condition: Any) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def ended(query: Query) -> bool:
+    query.join(SECONDS)
+    return not query.is_alive()
+
+
+def test_the_batch_that_runs_is_the_last_one() -> None:
+    query = Query(lambda _: time.sleep(0.02))
+    until(lambda: query.batches)
+    end_between_batches([scripts(query)], nothing, NO_LIMIT)
+    assert not query.is_alive()
+
+
+@pytest.mark.req("END-6")
+def test_a_batch_that_outlasts_the_limit_goes_on_and_its_query_too() -> None:
+    release = threading.Event()
+    late, other = Query(lambda _: release.wait(SECONDS)), Query(lambda _: time.sleep(0.001))
+    until(lambda: late.isTriggerActive() and other.batches)
+
+    with pytest.raises(ProcedureRefused, match="query 'late' has not ended in time: the job goes on"):
+        end_between_batches([scripts(late, "late"), scripts(other, "other")], nothing, WhenEnded(other))
+
+    release.set()
+    until(lambda: late.batches > 3)
+    end_between_batches([scripts(late, "late")], nothing, NO_LIMIT)
+    assert ended(late)
+
+
+def test_a_query_that_sleeps_until_its_next_trigger_is_woken_however_short_the_limit() -> None:
+    query = Query(lambda _: None, sleeps=True)
+    until(lambda: query.batches)
+    end_between_batches([scripts(query)], nothing, soon())
+    assert ended(query)
+
+
+@pytest.mark.req("END-6")
+def test_whoever_wins_a_query_has_ended_or_runs_on() -> None:
+    """A batch ends before the limit, just then, or later: its query has ended, or it was refused and runs on."""
+    rng = random.Random(5)
+    for _ in range(60):
+        seconds = rng.uniform(0.0, 0.03)
+        query = Query(lambda _, seconds=seconds: time.sleep(seconds))
+        until(lambda query=query: query.batches or query.isTriggerActive())
+        try:
+            end_between_batches([scripts(query)], nothing, Limit(time.monotonic() + rng.uniform(0.0, 0.01)))
+        except ProcedureRefused:
+            before = query.batches
+            until(lambda query=query, before=before: query.batches > before + 1)
+            end_between_batches([scripts(query)], nothing, NO_LIMIT)
+        assert ended(query)
+        assert not query.isActive()
+
+
+def test_a_gate_is_not_waited_for_longer_than_told() -> None:
+    gate = PlanGate()
+    with gate.planning():
+        assert not gate.close(soon())
+        gate.open()
+    assert gate.close(soon())
