@@ -12,6 +12,7 @@ from emberkeep.api.file_sink.model import FileFormat, Limits, Part, Piece, SinkS
 FIRST_GROWTH = {FileFormat.PARQUET: 1.0, FileFormat.JSON: 4.0, FileFormat.CSV: 3.0}
 _PIECES_PER_BUCKET = 64  # so many small ones are put together to one that goes on waiting
 _MOST_PIECES = 1_000  # in all buckets; each stands in every entry of the commit log
+_LARGE = 0.25  # of the wanted size: such a piece is a part as it is, as all its rows would be written a second time
 _KEPT = 0.8  # of what was learned before, when a part shows another growth
 
 
@@ -124,10 +125,20 @@ def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
 
 def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFormat, *, whole: bool) -> list[Work]:
     """Parts of about the wanted size; a rest that is too small for one goes on waiting, but for ``whole``."""
-    groups = [group for alike in _by_schema(pieces) for group in _packed(alike, limits, growth)]
-    if not whole and len(groups) > 1 and not _is_large(groups[-1], limits, growth):
+    large, small = _told_apart(pieces, limits, form)
+    groups = [group for alike in _by_schema(small) for group in _packed(alike, limits, growth)]
+    if not whole and len(large) + len(groups) > 1 and groups and not _is_large(groups[-1], limits, growth):
         groups.pop()
-    return [_part(group, form) for group in groups]
+    return [*(Take(piece=piece) for piece in large), *(_part(group, form) for group in groups)]
+
+
+def _told_apart(
+    pieces: Sequence[Piece], limits: Limits, form: FileFormat
+) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
+    """Those that are parts as they are, and those that are put together."""
+    least = _LARGE * limits.max_bytes if form is FileFormat.PARQUET else float("inf")
+    large = tuple(piece for piece in pieces if piece.size >= least)
+    return large, tuple(piece for piece in pieces if piece.size < least)
 
 
 def _part(group: tuple[Piece, ...], form: FileFormat) -> Work:
