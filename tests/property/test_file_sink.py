@@ -196,7 +196,7 @@ def state_of(*pieces: Piece) -> SinkState:
 
 
 def test_a_large_piece_is_not_written_twice_and_a_small_rest_waits() -> None:
-    large, small, late = piece(0, 1_000), piece(1, 10), piece(2, 900)
+    large, small, late = piece(0, 1_000), piece(1, 10), piece(2, 240)
     limits = Limits(max_bytes=1_000)
     assert due(state_of(large, small), limits, FileFormat.PARQUET, 0, through=1) == (Take(piece=large),)
     assert due(state_of(large, small), limits, FileFormat.JSON, 0, through=1) == (Merge(pieces=(large,), is_part=True),)
@@ -204,6 +204,16 @@ def test_a_large_piece_is_not_written_twice_and_a_small_rest_waits() -> None:
     assert due(state_of(small, late), limits, FileFormat.PARQUET, 0, through=2, everything=True) == (
         Merge(pieces=(small, late), is_part=True),
     )
+
+
+def test_pieces_of_a_quarter_of_the_size_are_parts_as_they_are_and_the_small_ones_between_wait() -> None:
+    first, small, second, third = piece(0, 300), piece(1, 10), piece(2, 250), piece(3, 600)
+    limits = Limits(max_bytes=1_000)
+    assert due(state_of(first, small, second), limits, FileFormat.PARQUET, 0, through=2) == ()
+    work = due(state_of(first, small, second, third), limits, FileFormat.PARQUET, 0, through=3)
+    assert work == (Take(piece=first), Take(piece=second), Take(piece=third))
+    work = due(state_of(first, small, second), limits, FileFormat.PARQUET, 0, through=2, everything=True)
+    assert work == (Take(piece=first), Take(piece=second), Take(piece=small))
 
 
 def test_what_is_not_committed_is_left_alone() -> None:
