@@ -88,7 +88,7 @@ async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:
     newer = max(made, key=lambda each: each.created, default=None)
     if newer is not None and newer.created > info.created and newer.trigger_id != info.trigger_id:
         found.append(
-            f"that job has made a newer one, {timestamp(newer.created)}: {newer.path}; what it has written since this "
-            "one will be written again"
+            f"that job has made a newer one, {timestamp(newer.created)}: {newer.path}; outputs that have gone further "
+            "than this one refuse it, or get rows twice"
         )
     return found

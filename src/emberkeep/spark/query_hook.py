@@ -101,12 +101,13 @@ class QueryHook:
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
     def progress(self) -> list[QueryProgress]:
-        """The queries that the script has started; one that has ended is shown for the last time. Raises
-        SparkUnavailable."""
+        """The queries that the script has started; one that has ended is shown for the last time, unless a procedure
+        has ended it: it may run on. Raises SparkUnavailable."""
         with self._lock:
             running = list(self._running)
         reports = [(entry, query_progress(*entry)) for entry in running]
-        ended = [entry for entry, report in reports if not report.is_active]
+        away = [query.handle for query in self._queries.all() if query.away]
+        ended = [entry for entry, report in reports if not report.is_active and not _is_among(entry[0], away)]
         with self._lock:
             self._running = [entry for entry in self._running if entry not in ended]
         # A query that was started again is known by two handles.
@@ -206,6 +207,10 @@ class QueryHook:
             store.write(record)
         self._next_ordinal += 1
         return f"{root}/{directory_of_unnamed(ordinal, described.identity)}"
+
+
+def _is_among(handle: Any, handles: list[Any]) -> bool:
+    return any(handle is each for each in handles)
 
 
 def _set_location(writer: Any, call: inspect.BoundArguments, location: str) -> None:
