@@ -110,7 +110,9 @@ def with_client_waiting(
             return _detached(trigger, output)
         display = _Display()
         state = await until_completed(client, job_id, trigger.request_id, display.show, say)
-        return _ended(state, output)
+        code = _ended(state, output)
+        await _look_for(client, state.emberkeep.location)
+        return code
 
     try:
         return with_client(cluster.require(), work)
@@ -118,6 +120,23 @@ def with_client_waiting(
         if asked:
             say(f"not waiting any more; request {asked[1]} goes on: `emberkeep info {asked[0]}` shows how far it is")
         return ExitCode.INTERRUPTED
+
+
+async def _look_for(client: RestClient, location: str) -> None:
+    """Tell when the JobManager does not see what the driver has written: on another machine there is another disk."""
+    from emberkeep.base.errors import Absent, EmberkeepError
+
+    if not location:
+        return
+    try:
+        await client.savepoints.manifest(location)
+    except Absent:
+        say(
+            f"warning: the JobManager does not see {location}: is that a directory of the driver's machine alone? Copy "
+            "it to storage that all nodes see before you start from it, and name such a one next time"
+        )
+    except EmberkeepError:
+        return  # the savepoint is complete: whoever starts from it hears what is wrong there
 
 
 def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:

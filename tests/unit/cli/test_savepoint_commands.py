@@ -119,6 +119,18 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
     assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
 
 
+def test_a_savepoint_that_only_the_drivers_machine_has_is_warned_of(
+    gateway: Scripted, tmp_path: Path, capfd: Output
+) -> None:
+    seen = make(tmp_path / "savepoint-00000001-0123456789ab")
+    for path, warned in ((str(seen), False), ("/on/another/machine", True)):
+        gateway.steps = [{"is_over": True, "savepoint": path}]
+        assert main(["savepoint", "create", "flights"]) == 0
+        captured = capfd.readouterr()
+        assert captured.out == f"{path}\n"
+        assert ("the JobManager does not see" in captured.err) == warned
+
+
 @pytest.mark.req("END-6")
 def test_a_failure_is_told_and_the_exit_code_is_1(gateway: Scripted, capfd: Output) -> None:
     gateway.steps = [{"is_over": True, "failure": "/s: no space left"}]
