@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
-from emberkeep.jobmaster.job_master import ReportBlocked
+from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.testing.machines import Process
 from emberkeep.testing.scripts import Script

@@ -12,14 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
 import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import answer_timeout
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
-from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.options import (
     EVACUATION_TIMEOUT,
     EXECUTOR_BACKOFF_INITIAL,
@@ -35,8 +34,20 @@ from emberkeep.base.options import (
 )
 from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
-from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
+from emberkeep.jobmaster.events import (
+    BeatDue,
+    BeatReturned,
+    Ending,
+    Event,
+    ReportBlocked,
+    SparkViewed,
+    StartedApplication,
+    Superseded,
+    TakeReply,
+    TakeSlots,
+    TakeStatus,
+)
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
@@ -70,77 +81,6 @@ log = structlog.get_logger(__name__)
 
 EXCEPTIONS = 20  # newest lost executors that are told to the JobManager
 TICKS_PER_HEARTBEAT = 8
-
-
-# --- events of its own ------------------------------------------------------------------------------------------------
-
-
-class StartedApplication(msgspec.Struct, frozen=True):
-    application: Application
-
-
-class SparkViewed(msgspec.Struct, frozen=True):
-    view: SparkView | None
-
-
-class TakeStatus(msgspec.Struct, frozen=True):
-    """Asks for the present JobMasterStatus."""
-
-
-class TakeSlots(msgspec.Struct, frozen=True):
-    """Asks for the present HeldSlots."""
-
-
-class TakeReply(msgspec.Struct, frozen=True):
-    reply: JobMasterReply
-
-
-class ReportBlocked(msgspec.Struct, frozen=True):
-    """This job puts nothing there any more, and the ResourceManager is to see that others do not either."""
-
-    entry: Blocked
-
-
-class BeatDue(msgspec.Struct, frozen=True):
-    """Time to beat to the task managers."""
-
-
-class BeatReturned(msgspec.Struct, frozen=True):
-    """``reply`` None: no answer."""
-
-    task_manager: TaskManagerId
-    instance: InstanceId
-    asked: tuple[AllocationId, ...]
-    reply: SlotsReply | None
-
-
-class Superseded(msgspec.Struct, frozen=True):
-    """The JobManager has refused this attempt."""
-
-    message: str
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """The script has ended; a refusal of this attempt means nothing any more."""
-
-
-Event = (
-    OfferSlots
-    | ExecutorChanged
-    | StartedApplication
-    | SparkViewed
-    | TakeStatus
-    | TakeSlots
-    | TakeReply
-    | ReportBlocked
-    | BeatDue
-    | BeatReturned
-    | Superseded
-    | Ending
-    | StepDone
-    | StepFailed
-    | pool.PoolEvent
-)
 
 
 class JobMaster(Actor[Event]):

@@ -11,8 +11,9 @@ from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.system import System
+from emberkeep.jobmaster.events import Ending, StartedApplication, TakeSlots
 from emberkeep.jobmaster.identity import Identity
-from emberkeep.jobmaster.job_master import Ending, JobMaster, StartedApplication, TakeSlots
+from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobmaster.local_state_survey import HeldSlots, take_survey
 from emberkeep.jobmaster.ports import Application, SparkDriver
 from emberkeep.jobs.model import AttemptOutcome, FailureKind

@@ -22,7 +22,7 @@ from emberkeep.base.options import (
     SLOT_REQUEST_TIMEOUT,
 )
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
-from emberkeep.jobmaster.job_master import ReportBlocked
+from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
