@@ -29,7 +29,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.errors import CannotStore, Damaged
 from emberkeep.blobs.model import BlobKey, transient
-from emberkeep.protocol.rest import API_PREFIX, ATTEMPT_HEADER, BLOB_PEER_HEADER
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 
 log = structlog.get_logger(__name__)
 

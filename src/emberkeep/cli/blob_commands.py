@@ -16,7 +16,7 @@ from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_t
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
-    from emberkeep.protocol.rest import BlobCheck, BlobInfo, BlobList
+    from emberkeep.protocol.rest_blobs import BlobCheck, BlobInfo, BlobList
 
 blob_app = App(name="blob", help="Look into the BLOB store: job files, off-loaded messages, logs.", sort_key=22)
 _SHOWN_KEY = 14  # characters: the kind and 12 hex digits

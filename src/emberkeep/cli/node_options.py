@@ -12,7 +12,7 @@ from emberkeep.base.errors import InvalidInput
 
 if TYPE_CHECKING:
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
-    from emberkeep.protocol.rest import BlockRequest
+    from emberkeep.protocol.rest_blocklist import BlockRequest
 
 Flag = Annotated[bool, Parameter(negative=())]
 
@@ -37,7 +37,7 @@ class BlockOptions:
 
     def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
         """Raises InvalidInput."""
-        from emberkeep.protocol.rest import BlockRequest
+        from emberkeep.protocol.rest_blocklist import BlockRequest
 
         return BlockRequest(
             action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge

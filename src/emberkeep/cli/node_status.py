@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from emberkeep.cli.messages import say
 from emberkeep.cli.wording import counted, until
 from emberkeep.client.rest_client import RestClient
-from emberkeep.protocol.rest import BlockedTaskManagerInfo, BlocklistInfo, TaskManagerSummary
+from emberkeep.protocol.rest import TaskManagerSummary
+from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo, BlocklistInfo
 
 NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
 _POLL = 0.5  # seconds

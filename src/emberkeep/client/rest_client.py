@@ -23,7 +23,7 @@ from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
-from emberkeep.protocol import rest
+from emberkeep.protocol import rest, rest_blobs, rest_blocklist
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 T = TypeVar("T")
@@ -97,18 +97,18 @@ class RestClient:
 
     # --- blocklist -------------------------------------------------------------------------------------------------
 
-    async def blocklist(self) -> rest.BlocklistInfo:
-        return await self._get("/blocklist", rest.BlocklistInfo)
+    async def blocklist(self) -> rest_blocklist.BlocklistInfo:
+        return await self._get("/blocklist", rest_blocklist.BlocklistInfo)
 
     async def block(
-        self, name: str, request: rest.BlockRequest, *, task_manager: bool = False
-    ) -> rest.BlockedTaskManagerInfo:
+        self, name: str, request: rest_blocklist.BlockRequest, *, task_manager: bool = False
+    ) -> rest_blocklist.BlockedTaskManagerInfo:
         """Block a node, or a task manager; returns the entry as it is now. Raises Conflict where there was one and
         ``request`` does not allow to merge; also when a first try that was not answered has made it."""
         headers, body = {"Content-Type": "application/json"}, msgspec.json.encode(request)
         path = _blocklist_path(name, task_manager)
         answer = await self._http.call(Request("PUT", path, headers=headers, body=lambda: body))
-        return decode(answer, rest.BlockedTaskManagerInfo)
+        return decode(answer, rest_blocklist.BlockedTaskManagerInfo)
 
     async def unblock(self, name: str, *, task_manager: bool = False) -> None:
         """Raises Absent (it is not blocked; also when a first try that was not answered has unblocked it)."""
@@ -149,10 +149,10 @@ class RestClient:
 
     async def open_blob_group(self, job_id: JobId, contents: Sequence[BlobContent]) -> list[str]:
         """Announce what will be uploaded for a job that does not exist yet; returns the SHA-256s that are missing."""
-        body = msgspec.json.encode(rest.BlobGroup(blobs=list(contents)))
+        body = msgspec.json.encode(rest_blobs.BlobGroup(blobs=list(contents)))
         headers = {"Content-Type": "application/json"}
         answer = await self._http.call(Request("POST", f"/jobs/{job_id}/blobs", headers=headers, body=lambda: body))
-        return decode(answer, rest.BlobGroupOpened).missing
+        return decode(answer, rest_blobs.BlobGroupOpened).missing
 
     async def upload_blob(
         self, job_id: JobId, key: BlobKey, body: Callable[[], bytes | AsyncIterator[bytes]], size: int
@@ -175,18 +175,20 @@ class RestClient:
         finally:
             file.clean_up()
 
-    async def blobs(self, job_id: JobId | None = None) -> rest.BlobList:
+    async def blobs(self, job_id: JobId | None = None) -> rest_blobs.BlobList:
         """All BLOBs, or one job's."""
-        return await self._get("/blobs" if job_id is None else f"/jobs/{job_id}/blobs", rest.BlobList)
+        return await self._get("/blobs" if job_id is None else f"/jobs/{job_id}/blobs", rest_blobs.BlobList)
 
-    async def verify_blobs(self, job_id: JobId | None = None) -> rest.BlobCheck:
+    async def verify_blobs(self, job_id: JobId | None = None) -> rest_blobs.BlobCheck:
         """Have everything read, in both stores; takes as long as that does."""
         path = "/blobs/verify" if job_id is None else f"/jobs/{job_id}/blobs/verify"
-        return decode(await self._http.call(Request("POST", path, limits=_PATIENT_LIMITS)), rest.BlobCheck)
+        return decode(await self._http.call(Request("POST", path, limits=_PATIENT_LIMITS)), rest_blobs.BlobCheck)
 
-    async def collect_blobs(self) -> rest.BlobCollection:
+    async def collect_blobs(self) -> rest_blobs.BlobCollection:
         """Run the staged clean-up once."""
-        return decode(await self._http.call(Request("POST", "/blobs/gc", limits=_PATIENT_LIMITS)), rest.BlobCollection)
+        return decode(
+            await self._http.call(Request("POST", "/blobs/gc", limits=_PATIENT_LIMITS)), rest_blobs.BlobCollection
+        )
 
     # --- logs ------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from msgspec import Meta, field
 
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent
-from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.jobs.model import Artefact, EntryPoint, FailureKind, JobResources, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.protocol.messages import ProcessState
@@ -394,72 +393,6 @@ class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True):
     created: bool
 
 
-# --- BLOBs ------------------------------------------------------------------------------------------------------------
-
-
-class BlobGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Contents that belong together, to be uploaded before their job is submitted."""
-
-    blobs: list[BlobContent]
-
-
-class BlobGroupOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """``missing``: SHA-256 of each content that has to be uploaded; the others are there already."""
-
-    missing: list[str]
-
-
-class BlobStored(Kebab, frozen=True, kw_only=True):
-    """Answer to an upload: every store that the BLOB belongs in holds it now."""
-
-    jobid: JobId
-    key: str
-    size: int  # bytes
-
-
-class BlobInfo(Kebab, frozen=True, kw_only=True):
-    """One BLOB. ``state``: referenced, uploading, unreferenced, staged or deleting."""
-
-    jobid: JobId
-    key: str
-    size: int  # bytes
-    local: bool
-    ha: bool
-    references: list[str]
-    state: str
-
-
-class BlobList(Kebab, frozen=True, kw_only=True):
-    blobs: list[BlobInfo]
-    bytes: int
-
-
-class BlobProblem(Kebab, frozen=True, kw_only=True):
-    """What is wrong with one BLOB in one store."""
-
-    jobid: JobId
-    key: str
-    store: str
-    problem: str
-    healed: bool
-
-
-class BlobCheck(Kebab, frozen=True, kw_only=True):
-    """``checked`` and ``bytes`` count each store's copy."""
-
-    checked: int
-    bytes: int
-    problems: list[BlobProblem]
-
-
-class BlobCollection(Kebab, frozen=True, kw_only=True):
-    deleted: int
-
-
-ATTEMPT_HEADER = "Emberkeep-Attempt"  # of a request to the BLOB server that acts for one attempt of its job
-BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # of a download: where the requester's own cache serves what it has fetched
-
-
 # --- task managers ----------------------------------------------------------------------------------------------------
 
 
@@ -596,40 +529,6 @@ class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
 
 
 # --- logs -------------------------------------------------------------------------------------------------------------
-
-
-class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
-    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it. ``drivers``: where
-    tasks are evacuated, what becomes of drivers without a streaming query; without it they are restarted elsewhere."""
-
-    action: BlockAction
-    cause: str
-    drivers: EvacuatedDrivers | None = None
-    end_timestamp: int | str | None = None
-    allow_merge: bool = False
-
-
-class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True):
-    """``endTimestamp`` 9223372036854775807: it does not time out."""
-
-    action: BlockAction
-    start_timestamp: Millis
-    end_timestamp: int  # Unix milliseconds
-    cause: str
-
-
-class BlockedNodeInfo(BlockedTaskManagerInfo, frozen=True, kw_only=True):
-    """Likewise; with the registered task managers that stand on the node."""
-
-    task_managers: list[TaskManagerId]
-
-
-class BlocklistInfo(Camel, frozen=True, kw_only=True):
-    """All entries, by resource id and by node id."""
-
-    blocked_task_managers: dict[TaskManagerId, BlockedTaskManagerInfo]
-    blocked_nodes: dict[str, BlockedNodeInfo]
 
 
 class LogInfo(Kebab, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ import re
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
-from emberkeep.protocol.rest import ATTEMPT_HEADER
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER
 
 MAX_HOLDERS = 100  # of one upload; they are part of its address
 HOLDER_PATTERN = "[A-Za-z0-9][A-Za-z0-9._~:-]{0,199}"

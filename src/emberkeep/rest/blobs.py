@@ -13,8 +13,8 @@ from msgspec import Meta, field
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.options import BLOB_MAX_SIZE
 from emberkeep.jobmanager.blob_views import BlobView
-from emberkeep.protocol.rest import (
-    API_PREFIX,
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_blobs import (
     ATTEMPT_HEADER,
     BLOB_PEER_HEADER,
     BlobCheck,

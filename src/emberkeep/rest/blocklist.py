@@ -19,7 +19,7 @@ from emberkeep.blocklist.model import (
     parse_end,
 )
 from emberkeep.jobmanager.views import TaskManagerView
-from emberkeep.protocol.rest import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
+from emberkeep.protocol.rest_blocklist import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
 from emberkeep.rest.routing import Call, Route, json_response
 
 _DECIMALS = 19  # of the largest time

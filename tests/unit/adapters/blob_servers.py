@@ -12,7 +12,7 @@ from aiohttp import web
 from emberkeep.adapters.http_security import AccessPolicy, problem, secure
 from emberkeep.adapters.http_server import bind_port, serve_http
 from emberkeep.base.errors import Absent
-from emberkeep.protocol.rest import ATTEMPT_HEADER, BLOB_PEER_HEADER
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 
 TOKEN = "t" * 40
 

@@ -13,7 +13,7 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.cli.main import main
 from emberkeep.cli.upload_display import UploadDisplay
-from emberkeep.protocol.rest import BlobProblem
+from emberkeep.protocol.rest_blobs import BlobProblem
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info
 
 A, B = "a1" + "0" * 30, "b2" + "0" * 30

@@ -17,7 +17,7 @@ from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol import rest
+from emberkeep.protocol import rest, rest_blobs, rest_blocklist
 from emberkeep.protocol.byte_range import parse_byte_range
 from emberkeep.rest.checkpoint_shapes import checkpoint_statistics
 
@@ -174,12 +174,12 @@ class FakeJobManager:
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
         self.task_managers: list[rest.TaskManagerDetails] = []
-        self.blocked: list[tuple[rest.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
-        self._entries: dict[str, rest.BlockedNodeInfo] = {}
+        self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
+        self._entries: dict[str, rest_blocklist.BlockedNodeInfo] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
-        self.groups: list[rest.BlobGroup] = []
-        self.problems: list[rest.BlobProblem] = []
+        self.groups: list[rest_blobs.BlobGroup] = []
+        self.problems: list[rest_blobs.BlobProblem] = []
         self.offloaded = 0
         self.pointers = JobPointers()  # of whatever job is asked for
         self.submissions: list[rest.JobSubmission] = []
@@ -377,11 +377,11 @@ class FakeJobManager:
         return log_piece(log, offset, self.page_size)
 
     async def _open_group(self, request: web.Request) -> web.Response:
-        group = msgspec.json.decode(await request.read(), type=rest.BlobGroup)
+        group = msgspec.json.decode(await request.read(), type=rest_blobs.BlobGroup)
         self.groups.append(group)
         here = {key for job, key in self.blobs if job == request.match_info["jid"]}
         return reply(
-            rest.BlobGroupOpened(
+            rest_blobs.BlobGroupOpened(
                 missing=[item.sha256 for item in group.blobs if f"{item.kind}-{item.sha256}" not in here]
             )
         )
@@ -392,7 +392,7 @@ class FakeJobManager:
         if request.content_length != len(data) or hashlib.sha256(data).hexdigest() != key[2:]:
             return problem(400, "the content has another hash", field="key")
         self.blobs[owner, key] = data
-        return reply(rest.BlobStored(jobid=JobId(owner), key=key, size=len(data)), 201)
+        return reply(rest_blobs.BlobStored(jobid=JobId(owner), key=key, size=len(data)), 201)
 
     async def _get_blob(self, request: web.Request) -> web.Response:
         data = self.blobs.get((request.match_info["jid"], request.match_info["key"]))
@@ -401,7 +401,7 @@ class FakeJobManager:
     async def _list_blobs(self, request: web.Request) -> web.Response:
         job = request.match_info.get("jid")
         infos = [
-            rest.BlobInfo(
+            rest_blobs.BlobInfo(
                 jobid=JobId(owner),
                 key=key,
                 size=len(data),
@@ -413,18 +413,18 @@ class FakeJobManager:
             for (owner, key), data in self.blobs.items()
             if job in (None, owner)
         ]
-        return reply(rest.BlobList(blobs=infos, bytes=sum(info.size for info in infos)))
+        return reply(rest_blobs.BlobList(blobs=infos, bytes=sum(info.size for info in infos)))
 
     async def _verify(self, request: web.Request) -> web.Response:
         job = request.match_info.get("jid")
         found = [item for item in self.problems if job in (None, item.jobid)]
-        return reply(rest.BlobCheck(checked=len(self.blobs), bytes=4096, problems=found))
+        return reply(rest_blobs.BlobCheck(checked=len(self.blobs), bytes=4096, problems=found))
 
     async def _collect(self, _request: web.Request) -> web.Response:
         unused = [name for name in self.blobs if not self.held.get(name)]
         for name in unused:
             del self.blobs[name]
-        return reply(rest.BlobCollection(deleted=len(unused)))
+        return reply(rest_blobs.BlobCollection(deleted=len(unused)))
 
     async def _task_managers(self, _request: web.Request) -> web.Response:
         return reply(rest.TaskManagers(taskmanagers=list(self.task_managers)))
@@ -436,25 +436,25 @@ class FakeJobManager:
         return problem(404, "there is no such task manager")
 
     async def _blocklist(self, _request: web.Request) -> web.Response:
-        found: dict[str, dict[str, rest.BlockedNodeInfo]] = {"nodes": {}, "taskmanagers": {}}
+        found: dict[str, dict[str, rest_blocklist.BlockedNodeInfo]] = {"nodes": {}, "taskmanagers": {}}
         for path, entry in self._entries.items():
             kind, _, name = path.partition("/")
             found[kind][name] = entry
         return reply(
-            rest.BlocklistInfo(
+            rest_blocklist.BlocklistInfo(
                 blocked_task_managers=found["taskmanagers"],  # type: ignore[arg-type]
                 blocked_nodes=found["nodes"],
             )
         )
 
     async def _block(self, request: web.Request) -> web.Response:
-        body = msgspec.json.decode(await request.read(), type=rest.BlockRequest)
+        body = msgspec.json.decode(await request.read(), type=rest_blocklist.BlockRequest)
         path = f"{request.match_info['kind']}/{request.match_info['name']}"
         if path in self._entries and not body.allow_merge:
             return problem(409, f"{path} is blocked already")
         self.blocked.append((body, path))
         end = PERMANENT if body.end_timestamp is None else int(body.end_timestamp)
-        self._entries[path] = rest.BlockedNodeInfo(
+        self._entries[path] = rest_blocklist.BlockedNodeInfo(
             action=body.action, start_timestamp=NOW, end_timestamp=end, cause=body.cause, task_managers=[]
         )
         return reply(self._entries[path], 201)

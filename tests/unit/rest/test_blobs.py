@@ -19,7 +19,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.base.options import BLOB_MAX_SIZE
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import NO_JOB, permanent, transient
-from emberkeep.protocol.rest import ATTEMPT_HEADER, BLOB_PEER_HEADER
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 from emberkeep.rest import request_bodies, transfers
 from emberkeep.rest.transfers import Places
 from tests.unit.rest.fake_gateway import FakeGateway, task_manager_view

@@ -1,0 +1,71 @@
+"""Bodies of the REST API about BLOBs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobContent
+from emberkeep.protocol.rest import Kebab
+
+ATTEMPT_HEADER = "Emberkeep-Attempt"  # of a request to the BLOB server that acts for one attempt of its job
+BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # of a download: where the requester's own cache serves what it has fetched
+
+
+class BlobGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Contents that belong together, to be uploaded before their job is submitted."""
+
+    blobs: list[BlobContent]
+
+
+class BlobGroupOpened(msgspec.Struct, frozen=True, kw_only=True):
+    """``missing``: SHA-256 of each content that has to be uploaded; the others are there already."""
+
+    missing: list[str]
+
+
+class BlobStored(Kebab, frozen=True, kw_only=True):
+    """Answer to an upload: every store that the BLOB belongs in holds it now."""
+
+    jobid: JobId
+    key: str
+    size: int  # bytes
+
+
+class BlobInfo(Kebab, frozen=True, kw_only=True):
+    """One BLOB. ``state``: referenced, uploading, unreferenced, staged or deleting."""
+
+    jobid: JobId
+    key: str
+    size: int  # bytes
+    local: bool
+    ha: bool
+    references: list[str]
+    state: str
+
+
+class BlobList(Kebab, frozen=True, kw_only=True):
+    blobs: list[BlobInfo]
+    bytes: int
+
+
+class BlobProblem(Kebab, frozen=True, kw_only=True):
+    """What is wrong with one BLOB in one store."""
+
+    jobid: JobId
+    key: str
+    store: str
+    problem: str
+    healed: bool
+
+
+class BlobCheck(Kebab, frozen=True, kw_only=True):
+    """``checked`` and ``bytes`` count each store's copy."""
+
+    checked: int
+    bytes: int
+    problems: list[BlobProblem]
+
+
+class BlobCollection(Kebab, frozen=True, kw_only=True):
+    deleted: int

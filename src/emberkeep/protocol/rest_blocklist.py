@@ -1,0 +1,41 @@
+"""Bodies of the REST API about blocked nodes and task managers."""
+
+from __future__ import annotations
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
+from emberkeep.protocol.rest import Camel, Millis
+
+
+class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
+    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it. ``drivers``: where
+    tasks are evacuated, what becomes of drivers without a streaming query; without it they are restarted elsewhere."""
+
+    action: BlockAction
+    cause: str
+    drivers: EvacuatedDrivers | None = None
+    end_timestamp: int | str | None = None
+    allow_merge: bool = False
+
+
+class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True):
+    """``endTimestamp`` 9223372036854775807: it does not time out."""
+
+    action: BlockAction
+    start_timestamp: Millis
+    end_timestamp: int  # Unix milliseconds
+    cause: str
+
+
+class BlockedNodeInfo(BlockedTaskManagerInfo, frozen=True, kw_only=True):
+    """Likewise; with the registered task managers that stand on the node."""
+
+    task_managers: list[TaskManagerId]
+
+
+class BlocklistInfo(Camel, frozen=True, kw_only=True):
+    """All entries, by resource id and by node id."""
+
+    blocked_task_managers: dict[TaskManagerId, BlockedTaskManagerInfo]
+    blocked_nodes: dict[str, BlockedNodeInfo]
