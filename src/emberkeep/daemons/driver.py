@@ -35,6 +35,7 @@ from emberkeep.spark.checkpoint_guard import was_overtaken
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
+from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.java import find_java
 from emberkeep.spark.script import OutcomeKind, ScriptOutcome, raise_on_sigterm, run_module, run_script
 from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
@@ -237,8 +238,8 @@ def _cause(script: ScriptOutcome) -> str:
         return "the script was told to end (SIGTERM)"
     if script.kind is OutcomeKind.EXITED:
         return script.message or f"the script exited with code {script.exit_code}"
-    first_line = (script.message or "").strip().split("\n")[0]
-    return f"{script.exception_type}: {first_line}" if first_line else str(script.exception_type)
+    line = in_one_line(script.message or "")
+    return f"{script.exception_type}: {line}" if line else str(script.exception_type)
 
 
 if __name__ == "__main__":

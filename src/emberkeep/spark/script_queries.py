@@ -17,6 +17,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import key_of_named, key_of_unnamed
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.scheduler_control import call
 
@@ -132,8 +133,8 @@ def check_not_failed(query: ScriptQuery, handle: Any) -> None:
     """Raises Fatal with what this run of the query has failed with."""
     failure = call("exception of a query", handle._jsq.exception)
     if failure.isDefined():
-        first = str(failure.get().getMessage()).strip().split("\n")[0]
-        raise Fatal(f"{query} has failed: {first}", hint="the driver's log says why")
+        line = in_one_line(str(failure.get().getMessage()))
+        raise Fatal(f"{query} has failed: {line}", hint="the driver's log says why")
 
 
 def recorded_fields(java: Any) -> list[tuple[Any, Any]]:
