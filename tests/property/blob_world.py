@@ -144,6 +144,13 @@ class BlobWorld:
             self.machine.not_deleted(deletion)
         self.note()
 
+    def end_copy(self, place: Place) -> None:
+        """One that has found nothing new."""
+        number = next(number for read, number in self.readers if read == place)
+        self.readers.remove((place, number))
+        self.machine.end_read(*place, number)
+        self.note()
+
     def listing(self, places: set[Place]) -> dict[JobId, list[StoredBlob]]:
         found: dict[JobId, list[StoredBlob]] = {}
         for owner, key in sorted(places):

@@ -43,6 +43,8 @@ class BlobLife(RuleBasedStateMachine):
             return
         assert not job.ended
         assert all((owner, key) in world.told for key in members - set(missing)), "what is not there is not asked for"
+        # Its client is told to upload again what only waits for its deletion: nobody counts on that any more.
+        world.told -= {(owner, key) for key in missing} & world.delayed
         before = job.group
         job.group, job.stirred = (set(members), True) if missing else (set(), False)
         job.arrived = members - set(missing)
@@ -316,9 +318,7 @@ class BlobLife(RuleBasedStateMachine):
             world.machine.failed(number, leftovers=False)
             world.note(touched=[place])
         while world.readers:
-            place, number = world.readers.pop()
-            world.machine.end_read(*place, number)
-            world.note()
+            world.end_copy(world.readers[-1][0])
         for _ in range(4):  # two for groups to be abandoned, two for their BLOBs
             self.interval_is_over()
             while world.deletions:
@@ -333,3 +333,17 @@ TestBlobLife.settings = settings(max_examples=300, stateful_step_count=50, deadl
 TestBlobLife.pytestmark = [  # type: ignore[attr-defined]
     pytest.mark.req(f"BLOB-{number}") for number in (6, 9, 10, 11, 14, 15, 17, 18, 19)
 ]
+
+
+def test_what_waits_for_its_deletion_is_missing_for_a_new_group() -> None:
+    life, owner, key = BlobLife(), OWNERS[0], KEYS[0]
+    life.upload_begins(owner=owner, key=key, holders=set(), attempt=0)
+    life._store(1)
+    life.copy_begins(owner=owner, key=key)
+    for _ in range(2):
+        life.interval_is_over()
+    life.group_is_announced(owner=owner, members={key})
+    life.world.end_copy((owner, key))
+    life.interval_is_over()
+    assert [deletion.keys for deletion in life.world.deletions] == [(key,)]
+    life.teardown()
