@@ -91,8 +91,7 @@ def measure(plan: Plan) -> list[Figure]:
     """One large BLOB and many small ones, each way; then peers."""
     size, count = plan.size(256, 32) * 1024**2, plan.size(2_000, 200)
     found = _Found()
-    for turn in range(plan.repetitions):
-        say(f"blobs: {turn + 1} of {plan.repetitions}")
+    for _ in plan.turns("blobs"):
         with temporary_directory() as directory:
             (directory / "state").mkdir()
             with job_manager(directory / "state") as server, limits_server(directory / "limits") as limits:

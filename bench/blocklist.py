@@ -11,7 +11,7 @@ from statistics import median
 import msgspec
 
 from bench.measure import Figure
-from bench.plan import Plan, say
+from bench.plan import Plan
 from bench.scale import Cluster, timed
 from bench.simulated import ONE_CORE, RUNTIME, SLOTS
 from emberkeep.base.ids import JobId
@@ -28,10 +28,7 @@ _SHARE = 10  # one node of so many is blocked
 def measure(plan: Plan) -> list[Figure]:
     """Cost of decisions with and without blocked nodes, of a change of the list, and of the question itself."""
     count = plan.size(10_000, 1_000)
-    rounds = []
-    for turn in range(plan.repetitions):
-        say(f"blocklist: {count:,} nodes, {turn + 1} of {plan.repetitions}")
-        rounds.append(_Round(count))
+    rounds = [_Round(count) for _ in plan.turns(f"blocklist: {count:,} nodes")]
     blocked = f"{count // _SHARE:,} of {count:,} nodes blocked"
 
     def figure(name: str, unit: str, value: Callable[[_Round], float]) -> Figure:

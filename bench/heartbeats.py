@@ -48,8 +48,7 @@ def measure(plan: Plan) -> list[Figure]:
     limit: list[_Saturated] = []
     calm: list[Load] = []
     memory: list[float] = []
-    for turn in range(plan.repetitions):
-        say(f"heartbeats: {turn + 1} of {plan.repetitions}")
+    for _ in plan.turns("heartbeats"):
         with temporary_directory() as directory, job_manager(directory) as server:
             say("  as fast as it goes")
             empty.append(asyncio.run(_saturate(server, 0, seconds)))

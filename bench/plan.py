@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -15,6 +16,12 @@ class Plan:
 
     def size(self, full: int, quick: int) -> int:
         return quick if self.quick else full
+
+    def turns(self, what: str) -> Iterator[int]:
+        """The repetitions one by one, from 0; says which of them is measured."""
+        for turn in range(self.repetitions):
+            say(f"{what}: {turn + 1} of {self.repetitions}")
+            yield turn
 
 
 def say(text: str) -> None:

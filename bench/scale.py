@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from bench.measure import Figure
-from bench.plan import Plan, say
+from bench.plan import Plan
 from bench.simulated import ONE_CORE, RUNTIME, SLOTS, task_manager
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.slots.ledger import DriverNeed
@@ -29,10 +29,7 @@ _ORPHAN_TIMEOUT = _LOST_AFTER  # whoever is silent is lost at once
 def measure(plan: Plan) -> list[Figure]:
     """Speed of matching, cost of heartbeats, of a loss and of a submission, memory per task manager."""
     count = plan.size(10_000, 1_000)
-    rounds = []
-    for turn in range(plan.repetitions):
-        say(f"scale: {count:,} task managers, {turn + 1} of {plan.repetitions}")
-        rounds.append(_Round(count))
+    rounds = [_Round(count) for _ in plan.turns(f"scale: {count:,} task managers")]
     slots = f"{count * SLOTS:,} slots"
 
     def figure(name: str, unit: str, value: Callable[[_Round], float]) -> Figure:

@@ -21,7 +21,7 @@ import google_crc32c
 
 from bench.commands import end, temporary_directory
 from bench.measure import Figure, ratios
-from bench.plan import Plan, say
+from bench.plan import Plan
 from bench.state_gateway_server import JOB
 from emberkeep.base.durable import sync_directory
 from emberkeep.protocol.hadoop_token import encode
@@ -191,8 +191,7 @@ def measure(plan: Plan) -> list[Figure]:
     """Small files as micro-batches write them, and one large one."""
     size, count = plan.size(256, 32) * 1024**2, plan.size(2_400, 240)
     found = _Found()
-    for turn in range(plan.repetitions):
-        say(f"state gateway: {turn + 1} of {plan.repetitions}")
+    for _ in plan.turns("state gateway"):
         with temporary_directory() as directory, _gateway(directory) as client:
             _small(client, directory, count, found)
             _large(client, directory, size, found)

@@ -20,7 +20,7 @@ import msgspec
 from bench.commands import JOBS, temporary_directory
 from bench.daemons import Server, job_manager
 from bench.measure import Figure, percentile, ratios
-from bench.plan import Plan, say
+from bench.plan import Plan
 from emberkeep.base.durable import write_record
 from emberkeep.client.blob_upload import NoProgress
 from emberkeep.client.rest_client import RestClient
@@ -55,8 +55,7 @@ def measure(plan: Plan) -> list[Figure]:
     """Latency and rate with one client and with 16 at once."""
     jobs = plan.size(300, 50), plan.size(2_000, 200)
     alone, crowd, disk, cpu = [], [], [], []
-    for turn in range(plan.repetitions):
-        say(f"submission: {turn + 1} of {plan.repetitions}")
+    for _ in plan.turns("submission"):
         with temporary_directory() as directory:
             disk.append(_disk(directory, plan.size(300, 50)))
             with job_manager(directory / "state") as server:

@@ -39,8 +39,7 @@ def measure(plan: Plan) -> list[Figure]:
     jobs = plan.size(300, 50), plan.size(2_000, 200)
     handles = plan.size(10_000, 500)
     alone, crowd, peers, cpu, read, taken = [], [], [], [], [], []
-    for turn in range(plan.repetitions):
-        say(f"zookeeper: submissions, {turn + 1} of {plan.repetitions}")
+    for turn in plan.turns("zookeeper: submissions"):
         with temporary_directory() as directory, job_manager(directory / "state") as server:
             peers.append(asyncio.run(submit_all(server, CLIENTS, jobs[1])))
         with temporary_directory() as directory:
