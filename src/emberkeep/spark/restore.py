@@ -258,7 +258,8 @@ def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoi
         raise RestoreRefused(
             f"the output {identity.target} of {query} already has batch {newest}, but the savepoint was made after "
             f"batch {saved.batch_id}: Spark's file sink would skip the batches between, and what they put into state",
-            hint="restore the newest savepoint, or write to another directory and join the two by hand",
+            hint="restore the newest savepoint; in a new directory Spark's file sink would fail as soon as it compacts "
+            "its log, so to go back write there in another way",
         )
 
 
