@@ -73,7 +73,6 @@ class _Instance:
         self.function = function
         self._name = name
         self._channel: Channel | None = None
-        self._has_driver = True
         self._is_closed = False
         if link is None:
             open_once(function)
@@ -98,7 +97,7 @@ class _Instance:
                 with self._answering:
                     self._channel.send(self._answer(call))
         except EmberkeepError:
-            self._has_driver = False  # this worker ends with its executor
+            return  # the driver has ended, and this worker ends with its executor
 
     def _answer(self, call: Call) -> Reply:
         try:
@@ -120,7 +119,7 @@ class _Instance:
         if not self._answering.acquire(timeout=_LEAVE_SECONDS) or self._is_closed:
             return
         try:
-            if self._has_driver:
+            if not self._channel.is_gone():
                 self._channel.send(self._answer(Call(number=0, method="snapshot_state")))
         finally:
             self._close()

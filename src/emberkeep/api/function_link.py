@@ -100,6 +100,15 @@ class Channel:
         """From here on messages may be far apart."""
         self._connection.settimeout(None)
 
+    def is_gone(self) -> bool:
+        """Whether the other side has ended and nothing of it is left to be read."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         with suppress(OSError):  # it was broken already
             self._connection.shutdown(socket.SHUT_RDWR)

@@ -167,6 +167,14 @@ def test_an_instance_that_is_killed_gives_back_what_it_had_begun_with(workers: W
     assert driver.snapshot_state() == {"counter@0": b"j10"}
 
 
+@pytest.mark.req("END-2", "END-3")
+def test_an_instance_whose_driver_is_gone_is_closed_and_nothing_else(workers: Workers) -> None:
+    driver = driver_with()
+    process = workers.start(driver.link(), counter())
+    driver._remotes[0].channel.close()
+    assert let_go(process) == ["close"]
+
+
 def test_an_instance_that_does_not_begin_gives_its_states_back(workers: Workers) -> None:
     driver = driver_with({"counter@0": b"j10"})
     with pytest.raises(AssertionError, match="the worker has ended"):
