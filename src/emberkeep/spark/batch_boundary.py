@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.query_listening import listener_of_starts
 from emberkeep.spark.running_batch import Limit, RunningBatch
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQuery, check_not_failed
@@ -35,8 +36,7 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
     limit, when batches still run: their queries go on, the others have ended. Fatal when a query fails meanwhile;
     SparkUnavailable.
     """
-    active = [query for query in queries if call("is the query active", query.handle._jsq.isActive)]
-    waiting = [_Wait(query, *_ending(query)) for query in active]
+    waiting = [_Wait(query, *_ending(query)) for query in queries if runs(query)]
     for wait in waiting:
         wait.end()
     while waiting:
@@ -49,6 +49,12 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
                 raise too_late(", ".join(str(wait.batch) for wait in late) + " has not ended in time")
     for query in queries:
         check_not_failed(query, query.handle)
+
+
+def runs(query: ScriptQuery) -> bool:
+    """Whether it may still commit a batch. Not ``isActive``: that is false from the moment at which it was told to end,
+    while its last batch still runs. Raises SparkUnavailable."""
+    return bool(call("does the query run", lambda: _thread(query).isAlive()))
 
 
 def too_late(what: str) -> ProcedureRefused:
@@ -71,7 +77,12 @@ def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
 def starting_ended(session: Any) -> Iterator[None]:
     """Queries that start while this lasts end before their first batch: the script has its StreamingQuery, and nothing
     runs. Raises ProcedureRefused."""
-    listener = _ending_listener(session)
+
+    def end(event: Any) -> None:
+        state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
+        state.set(terminated)
+
+    listener = listener_of_starts(end)
     session.streams.addListener(listener)
     try:
         yield
@@ -119,7 +130,7 @@ class _Wait:
     def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
         self.batch = RunningBatch(query)
         self._java = query.handle._jsq
-        self._thread = self._java.streamingQuery().queryExecutionThread()
+        self._query = query
         self._state = state
         self._terminated = terminated
         self._active = state.get()
@@ -129,8 +140,7 @@ class _Wait:
         call("ending a query", self._state.set, self._terminated)
 
     def is_over(self) -> bool:
-        # Not ``isActive``: that is false from the moment at which it was told to end, while its last batch still runs.
-        if not self._lives():
+        if not runs(self._query):
             return True
         # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
         self._idle = 0 if self._works() else self._idle + 1
@@ -145,16 +155,17 @@ class _Wait:
             return False
         call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
         time.sleep(_PAUSE)  # what has looked before that is ending now
-        if self._lives() and self._works():
+        if runs(self._query) and self._works():
             return True
         self.end()
         return False
 
-    def _lives(self) -> bool:
-        return bool(call("does the query run", self._thread.isAlive))
-
     def _works(self) -> bool:
         return bool(call("status of a query", lambda: self._java.status().isTriggerActive()))
+
+
+def _thread(query: ScriptQuery) -> Any:
+    return query.handle._jsq.streamingQuery().queryExecutionThread()
 
 
 def _ending(query: ScriptQuery) -> tuple[Any, Any]:
@@ -180,24 +191,3 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
     present = state.get().getClass()
     name = f"{present.getName().rpartition('.')[0]}.TERMINATED$"
     return state, present.getClassLoader().loadClass(name).getField("MODULE$").get(None)
-
-
-def _ending_listener(session: Any) -> Any:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - PySpark's name
-            # Called on the query's own thread, before it becomes active.
-            state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
-            state.set(terminated)
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            del event
-
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            del event
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            del event
-
-    return Listener()

@@ -16,7 +16,7 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, too_late
+from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late
 from emberkeep.spark.drain import Drain, log_state
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
@@ -100,12 +100,12 @@ class QueryProcedures:
         """Keep all queries between two batches until ``resume``. Raises ProcedureRefused (also: they are not until the
         limit), SparkUnavailable."""
         self._await_script(note, limit)
-        active = [query for query in self._queries.all() if _is_active(query)]
-        if not active:
+        running = [query for query in self._queries.all() if runs(query)]
+        if not running:
             raise _nothing_runs()
         if not self.plans.close(limit):
             raise too_late("a streaming query was still planning a batch")
-        waiting = [(query, RunningBatch(query)) for query in active if query.reached is not None]
+        waiting = [(query, RunningBatch(query)) for query in running if query.reached is not None]
         self._paused_at = {}
         while waiting:
             batches = ", ".join(str(batch) for _, batch in waiting)
@@ -154,7 +154,7 @@ class QueryProcedures:
         with self._starting_away:
             away = [query for query in self._queries.all() if query.away]
             for query in away:
-                # What a query has failed with meanwhile is for the script to see.
+                # One that was let run on is active; what one has failed with meanwhile is for the script to see.
                 if not _is_active(query) and query.handle.exception() is None:
                     if query.reached is not None:
                         self._drain.roll_forward(query)
@@ -186,13 +186,14 @@ class QueryProcedures:
     def _stands(self, query: ScriptQuery) -> bool:
         """Whether nothing is planned, or the query has ended; nothing is planned any more then."""
         assert query.reached is not None  # noqa: S101
+        has_ended = not runs(query)  # first: its last batch may commit meanwhile
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
         self._paused_at[query.key] = state.committed
-        return state.is_between_batches or not _is_active(query)
+        return state.is_between_batches or has_ended
 
     def _ending(self) -> list[ScriptQuery]:
         """The queries that a stop ends, or has ended."""
-        return [query for query in self._queries.all() if query.away or _is_active(query)]
+        return [query for query in self._queries.all() if query.away or runs(query)]
 
     def _recoverable(self) -> list[ScriptQuery]:
         return [query for query in self._queries.all() if query.reached is not None]

@@ -28,6 +28,7 @@ from emberkeep.local_state.placement import (
     is_awaited,
     place,
 )
+from emberkeep.spark.query_listening import listener_of_starts
 from emberkeep.spark.scheduler_control import executor_ids
 
 log = structlog.get_logger(__name__)
@@ -54,7 +55,7 @@ class StatePlacement:
 
         Listening goes on no longer: each batch of each query would call back into Python.
         """
-        listener = _listener(self, session)
+        listener = listener_of_starts(lambda event: self.started(session, str(event.id), str(event.runId)))
         with _harmless("streaming queries cannot be listened to"):
             session.streams.addListener(listener)
         try:
@@ -172,25 +173,6 @@ class _Query:
     def _store(self, partition: Partition, name: str) -> Any:
         store = self._classes.StateStoreId(f"{self.root}/state", partition.operator, partition.number, name)
         return self._classes.StateStoreProviderId(store, self._run_id)
-
-
-def _listener(placement: StatePlacement, session: Any) -> Any:
-    from pyspark.sql.streaming.listener import StreamingQueryListener
-
-    class Listener(StreamingQueryListener):
-        def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - PySpark's name
-            placement.started(session, str(event.id), str(event.runId))
-
-        def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-            del event
-
-        def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-            del event
-
-        def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-            del event
-
-    return Listener()
 
 
 @contextmanager
