@@ -8,9 +8,8 @@ all that was written before it became leader.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import structlog
@@ -20,6 +19,7 @@ from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handl
 from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFiles
 from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
+from emberkeep.adapters.zookeeper_epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import (
     Cleaning,
@@ -65,96 +65,30 @@ class ZooKeeperJobStore:
         self._session = session
         self._layout = layout
         self._graph_dir = graph_dir
-        self._address = address
-        self._elected = elected
-        self._record = LeaderRecord(address=address, life=ids.hex32())
-        self._epoch: int | None = None
-        self._opening = False
+        self._epoch = LeaderEpoch(session, layout, LeaderRecord(address=address, life=ids.hex32()), elected=elected)
         self._graphs = GraphFiles(graph_dir)
         self._result_files = ResultFiles(graph_dir, 0)
-        self._checkpoints = CheckpointNodes(session, layout, self._commit)
+        self._checkpoints = CheckpointNodes(session, layout, self._epoch.commit)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> int:
-        if self._epoch is not None or self._opening:
-            raise Conflict("this store is open already: it leads")
-        self._opening = True
-        try:
-            await self._session.ensure(*self._layout.persistent)
-            self._epoch = await self._write_epoch()
-            self._graphs = GraphFiles(self._graph_dir, self._epoch)
-            self._result_files = ResultFiles(self._graph_dir, self._epoch)
-            return self._epoch
-        finally:
-            self._opening = False
-
-    async def _write_epoch(self) -> int:
-        layout, own = self._layout, self._record
-        epoch = await self._session.get(layout.epoch)
-        if epoch.data and _leader(epoch, layout.epoch) == own:
-            return epoch.version  # a write whose answer got lost
-        leader = await self._session.find(layout.leader)
-        if leader is not None and not self._elected and leader.owner != self._session.id:
-            raise Conflict(f"another JobManager leads: {_leader(leader, layout.leader).address}")
-        data = encode_node(own)
-
-        def build(transaction: TransactionRequest) -> None:
-            transaction.set_data(layout.epoch, data, epoch.version)
-            if leader is not None:
-                transaction.delete(layout.leader)
-            transaction.create(layout.leader, data, ephemeral=True)
-
-        try:
-            stat, *_ = await self._session.commit("write the epoch", build)
-        except TransactionRefused as refused:
-            if refused.index == 0:
-                raise Conflict("another JobManager leads: it was first to write the epoch") from None
-            raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node went
-        return int(stat.version)
+        number = await self._epoch.take()
+        self._graphs = GraphFiles(self._graph_dir, number)
+        self._result_files = ResultFiles(self._graph_dir, number)
+        return number
 
     async def confirm(self) -> None:
         """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
-        await self._commit("confirm the epoch", lambda _: None)
+        await self._epoch.confirm()
 
     async def close(self) -> None:
-        if self._epoch is None:
-            return
-        try:
-            await self._commit("give up leadership", lambda transaction: transaction.delete(self._layout.leader))
-        except EmberkeepError as error:
-            log.info("the leader's address goes with its session", reason=str(error))
-        self._epoch = None
-
-    async def _commit(self, what: str, build: Callable[[TransactionRequest], object]) -> list[Any]:
-        """A transaction that is refused (Conflict) when a newer leader has written the epoch.
-
-        Raises TransactionRefused when another operation of it was not possible; its index counts from 0 without the
-        check.
-        """
-        epoch = self._check_open()
-
-        def checked(transaction: TransactionRequest) -> None:
-            transaction.check(self._layout.epoch, epoch)
-            build(transaction)
-
-        try:
-            results = await self._session.commit(what, checked)
-        except TransactionRefused as refused:
-            if refused.index == 0:
-                raise Conflict(f"epoch {epoch} is over: a newer JobManager leads") from None
-            raise TransactionRefused(refused.index - 1, refused.cause) from None
-        return results[1:]
-
-    def _check_open(self) -> int:
-        if self._epoch is None:
-            raise Conflict("this store is not open")
-        return self._epoch
+        await self._epoch.give_up()
 
     # --- submission -------------------------------------------------------------------------------------------------
 
     async def create(self, graph: JobGraph) -> JobId:
-        self._check_open()
+        self._epoch.check_taken()
         while True:
             known = await self._known(graph)
             if known is not None:
@@ -179,7 +113,7 @@ class ZooKeeperJobStore:
                 key = KeyNode(job_id=job_id, key=graph.idempotency_key)
                 transaction.create(layout.key(graph.idempotency_key), encode_node(key))
 
-        await self._commit(f"create job {job_id}", build)
+        await self._epoch.commit(f"create job {job_id}", build)
 
     async def _known(self, graph: JobGraph) -> JobId | None:
         """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
@@ -203,7 +137,7 @@ class ZooKeeperJobStore:
     # --- recovery ---------------------------------------------------------------------------------------------------
 
     async def recover(self) -> list[StoredJob]:
-        epoch = self._check_open()
+        epoch = self._epoch.number
         names = await self._session.children(self._layout.jobs)
         handles = await self._read_all(self._layout.job(name) for name in names)
         attempts = await self._read_all(self._layout.attempt(name) for name in names)
@@ -327,7 +261,7 @@ class ZooKeeperJobStore:
 
     async def _attempt_of(self, job_id: JobId) -> tuple[Node, StoredAttempt]:
         """Raises Absent when the job has no handle."""
-        self._check_open()
+        self._epoch.check_taken()
         path = self._layout.attempt(job_id)
         node = await self._session.find(path)
         if node is None:
@@ -338,7 +272,7 @@ class ZooKeeperJobStore:
     async def _change_attempt(self, what: str, job_id: JobId, node: Node, changed: StoredAttempt) -> None:
         path, data = self._layout.attempt(job_id), encode_node(changed)
         try:
-            await self._commit(what, lambda transaction: transaction.set_data(path, data, node.version))
+            await self._epoch.commit(what, lambda transaction: transaction.set_data(path, data, node.version))
         except TransactionRefused:
             raise RetryLater(f"attempts of job {job_id} are being recorded", hint="try again") from None
 
@@ -361,7 +295,7 @@ class ZooKeeperJobStore:
         return node, stored
 
     async def record_result(self, result: JobResult) -> None:
-        self._check_open()
+        self._epoch.check_taken()
         layout, job_id = self._layout, result.job_id
         paths = (layout.result(job_id), layout.job(job_id), layout.attempt(job_id))
         known, handle, attempt = await asyncio.gather(*(self._session.find(path) for path in paths))
@@ -397,7 +331,7 @@ class ZooKeeperJobStore:
                 transaction.create(layout.damaged_job(job_id), handle.data)
 
         try:
-            await self._commit(f"record the result of job {job_id}", build)
+            await self._epoch.commit(f"record the result of job {job_id}", build)
         except TransactionRefused as refused:
             raise RetryLater(f"the result of job {job_id} is being recorded: {refused}", hint="try again") from None
         try:
@@ -412,7 +346,7 @@ class ZooKeeperJobStore:
         clean = encode_node(msgspec.structs.replace(node, cleaning=Cleaning.CLEAN))
         path = self._layout.result(job_id)
         try:
-            await self._commit(f"clean up job {job_id}", lambda each: each.set_data(path, clean, version))
+            await self._epoch.commit(f"clean up job {job_id}", lambda each: each.set_data(path, clean, version))
         except TransactionRefused:
             return  # expired meanwhile
 
@@ -420,7 +354,7 @@ class ZooKeeperJobStore:
         await asyncio.to_thread(self._graphs.discard_file, location)
 
     async def results(self) -> list[JobResult]:
-        self._check_open()
+        self._epoch.check_taken()
         found = []
         for job_id, _, node in await self._result_nodes():
             try:
@@ -478,7 +412,7 @@ class ZooKeeperJobStore:
                 transaction.delete(key)
 
         try:
-            await self._commit(f"expire the result of job {job_id}", build)
+            await self._epoch.commit(f"expire the result of job {job_id}", build)
         except TransactionRefused as refused:
             raise RetryLater(f"results are being expired: {refused}", hint="try again") from None
         if node.file is not None:
@@ -488,14 +422,10 @@ class ZooKeeperJobStore:
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         data = encode_node(blocklist)
-        await self._commit("record the blocklist", lambda each: each.set_data(self._layout.blocklist, data))
+        await self._epoch.commit("record the blocklist", lambda each: each.set_data(self._layout.blocklist, data))
 
     async def blocklist(self) -> Blocklist:
-        self._check_open()
+        self._epoch.check_taken()
         path = self._layout.blocklist
         node = await self._session.get(path)
         return decode_node(node.data, Blocklist, where=f"ZooKeeper, {path}") if node.data else Blocklist()
-
-
-def _leader(node: Node, where: str) -> LeaderRecord:
-    return decode_node(node.data, LeaderRecord, where=where)
