@@ -1,8 +1,8 @@
 """Files on whatever file system a job's checkpoints and savepoints lie on: Hadoop's, in the driver's JVM.
 
-The bytes never pass through Python. On the local file system they are durable when a call returns: Hadoop syncs a file,
-and what was renamed or made in a directory is synced here. Other file systems are taken at their word: a file is
-durable once it is closed.
+Files are copied inside the JVM, or on this node's own disks without it. On the local file system they are durable when
+a call returns: each is synced, and so is what was renamed or made in a directory. Other file systems are taken at their
+word: a file is durable once it is closed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.lifecycle.manifest import SavepointFile, described
+from emberkeep.spark.disk_files import check_on_disk, copy_on_disk, path_on_disk
 
 _BUFFER = 1 << 17  # bytes
 
@@ -43,6 +46,8 @@ class HadoopFiles:
         self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
         self._gateway = spark.sparkContext._gateway
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(self._configuration)
+        self._paths_are_local = str(default.getScheme()) == "file"
 
     def below(self, directory: str) -> list[FoundFile]:
         """All files below a directory, at any depth; nothing where there is none."""
@@ -143,7 +148,10 @@ class HadoopFiles:
 
         ``lasting`` false: a power loss may take it away again, on the local file system too.
         """
+        read, written = self._on_disk(source), self._on_disk(target)
         with _translated(source):
+            if read is not None and written is not None:
+                return msgspec.structs.replace(copy_on_disk(read, written, lasting=lasting), path=target)
             source_path, source_system = self._reach(source)
             digest = self._digest.getInstance("SHA-256")
             reading = self._digest_stream(source_system.open(source_path), digest)
@@ -169,6 +177,9 @@ class HadoopFiles:
     def check(self, location: str) -> SavepointFile:
         """Size and checksum of what is there."""
         with _translated(location):
+            on_disk = self._on_disk(location)
+            if on_disk is not None:
+                return msgspec.structs.replace(check_on_disk(on_disk), path=location)
             path, system = self._reach(location)
             size = int(system.getFileStatus(path).getLen())
             digest = self._digest.getInstance("SHA-256")
@@ -209,6 +220,9 @@ class HadoopFiles:
         with _translated(location):
             path, system = self._reach(location)
             return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
+
+    def _on_disk(self, location: str) -> str | None:
+        return path_on_disk(location, paths_are_local=self._paths_are_local)
 
     def _reach(self, location: str) -> tuple[Any, Any]:
         path = self._path(location)
@@ -253,5 +267,7 @@ def _translated(location: str) -> Iterator[None]:
         if name == "FileAlreadyExistsException":
             raise Conflict(f"{location} is there already: {text}") from error
         raise Fatal(f"{location}: {name}: {text}", hint="check the file system: space, permissions, address") from error
+    except FileNotFoundError as error:
+        raise Absent(f"{location} does not exist") from error
     except (Py4JError, OSError) as error:
         raise Fatal(f"{location}: {error}", hint="check the file system: space, permissions, address") from error
