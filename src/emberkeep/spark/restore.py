@@ -166,8 +166,8 @@ class Restore:
         raise RestoreRefused(
             f"the checkpoint {query.started.location} of {query} is {what}; the savepoint {self._savepoint} was made "
             f"after batch {saved.batch_id}",
-            hint="give the query an empty checkpointLocation (and an empty output, if its sink skips batches that it "
-            "has seen), or start the job without a savepoint to go on from that checkpoint",
+            hint="give the query an empty checkpointLocation, or start the job without a savepoint to go on from that "
+            "checkpoint",
         )
 
     def _verify(self, storage: SavepointStorage, manifest: Manifest) -> None:
@@ -242,8 +242,7 @@ _ANOTHER = "use another savepoint, or a copy of this one that is whole"
 
 
 def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
-    """Spark's file sink skips batches that are in its log: their state would never be written, and a later batch would
-    fail for want of it."""
+    """Raises RestoreRefused where Spark's file sink could not go on from that savepoint."""
     identity = query.identity
     if identity.sink.lower() not in _FILE_SINKS or not identity.target:
         return
@@ -253,14 +252,34 @@ def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoi
     except EmberkeepError as error:
         log.warning("the sink's log cannot be looked at", directory=directory, reason=str(error))
         return
-    newest = max(log_entries(names, "log"), default=-1)
-    if newest > saved.batch_id:
-        raise RestoreRefused(
-            f"the output {identity.target} of {query} already has batch {newest}, but the savepoint was made after "
-            f"batch {saved.batch_id}: Spark's file sink would skip the batches between, and what they put into state",
-            hint="restore the newest savepoint; in a new directory Spark's file sink would fail as soon as it compacts "
-            "its log, so to go back write there in another way",
+    refusal = file_sink_refusal(max(log_entries(names, "log"), default=-1), saved.batch_id)
+    if refusal:
+        reason, hint = refusal
+        raise RestoreRefused(f"the output {identity.target} of {query} {reason}", hint=hint)
+
+
+def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
+    """Why Spark's file sink cannot go on after batch ``batch_id``, and what to do. ``newest``: in its log, -1 for none.
+
+    It skips batches that are in its log: their state would never be written, and a later batch would fail for want of
+    it. Its log has every batch, and fails when it is compacted while some are missing.
+    """
+    if newest > batch_id:
+        return (
+            f"already has batch {newest}, but the savepoint was made after batch {batch_id}: Spark's file sink would "
+            "skip the batches between, and what they put into state",
+            "restore the newest savepoint; to go back to this one, write to a new directory with another sink "
+            "(emberkeep.api.RollingFileSink, foreachBatch)",
         )
+    if newest < batch_id:
+        has = "is new to Spark's file sink" if newest < 0 else f"has batches up to {newest} only"
+        return (
+            f"{has}, but the savepoint was made after batch {batch_id}: Spark's file sink would fail when it compacts "
+            "its log, some batches later, as those before are missing there",
+            "write to the directory that the query wrote to before, or with another sink "
+            "(emberkeep.api.RollingFileSink, foreachBatch)",
+        )
+    return None
 
 
 def _named(queries: Sequence[QuerySavepoint]) -> str:
