@@ -87,7 +87,7 @@ class Ownership:
         return (HandOver(job_id, source, allocation_id),)
 
     def freed(self, job_id: JobId, allocation_id: AllocationId, *, may_return: bool) -> tuple[Effect, ...]:
-        """A slot was given back. ``may_return``: its executor or its attempt had ended."""
+        """A slot was given back. ``may_return``: its executor or its attempt had ended, or it was never used."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.discard(allocation_id)
         if may_return:

@@ -331,13 +331,16 @@ class SlotTable:
 
     def _free(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
         ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned and not unwanted
+        # Nothing ever ran in a slot that was not accepted, as its job may want it only a little later: all that is kept
+        # for it was left behind by another one's executor.
+        never_used = slot.state is SlotState.OFFERED
         self._move(slot, None)
         del self.slots[slot.allocation.id]
         self._freed.append(slot.allocation.id)
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if not self._of_attempt(*key):
             self._heard.pop(key, None)
-        may_return = ended_by_itself or self.fences.is_refused(*key)
+        may_return = ended_by_itself or never_used or self.fences.is_refused(*key)
         return [SlotFreed(slot.allocation, may_return), ReportChanged()]
 
     def _move(self, slot: Slot, to: SlotState | None) -> None:

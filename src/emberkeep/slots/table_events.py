@@ -236,7 +236,7 @@ class SlotBegun:
 @dataclass(frozen=True)
 class SlotFreed:
     """The slot is free again and nothing is left of its executor. ``may_return``: its executor or the whole attempt has
-    ended, and what follows may come back to this node for what was kept here."""
+    ended, or the slot was never used; what follows may come back to this node for what was kept here."""
 
     allocation: Allocation
     may_return: bool

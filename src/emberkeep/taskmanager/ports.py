@@ -112,7 +112,7 @@ class AllocationListener(Protocol):
 
     def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
         """The slot was given back and nothing of its executor is left. ``may_return``: it, or the whole attempt,
-        has ended, and the job's next one may come back to this node."""
+        has ended, or the slot was never used, and the job's next one may come back to this node."""
 
     def job_forgotten(self, job_id: JobId) -> None:
         """Nothing of the job has been here for a while."""

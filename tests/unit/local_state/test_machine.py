@@ -39,6 +39,15 @@ def test_the_next_attempt_takes_over_what_the_last_one_left(ownership: Ownership
     assert ownership.held == {(OTHER, C)}
 
 
+@pytest.mark.req("LOC-4")
+def test_what_a_slot_took_over_and_its_job_did_not_use_goes_to_the_next(ownership: Ownership) -> None:
+    ownership.begun(JOB, A)
+    ownership.freed(JOB, A, may_return=True)
+    assert ownership.begun(JOB, B) == (HandOver(JOB, A, B),)
+    assert ownership.freed(JOB, B, may_return=True) == ()
+    assert ownership.begun(JOB, C) == (HandOver(JOB, B, C),)
+
+
 @pytest.mark.req("LOC-5")
 def test_a_restarted_task_manager_keeps_what_its_slots_own(ownership: Ownership) -> None:
     ownership.found([(JOB, A), (JOB, B), (OTHER, C)], now=10.0)

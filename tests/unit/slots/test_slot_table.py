@@ -19,11 +19,14 @@ from emberkeep.slots.table_events import (
     SlotFreed,
     SlotReleased,
     StartWanted,
+    TableEvent,
+    Tick,
 )
 from tests.property.test_slot_table import LIMITS
 
 SLOT = AllocationId("a" * 32)
-RESERVE = ReserveSlot(SLOT, JobId("1" * 32), 1, ResourceProfile(cores=1, memory_mb=100), "jm:1")
+JOB = JobId("1" * 32)
+RESERVE = ReserveSlot(SLOT, JOB, 1, ResourceProfile(cores=1, memory_mb=100), "jm:1")
 
 
 @pytest.mark.req("LOC-3")
@@ -37,9 +40,21 @@ def test_an_order_for_a_slot_that_was_given_back_comes_late() -> None:
     assert not table.slots
 
 
+@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.parametrize(
+    "end", [OfferAnswered((SLOT,), ()), SlotReleased(JOB, 1, SLOT), Tick()], ids=["not accepted", "refused", "timeout"]
+)
+def test_a_slot_that_was_never_used_leaves_what_it_took_over_from_an_ended_executor(end: TableEvent) -> None:
+    """Its job waits before it starts another executor, and the offer came earlier."""
+    table = SlotTable(LIMITS)
+    table.handle(RESERVE, 0.0)
+    (freed,) = [effect for effect in table.handle(end, 1_000.0) if isinstance(effect, SlotFreed)]
+    assert freed.may_return
+
+
 @pytest.mark.req("BLK-18")
 def test_an_executor_is_told_to_leave_once_in_each_life_and_what_it_kept_does_not_return() -> None:
-    job, executor = JobId("1" * 32), ExecutorId("7")
+    job, executor = JOB, ExecutorId("7")
     beat = JobMasterHeard(job, 1, (SLOT,), (SLOT,))
     told = DecommissionExecutor(job, 1, SLOT, executor)
     table = SlotTable(LIMITS)
