@@ -124,7 +124,7 @@ class Messages(RuleBasedStateMachine):
     @rule(data=st.data())
     def unblock(self, data: st.DataObject) -> None:
         place = data.draw(st.sampled_from(self.owner.blocklist.entries)).place
-        self.owner.remove(place)
+        self.owner.remove(place, self.now)
         self.removed[place] = self.owner.blocklist.revision
 
     @rule(seconds=st.integers(1, LONGEST))

@@ -101,9 +101,9 @@ class FaultDetector:
         for presence in record.nodes.values() if record is not None else ():
             presence.proven = presence.works_since is not None
 
-    def unblocked(self, node_id: str, now: float) -> None:
-        """Somebody wants the node to be used."""
-        self._respected[node_id] = now + self._limits.respect
+    def unblocked(self, node_id: str, at: float) -> None:
+        """Somebody has wanted the node to be used then."""
+        self._respected[node_id] = at + self._limits.respect
         self._forget_node(node_id)
 
     # --- what follows -------------------------------------------------------------------------------------------------
@@ -113,6 +113,7 @@ class FaultDetector:
         self._forget_old(now)
         for node_id in blocked:
             self._forget_node(node_id)
+            self._respected.pop(node_id, None)  # somebody has blocked it since
         room = int(self._limits.max_share * len(nodes)) - sum(node_id in blocked for node_id in nodes)
         suspects = []
         for node_id in self._failing():

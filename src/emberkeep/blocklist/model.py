@@ -85,10 +85,13 @@ Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The entry about ``place`` was removed, by hand or by its time-out, by the change with this revision."""
+    """The entry about ``place`` was removed by the change with this revision, at ``at_ms`` (Unix milliseconds):
+    ``by_hand``, or because its time was over. Lists that were recorded before both were noted say neither."""
 
     place: Place
     revision: int
+    by_hand: bool = False
+    at_ms: int = 0
 
 
 class Blocklist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

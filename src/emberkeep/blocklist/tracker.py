@@ -18,7 +18,7 @@ class BlocklistTracker:
     def __init__(self, blocklist: Blocklist) -> None:
         self._revision = blocklist.revision
         self._entries: dict[Place, Blocked] = {entry.place: entry for entry in blocklist.entries}
-        self._removals: dict[Place, int] = {removal.place: removal.revision for removal in blocklist.removals}
+        self._removals: dict[Place, Removal] = {removal.place: removal for removal in blocklist.removals}
         self._floor = blocklist.floor
 
     @property
@@ -27,7 +27,7 @@ class BlocklistTracker:
         return Blocklist(
             revision=self._revision,
             entries=tuple(self._entries.values()),
-            removals=tuple(Removal(place=place, revision=revision) for place, revision in self._removals.items()),
+            removals=tuple(self._removals.values()),
             floor=self._floor,
         )
 
@@ -57,7 +57,8 @@ class BlocklistTracker:
         Raises BlocklistFull.
         """
         entry, place = report.entry, report.entry.place
-        if is_overtaken(report, self._removals.get(place, 0), self._floor):
+        removal = self._removals.get(place)
+        if is_overtaken(report, removal.revision if removal else 0, self._floor):
             return False
         known = self._entries.get(place)
         if known is not None:
@@ -65,25 +66,26 @@ class BlocklistTracker:
                 return False
             self._set(merged(known, entry))
         elif entry.end_ms <= now_ms:
-            self._note_removal(place)  # so that its JobMaster hears that it is over
+            self._note_removal(place, now_ms, by_hand=False)  # so that its JobMaster hears that it is over
         else:
             self._set(entry)
         return True
 
-    def remove(self, place: Place) -> Blocked:
-        """Remove the entry and return it. Raises NotBlocked."""
+    def remove(self, place: Place, now_ms: int) -> Blocked:
+        """Remove the entry, as somebody wants it, and return it. Raises NotBlocked."""
         known = self._entries.pop(place, None)
         if known is None:
             what = "nodes" if place.kind is PlaceKind.NODE else "task managers"
             raise NotBlocked(f"{place} is not blocked", hint=f"GET /v1/blocklist lists the blocked {what}")
-        self._note_removal(place)
+        self._note_removal(place, now_ms, by_hand=True)
         return known
 
     def expire(self, now_ms: int) -> tuple[Blocked, ...]:
         """Remove what has timed out, and return it."""
         over = tuple(entry for entry in self._entries.values() if entry.end_ms <= now_ms)
         for entry in over:
-            self.remove(entry.place)
+            del self._entries[entry.place]
+            self._note_removal(entry.place, now_ms, by_hand=False)
         return over
 
     def next_end(self) -> int | None:
@@ -101,13 +103,13 @@ class BlocklistTracker:
                 hint="unblock what need not be blocked any more",
             )
 
-    def _note_removal(self, place: Place) -> None:
+    def _note_removal(self, place: Place, now_ms: int, *, by_hand: bool) -> None:
         self._revision += 1
         self._removals.pop(place, None)  # newest last
-        self._removals[place] = self._revision
+        self._removals[place] = Removal(place=place, revision=self._revision, by_hand=by_hand, at_ms=now_ms)
         while len(self._removals) > REMOVALS_KEPT:
             oldest = next(iter(self._removals))
-            self._floor = self._removals.pop(oldest)
+            self._floor = self._removals.pop(oldest).revision
 
 
 def is_overtaken(report: Report, removed: int, floor: int) -> bool:

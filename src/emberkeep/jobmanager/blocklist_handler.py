@@ -99,7 +99,7 @@ class BlocklistHandler(Actor[Call]):
 
     async def unblock(self, place: Place) -> None:
         """Remove an entry. Raises NotBlocked, RetryLater, UnknownOutcome, Fatal."""
-        await self._ask_change(f"unblock {place}", lambda draft: draft.remove(place))
+        await self._ask_change(f"unblock {place}", lambda draft: draft.remove(place, self._clock.now_ms()))
 
     async def _ask_change(self, what: str, make: Callable[[BlocklistTracker], Any]) -> Any:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

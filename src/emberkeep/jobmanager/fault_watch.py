@@ -25,10 +25,10 @@ class FaultWatch:
     """Belongs to the ResourceManager. Times are monotonic seconds, but for ``now_ms``.
 
     What a job says to this leader for the first time may be old, so it is no evidence. ``removals``: of the list as
-    this leader found it; whoever unblocked those nodes is respected from now on.
+    this leader found it; whoever unblocked nodes by hand is respected for what is left of the pause.
     """
 
-    def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float) -> None:
+    def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:
         self._seconds = configuration[options.DETECTION_DURATION]
         self._detector = FaultDetector(
             DetectionLimits(
@@ -42,7 +42,9 @@ class FaultWatch:
         self._nodes: dict[TaskManagerId, str] = {}  # newest last
         self._told: dict[JobId, tuple[int, tuple[ExceptionEntry, ...]]] = {}  # by the attempt, newest last
         for removal in removals:
-            self.unblocked(removal.place, now)
+            if removal.by_hand:
+                ago = max(0, now_ms - removal.at_ms) / 1000  # the former leader's clock may be ahead
+                self.unblocked(removal.place, now - ago)
 
     def stands(self, info: TaskManagerInfo) -> None:
         """A task manager is on this node."""
@@ -86,10 +88,10 @@ class FaultWatch:
         """The job has done its work."""
         self._detector.succeeded(job_id)
 
-    def unblocked(self, place: Place, now: float) -> None:
-        """Somebody wants a node to be used."""
+    def unblocked(self, place: Place, at: float) -> None:
+        """Somebody has wanted a node to be used then."""
         if place.kind is PlaceKind.NODE:
-            self._detector.unblocked(place.id, now)
+            self._detector.unblocked(place.id, at)
 
     def entries(self, nodes: Collection[str], places: BlockedPlaces, now: float, now_ms: int) -> list[BlockedNode]:
         """What is to be blocked now, of all ``nodes``."""

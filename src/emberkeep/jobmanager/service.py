@@ -144,7 +144,7 @@ class JobManagerService:
             )
             blocklist = BlocklistHandler(self._system, blocked, reads, resources, dispatcher)
             if self._configuration[options.DETECTION]:
-                faults = FaultWatch(self._configuration, blocked.removals, clock.now())
+                faults = FaultWatch(self._configuration, blocked.removals, clock.now(), clock.now_ms())
                 resources.detect(faults, partial(blocklist.block, merge=False))
             resources.listen(dispatcher)
             suppliers = (

@@ -144,6 +144,14 @@ def test_what_was_before_a_block_or_an_unblock_is_forgotten() -> None:
     assert rig.blocks() == ["node-1"]
 
 
+def test_whoever_blocks_a_node_does_not_want_it_to_be_used_any_more() -> None:
+    rig = Rig()
+    rig.detector.unblocked("node-1", rig.now)
+    assert not rig.blocks(blocked=["node-1"])
+    two_witnesses(rig)
+    assert rig.blocks() == ["node-1"], "its block has timed out, and it is still bad"
+
+
 def test_a_node_that_is_not_there_is_not_blocked() -> None:
     rig = Rig()
     two_witnesses(rig, "gone")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, RetryLater
@@ -84,10 +85,33 @@ def test_what_is_not_there_cannot_be_removed() -> None:
     tracker = BlocklistTracker(Blocklist())
     tracker.put(node("n1"), merge=False)
     with pytest.raises(Absent, match="task manager n1 is not blocked"):
-        tracker.remove(task_manager("n1").place)
-    assert tracker.remove(node("n1").place) == node("n1")
+        tracker.remove(task_manager("n1").place, 1)
+    assert tracker.remove(node("n1").place, 1) == node("n1")
     with pytest.raises(Absent):
-        tracker.remove(node("n1").place)
+        tracker.remove(node("n1").place, 2)
+
+
+@pytest.mark.req("BLK-17")
+def test_the_next_owner_knows_who_was_unblocked_by_hand_and_when() -> None:
+    tracker = BlocklistTracker(Blocklist())
+    for entry in (node("n1"), node("n2", end_ms=10)):
+        tracker.put(entry, merge=False)
+    tracker.remove(node("n1").place, 7)
+    tracker.expire(11)
+    tracker = BlocklistTracker(tracker.blocklist)
+    removals = {removal.place.id: (removal.by_hand, removal.at_ms) for removal in tracker.blocklist.removals}
+    assert removals == {"n1": (True, 7), "n2": (False, 11)}
+    tracker.put(node("n1", end_ms=20), merge=False)
+    tracker.expire(20)
+    (_, removal) = tracker.blocklist.removals
+    assert (removal.place.id, removal.by_hand) == ("n1", False), "the newest one counts"
+
+
+@pytest.mark.req("BLK-17")
+def test_a_list_from_before_reasons_were_noted_is_read() -> None:
+    old = b'{"revision":2,"entries":[],"removals":[{"place":{"kind":"node","id":"n1"},"revision":2}],"floor":0}'
+    (removal,) = msgspec.json.decode(old, type=Blocklist).removals
+    assert (removal.place, removal.by_hand, removal.at_ms) == (node("n1").place, False, 0)
 
 
 def test_a_report_that_is_over_is_answered_by_a_removal() -> None:
@@ -114,7 +138,7 @@ def test_the_list_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RetryLater):
         tracker.report(Report(entry=node("other"), known=0), now_ms=1)
     assert tracker.blocklist == before
-    tracker.remove(before.entries[0].place)
+    tracker.remove(before.entries[0].place, 1)
     assert len(tracker.blocklist.entries) == added - 1
 
 

@@ -9,8 +9,10 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind
+from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import ExecutorView, ProcessState
+from emberkeep.testing.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -63,6 +65,14 @@ class Bad:
         for name in ("tm-1", BAD, GOOD):
             await self.cluster.add(name)
         self.masters = [await self.cluster.run_job(number) for number in (1, 2)]
+
+    async def go_on(self, service: JobManagerService) -> None:
+        """Another leader: task managers and jobs register with it."""
+        for master in self.masters:
+            master.service = service
+        await asyncio.sleep(5.0)
+        for master in self.masters:
+            await master.register(1, exceptions=self.exceptions)
 
     async def beats(self, seconds: float) -> None:
         """All jobs say the same for so long."""
@@ -118,16 +128,41 @@ def test_the_next_leader_respects_it_too_and_takes_no_old_word() -> None:
             await service.unblock(Place(PlaceKind.NODE, BAD))
         bad.exceptions = (lost(1),)
         async with bad.cluster.leading() as service:
-            for master in bad.masters:
-                master.service = service
-            await asyncio.sleep(5.0)
-            for master in bad.masters:
-                await master.register(1, exceptions=bad.exceptions)
+            await bad.go_on(service)
             await bad.beats(60.0)
             assert not await bad.entries()
             bad.exceptions = (lost(1), lost(2))
             await bad.beats(60.0)
             assert not await bad.entries(), "unblocked by hand, as far as this leader knows"
+
+    in_virtual_time(scenario)
+
+
+def test_the_next_leader_respects_only_what_is_left_of_the_pause_and_only_what_was_unblocked_by_hand() -> None:
+    async def scenario() -> None:
+        bad = Bad(SETTINGS)
+        async with bad.cluster.leading() as service:
+            await bad.up()
+            until = VirtualClock(bad.cluster.loop).now_ms() + 60_000
+            timed = BlockedNode(id=BAD, action=BlockAction.MARK_BLOCKED, start_ms=0, end_ms=until, causes=("x",))
+            await service.block(timed, merge=False)
+            await bad.beats(70.0)
+            assert not await bad.entries(), "its time is over"
+        async with bad.cluster.leading() as service:
+            await bad.go_on(service)
+            bad.exceptions = (lost(1),)
+            await bad.beats(60.0)
+            assert [entry.id for entry in await bad.entries()] == [BAD], "nobody has unblocked it"
+            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await bad.beats(900.0)
+        async with bad.cluster.leading() as service:
+            await bad.go_on(service)
+            bad.exceptions = (lost(1), lost(2))
+            await bad.beats(240.0)
+            assert not await bad.entries(), "19 of 20 minutes"
+            bad.exceptions = (lost(1), lost(2), lost(3))
+            await bad.beats(120.0)
+            assert [entry.id for entry in await bad.entries()] == [BAD]
 
     in_virtual_time(scenario)
 

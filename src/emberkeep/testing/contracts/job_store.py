@@ -125,7 +125,10 @@ def blocklist(revision: int) -> Blocklist:
         id="tm-1", action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, start_ms=2, causes=("slow",)
     )
     return Blocklist(
-        revision=revision, entries=(node, manager), removals=(Removal(place=node.place, revision=1),), floor=0
+        revision=revision,
+        entries=(node, manager),
+        removals=(Removal(place=node.place, revision=1, by_hand=True, at_ms=7),),
+        floor=0,
     )
 
 
