@@ -295,7 +295,7 @@ class JobMaster(Actor[Event]):
                 case pool.StartExecutorIn():
                     self._start_executor(effect.allocation_id)
                 case pool.ReleaseSlotAt():
-                    self.start_effect("release", self._release(effect.allocation_id, effect.address), deadline=None)
+                    self.start_effect("release", self._release(effect), deadline=None)
                 case pool.BeatNow():
                     self._beat_again = set(self._beating)
                     self._beat_due(BeatDue())
@@ -357,11 +357,13 @@ class JobMaster(Actor[Event]):
         if problem is not None:
             self.tell(problem)
 
-    async def _release(self, allocation_id: AllocationId, address: str) -> None:
+    async def _release(self, effect: pool.ReleaseSlotAt) -> None:
         own = self.identity
-        request = ReleaseSlot(job_id=own.job_id, attempt=own.attempt, allocation_id=allocation_id)
-        await self._calls.release(address, request)
-        self.tell(pool.ReleaseDone(allocation_id))
+        request = ReleaseSlot(
+            job_id=own.job_id, attempt=own.attempt, allocation_id=effect.allocation_id, stopped=effect.stopped
+        )
+        await self._calls.release(effect.address, request)
+        self.tell(pool.ReleaseDone(effect.allocation_id))
 
     async def _beat(
         self,

@@ -100,7 +100,7 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     kept_bytes: int = 0  # of these, with a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
     stale: int = 0  # local copies of a file that was replaced elsewhere
-    disk_failures: int = 0  # times that the disk refused a local copy
+    disk_failures: int = 0  # times that the disk refused a local copy, or a note of a rename
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped as their durable file was gone
     fenced: int = 0  # requests of attempts that are over
@@ -310,11 +310,14 @@ class StartExecutor(Message, frozen=True, kw_only=True):
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):
-    """Give a slot back: its executor is ended at once. Unknown allocations are already released: Ack."""
+    """Give a slot back: its executor is ended at once. Unknown allocations are already released: Ack. ``stopped``: the
+    application has, so that the node keeps what it holds of the job's state; else the job goes on, and needs it no
+    more."""
 
     job_id: JobId
     attempt: int
     allocation_id: AllocationId
+    stopped: bool = False
 
 
 class JobMasterBeat(Message, frozen=True, kw_only=True):

@@ -205,10 +205,12 @@ class StartExecutorIn:
 
 @dataclass(frozen=True)
 class ReleaseSlotAt:
-    """Tell the task manager at ``address``, until it answers, that the slot is given back."""
+    """Tell the task manager at ``address``, until it answers, that the slot is given back. ``stopped``: as the
+    application stops; what is kept there for the job is not dropped then."""
 
     allocation_id: AllocationId
     address: str
+    stopped: bool = False
 
 
 @dataclass(frozen=True)

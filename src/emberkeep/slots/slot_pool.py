@@ -211,6 +211,7 @@ class SlotPool:
 
     def _application_stopped(self, _: ApplicationStopped, now: float) -> list[PoolEffect]:
         """Everything goes back."""
+        self.stopping = True
         effects: list[PoolEffect] = []
         for slot in list(self.held.values()):
             effects += self._give_back(slot)
@@ -362,7 +363,7 @@ class SlotPool:
         # the same node, its task manager frees nothing by itself.
         self.lives.stray(slot.task_manager)
         self.releasing[slot.allocation.id] = slot.task_manager.address
-        return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address)]
+        return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address, stopped=self.stopping)]
 
     def _drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
         """A slot was lost without its executor's doing: nobody is to be told but Spark, and no pause is needed."""

@@ -24,6 +24,7 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     former: tuple[ExecutorId, ...] = ()
     exit_code: int | None = None
     detail: str = ""
+    attempt_ends: bool = False
 
 
 class DriverRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,6 +59,7 @@ def record_table(table: SlotTable) -> TableRecord:
                 former=slot.former,
                 exit_code=slot.exit_code,
                 detail=slot.detail,
+                attempt_ends=slot.attempt_ends,
             )
             for slot in table.slots.values()
         ),
@@ -125,4 +127,5 @@ def _slot(record: SlotRecord, claim_until: float) -> Slot:
         former=record.former,
         exit_code=record.exit_code,
         detail=record.detail,
+        attempt_ends=record.attempt_ends,
     )

@@ -276,7 +276,7 @@ class SlotTable:
 
     def _slot_released(self, event: SlotReleased, _: float) -> list[TableEffect]:
         slot = self._slot_of(event.job_id, event.attempt, event.allocation_id)
-        return [] if slot is None else self._release(slot)
+        return [] if slot is None else self._release(slot, attempt_ends=event.stopped)
 
     def _job_master_heard(self, event: JobMasterHeard, now: float) -> list[TableEffect]:
         self.fences.check(event.job_id, event.attempt)
@@ -313,9 +313,10 @@ class SlotTable:
             return None
         return slot
 
-    def _release(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
+    def _release(self, slot: Slot, *, unwanted: bool = False, attempt_ends: bool = False) -> list[TableEffect]:
         """Give a slot back: at once where no process is in it, else when that has ended. ``unwanted``: its job lives on
         without it."""
+        slot.attempt_ends = slot.attempt_ends or attempt_ends
         if slot.state is SlotState.RELEASING:
             return []
         if slot.state not in _WITH_PROCESS:
@@ -340,7 +341,7 @@ class SlotTable:
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if not self._of_attempt(*key):
             self._heard.pop(key, None)
-        may_return = ended_by_itself or never_used or self.fences.is_refused(*key)
+        may_return = ended_by_itself or never_used or slot.attempt_ends or self.fences.is_refused(*key)
         return [SlotFreed(slot.allocation, may_return), ReportChanged()]
 
     def _move(self, slot: Slot, to: SlotState | None) -> None:
@@ -436,7 +437,8 @@ class SlotTable:
         effects: list[TableEffect] = []
         for slot in list(self.slots.values()):
             if self._is_abandoned(slot, now):
-                effects += self._release(slot)
+                # A JobMaster that has fallen silent is lost, as a rule: the next attempt follows.
+                effects += self._release(slot, attempt_ends=slot.claim_until is None)
         return [*effects, *self._forget_idle(now)]
 
     def _is_abandoned(self, slot: Slot, now: float) -> bool:

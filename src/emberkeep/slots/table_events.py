@@ -40,6 +40,7 @@ class Slot:
     detail: str = ""
     missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
     decommissioned: bool = False  # its executor was told, by this life, to hand over what it keeps and end
+    attempt_ends: bool = False  # it is given back as its attempt ends, as far as anybody knows
 
 
 @dataclass
@@ -113,9 +114,12 @@ class ExecutorEnded:
 
 @dataclass(frozen=True)
 class SlotReleased:
+    """``stopped``: the application has, and the slot goes back with all others; else the job goes on without it."""
+
     job_id: JobId
     attempt: int
     allocation_id: AllocationId
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,8 @@ class SlotBegun:
 @dataclass(frozen=True)
 class SlotFreed:
     """The slot is free again and nothing is left of its executor. ``may_return``: its executor or the whole attempt has
-    ended, or the slot was never used; what follows may come back to this node for what was kept here."""
+    ended, or the slot was never used; what follows may come back to this node for what was kept here. False: a job that
+    goes on has given it back."""
 
     allocation: Allocation
     may_return: bool

@@ -321,7 +321,7 @@ class TaskExecutor(Actor[Event]):
         return slot is not None and slot.executor_id == executor_id and slot.state is SlotState.STARTING
 
     def _release_slot(self, message: ReleaseSlot) -> Message:
-        self._decide(table.SlotReleased(message.job_id, message.attempt, message.allocation_id))
+        self._decide(table.SlotReleased(message.job_id, message.attempt, message.allocation_id, message.stopped))
         return Ack()
 
     def _beat(self, message: JobMasterBeat) -> Message:

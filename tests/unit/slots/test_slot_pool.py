@@ -147,8 +147,21 @@ def test_a_slot_without_its_executor_is_not_used_again_while_the_application_sto
     later = msgspec.structs.replace(task_manager("tm0#2"), predecessor=InstanceId("tm0#1"))
     effects = pool.handle(SlotsOffered(later, (slot_named("0"), slot_named("7"))), 3.0)
     assert AcceptOffer(()) in effects
-    assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1", stopped=True) in effects
     assert not [effect for effect in effects if isinstance(effect, StartExecutorIn)]
+
+
+@pytest.mark.req("LOC-4")
+@pytest.mark.parametrize("announced", [False, True])
+def test_task_managers_are_told_whether_a_slot_goes_back_with_its_application(announced: bool) -> None:
+    pool = held_pool(decommissions=True)
+    effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), -9, ""), 1.0)
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1", stopped=False) in effects
+    if announced:
+        pool.handle(ApplicationStopping(), 2.0)
+    effects = pool.handle(ApplicationStopped(), 2.0)
+    assert ReleaseSlotAt(AllocationId("1"), "tm1:1", stopped=True) in effects
+    assert not pool.stopping
 
 
 @pytest.mark.req("BLK-8")

@@ -11,6 +11,7 @@ from emberkeep.slots.slot_record import record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable
 from emberkeep.slots.table_events import (
     DecommissionExecutor,
+    EndExecutor,
     ExecutorEnded,
     ExecutorStarted,
     JobMasterHeard,
@@ -72,3 +73,38 @@ def test_an_executor_is_told_to_leave_once_in_each_life_and_what_it_kept_does_no
     again.handle(ExecutorEnded(SLOT, executor, 0, ""), 6.0)
     (freed,) = [effect for effect in again.handle(SlotReleased(job, 1, SLOT), 7.0) if isinstance(effect, SlotFreed)]
     assert not freed.may_return
+
+
+def running_slot() -> SlotTable:
+    table = SlotTable(LIMITS)
+    table.handle(RESERVE, 0.0)
+    table.handle(StartWanted(JOB, 1, SLOT, ExecutorId("7")), 0.0)
+    table.handle(ExecutorStarted(SLOT, ExecutorId("7"), 99), 1.0)
+    return table
+
+
+@pytest.mark.req("LOC-4")
+@pytest.mark.parametrize(
+    ("release", "kept"),
+    [
+        (SlotReleased(JOB, 1, SLOT, stopped=True), True),
+        (SlotReleased(JOB, 1, SLOT), False),
+        (Tick(), True),
+    ],
+    ids=["the application has stopped", "the job goes on", "its JobMaster is silent"],
+)
+@pytest.mark.parametrize("recovers", [False, True], ids=["one life", "another life"])
+def test_only_a_job_that_goes_on_gives_up_what_is_kept_for_a_running_executor(
+    release: TableEvent, kept: bool, recovers: bool
+) -> None:
+    """The release comes before anybody knows that the driver, or the executor, has ended."""
+    table = running_slot()
+    assert EndExecutor(JOB, 1, SLOT, ExecutorId("7")) in table.handle(release, 1_000.0)
+    if recovers:
+        table = restore_table(LIMITS, record_table(table), 1_001.0)
+    (freed,) = [
+        effect
+        for effect in table.handle(ExecutorEnded(SLOT, ExecutorId("7"), -9, ""), 1_001.0)
+        if isinstance(effect, SlotFreed)
+    ]
+    assert freed.may_return is kept
