@@ -22,7 +22,7 @@ from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.views import TaskManagerView
 from emberkeep.jobs.hearing import Hearing
-from emberkeep.protocol.limits import LOCAL_STATE_JOBS
+from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
 from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
@@ -452,6 +452,7 @@ class ResourceManager(Actor[Call]):
                 for job_id, attempt in registered.keys
                 if slots.is_void(job_id, attempt)
             ),
+            ended=tuple(job_id for job_id in registered.report.left[:LEFT_JOBS] if not slots.has_job(job_id)),
         )
 
     def _is_away(self, task_manager: TaskManagerId) -> bool:

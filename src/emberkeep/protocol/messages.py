@@ -100,7 +100,7 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     kept_bytes: int = 0  # of these, with a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
     stale: int = 0  # local copies of a file that was replaced elsewhere
-    disk_failures: int = 0  # times that the disk refused a local copy, or a note of a rename
+    disk_failures: int = 0  # times that the disk refused a local copy
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped as their durable file was gone
     fenced: int = 0  # requests of attempts that are over
@@ -109,7 +109,8 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
     ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone.
-    ``local_state``: the jobs with the most of it, at most LOCAL_STATE_JOBS, one entry each."""
+    ``local_state``: the jobs with the most of it, at most LOCAL_STATE_JOBS, one entry each. ``left``: jobs that hold
+    nothing here any more and of which something is kept; LEFT_JOBS at most, of more in turn."""
 
     sequence: int
     allocations: tuple[Allocation, ...]
@@ -122,6 +123,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     adopted: int = 0  # processes that this life has taken over from the one before it
     local_state: tuple[LocalStateReport, ...] = ()
     state_gateway: StateGatewayReport | None = None  # where there is one
+    left: tuple[JobId, ...] = ()
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------
@@ -153,12 +155,14 @@ class AttemptKey(Message, frozen=True, kw_only=True):
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     """``known`` False: register again. ``acknowledged``: exited drivers that need not be reported again.
-    ``stale``: attempts (and all older ones of the job) that are over: free their slots, end their drivers, clean up."""
+    ``stale``: attempts (and all older ones of the job) that are over: free their slots, end their drivers, clean up.
+    ``ended``: of the jobs that the report names as left those that have ended: nothing of them needs to be kept."""
 
     epoch: int
     known: bool
     acknowledged: tuple[AttemptKey, ...] = ()
     stale: tuple[AttemptKey, ...] = ()
+    ended: tuple[JobId, ...] = ()
 
 
 # --- JobManager → TaskManager ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, NamedTuple
 
 from emberkeep.base.errors import Absent, Conflict, IllegalTransition, RetryLater
@@ -33,6 +34,7 @@ from emberkeep.slots.table_events import (
     ExecutorStarted,
     ForgetJob,
     JobMasterHeard,
+    JobsEnded,
     LaunchDriver,
     LaunchExecutor,
     OfferAnswered,
@@ -81,7 +83,7 @@ class TableLimits(NamedTuple):
     slot_timeout: float  # an offered slot is freed when it was not accepted in this time
     recovery_timeout: float  # the same for a slot of this task manager's earlier life
     silence_timeout: float  # slots of a JobMaster that is silent for so long are freed
-    forget_after: float  # files of a job that holds nothing here are deleted after this
+    forget_after: float  # files of a job that holds nothing here are deleted after this, though it may not have ended
 
 
 class SlotTable:
@@ -94,7 +96,7 @@ class SlotTable:
         self.drivers = DriverPlaces(limits.driver_places)
         self.closing = False
         self._heard: dict[tuple[JobId, int], float] = {}  # JobMasters of attempts that hold slots here
-        self._held_at: dict[JobId, float] = {}  # when a job was last seen to hold something here
+        self._held_at: dict[JobId, float] = {}  # when a job held something here; those named least lately as left first
         self._history: deque[str] = deque(maxlen=HISTORY)
         self._freed: deque[AllocationId] = deque(maxlen=FREED)
         self._handlers: dict[type[Any], Callable[[Any, float], list[TableEffect]]] = {
@@ -112,6 +114,7 @@ class SlotTable:
             StopWanted: self._stop_wanted,
             DriverAcknowledged: self._driver_acknowledged,
             AttemptsOver: self._attempts_over,
+            JobsEnded: self._jobs_ended,
             StopLapsed: self._stop_lapsed,
             Drain: self._drain,
             Close: self._close,
@@ -152,6 +155,14 @@ class SlotTable:
     def held_by(self, job_id: JobId, attempt: int) -> list[Slot]:
         """Slots of one attempt, without those that are being released."""
         return [slot for slot in self._of_attempt(job_id, attempt) if slot.state is not SlotState.RELEASING]
+
+    def name_left(self, most: int) -> tuple[JobId, ...]:
+        """Jobs that hold nothing here any more and are not forgotten yet, ``most`` of them: of more in turn."""
+        holding = self._holding()
+        left = tuple(islice((job_id for job_id in self._held_at if job_id not in holding), most))
+        for job_id in left:
+            self._held_at[job_id] = self._held_at.pop(job_id)
+        return left
 
     def check_invariants(self) -> None:
         """Raises AssertionError naming what is broken; cheap enough for every step of a test or simulation."""
@@ -452,9 +463,21 @@ class SlotTable:
             return now >= slot.claim_until
         return now - self._heard[key] > self.limits.silence_timeout
 
-    def _forget_idle(self, now: float) -> list[TableEffect]:
+    def _jobs_ended(self, event: JobsEnded, _: float) -> list[TableEffect]:
+        holding = self._holding()
+        ended = [job_id for job_id in event.job_ids if job_id in self._held_at and job_id not in holding]
+        for job_id in ended:
+            del self._held_at[job_id]
+        return [ForgetJob(job_id) for job_id in ended]
+
+    def _holding(self) -> set[JobId]:
+        """Jobs with a slot or a driver here, ended drivers that are still told of included."""
         holding = {slot.allocation.job_id for slot in self.slots.values()}
         holding.update(job_id for job_id, _ in self.drivers.by_attempt)
+        return holding
+
+    def _forget_idle(self, now: float) -> list[TableEffect]:
+        holding = self._holding()
         effects: list[TableEffect] = []
         for job_id, held_at in list(self._held_at.items()):
             if job_id in holding:

@@ -181,6 +181,13 @@ class AttemptsOver:
 
 
 @dataclass(frozen=True)
+class JobsEnded:
+    """These jobs have ended: what is kept of those that hold nothing here can go."""
+
+    job_ids: tuple[JobId, ...]
+
+
+@dataclass(frozen=True)
 class StopLapsed:
     """A process did not end in the time that was given to ending it."""
 
@@ -221,6 +228,7 @@ TableEvent = (
     | StopWanted
     | DriverAcknowledged
     | AttemptsOver
+    | JobsEnded
     | StopLapsed
     | Drain
     | Close
@@ -295,7 +303,7 @@ class EndDriver:
 
 @dataclass(frozen=True)
 class ForgetJob:
-    """Nothing of the job has been here for a while: its files can go."""
+    """The job holds nothing here, and has ended or not been here for long: its files can go."""
 
     job_id: JobId
 

@@ -87,7 +87,7 @@ class Launcher(Protocol):
         unknown keys are ignored."""
 
     async def forget_job(self, job_id: JobId) -> None:
-        """The job has ended for good: delete its files except its logs. Its processes have ended."""
+        """The job has ended, or not been here for long: delete its files except its logs. Its processes have ended."""
 
 
 class AgentStore(Protocol):
@@ -115,7 +115,7 @@ class AllocationListener(Protocol):
         has ended, or the slot was never used, and the job's next one may come back to this node."""
 
     def job_forgotten(self, job_id: JobId) -> None:
-        """Nothing of the job has been here for a while."""
+        """The job has ended, or not been here for long."""
 
 
 class ProcessEnvironment(Protocol):

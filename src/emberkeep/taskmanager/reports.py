@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
 from emberkeep.slots.slot_table import SlotTable
@@ -18,7 +19,12 @@ _REPORTED = {
 
 
 def task_manager_report(
-    table: SlotTable, outcomes: Mapping[DriverKey, AttemptOutcome], usage: NodeUsage, sequence: int, adopted: int
+    table: SlotTable,
+    left: tuple[JobId, ...],
+    outcomes: Mapping[DriverKey, AttemptOutcome],
+    usage: NodeUsage,
+    sequence: int,
+    adopted: int,
 ) -> TaskManagerReport:
     """Everything, for the JobManager; slots that are being released are still taken."""
     return TaskManagerReport(
@@ -33,6 +39,7 @@ def task_manager_report(
         adopted=adopted,
         local_state=usage.local_state,
         state_gateway=usage.state_gateway,
+        left=left,
     )
 
 

@@ -27,6 +27,7 @@ from emberkeep.base.options import (
 )
 from emberkeep.base.system import System
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.protocol.limits import LEFT_JOBS
 from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
@@ -68,7 +69,9 @@ from emberkeep.taskmanager.reports import executor_report, task_manager_report
 
 log = structlog.get_logger(__name__)
 
-FORGET_AFTER = 60.0  # seconds for which a job's files stay after it held anything here: its next attempt may come back
+# Seconds for which a job's files stay after it held anything here, unless the JobManager says that it has ended: its
+# next attempt may come back, which may have to wait for a pause and for a place.
+FORGET_AFTER = 3600.0
 TICKS_PER_HEARTBEAT = 4
 
 
@@ -304,6 +307,8 @@ class TaskExecutor(Actor[Event]):
                 self._decide(table.DriverAcknowledged(key.job_id, key.attempt))
             for key in event.reply.stale:
                 self._decide(table.AttemptsOver(key.job_id, key.attempt))
+            if event.reply.ended:
+                self._decide(table.JobsEnded(event.reply.ended))
 
     # --- messages of JobMasters ---------------------------------------------------------------------------------------
 
@@ -451,4 +456,5 @@ class TaskExecutor(Actor[Event]):
 
     def _report(self, _: TakeReport) -> TaskManagerReport:
         self._sequence += 1
-        return task_manager_report(self.table, self._outcomes, self._usage(), self._sequence, self._adopted)
+        left = self.table.name_left(LEFT_JOBS)
+        return task_manager_report(self.table, left, self._outcomes, self._usage(), self._sequence, self._adopted)

@@ -95,6 +95,7 @@ class FakeTaskManager:
         self.started: list[StartDriver] = []
         self.stopped: list[StopDriver] = []
         self.ending: list[StopTaskManager] = []
+        self.left: tuple[JobId, ...] = ()
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
 
@@ -139,6 +140,7 @@ class FakeTaskManager:
             sequence=self.sequence,
             allocations=tuple(self.allocations.values()),
             drivers=tuple(self.drivers.values()),
+            left=self.left,
         )
 
     async def register(self) -> None:

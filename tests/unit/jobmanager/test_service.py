@@ -625,6 +625,32 @@ class TestFencing:
 
         in_virtual_time(scenario)
 
+    @pytest.mark.req("LOC-5")
+    def test_task_managers_are_told_which_jobs_have_ended_and_keep_what_others_may_come_back_for(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store, {"restart-strategy.fixed-delay.delay": "10m"})
+            stranger = JobId("f" * 32)
+            async with cluster.leading():
+                task_manager = await cluster.add()
+                master = await cluster.run_job(1)
+                other = await cluster.run_job(2)
+                jobs = (master.job_id, other.job_id, stranger)
+                task_manager.left = jobs
+                assert (await task_manager.beat()).ended == (stranger,)
+                task_manager.exits(master.job_id, 1, AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="gone"))
+                await cluster.reaches(master.job_id, JobStatus.RESTARTING)
+                assert (await task_manager.beat()).ended == (stranger,), "its next attempt waits for a pause"
+                task_manager.exits(other.job_id, 1, AttemptOutcome(exit_code=0))
+                await cluster.reaches(other.job_id, JobStatus.FINISHED)
+                assert (await task_manager.beat()).ended == (other.job_id, stranger)
+            async with cluster.leading():
+                await cluster.holds(lambda: task_manager.service is cluster.service)
+                await task_manager.register()
+                assert (await task_manager.beat()).ended == (other.job_id, stranger), "the next leader knows it, too"
+
+        in_virtual_time(scenario)
+
     def test_two_processes_with_one_id(self) -> None:
         async def scenario() -> None:
             cluster = SmallCluster(FailingStore())

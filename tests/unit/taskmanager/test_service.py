@@ -22,6 +22,7 @@ from emberkeep.protocol.messages import (
     TaskManagerHeartbeatReply,
     TaskManagerRegistered,
 )
+from emberkeep.taskmanager.task_executor import FORGET_AFTER
 from emberkeep.testing.virtual_loop import VirtualLoop
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
@@ -207,6 +208,41 @@ def test_slots_of_a_silent_job_master_stay_while_its_driver_lives_here(run: Run)
         await bench.running_executor()
         await asyncio.sleep(4 * TIMEOUT)
         assert bench.launcher.executors()
+
+    run(story)
+
+
+@pytest.mark.req("LOC-5")
+def test_what_is_kept_of_a_job_stays_until_the_job_manager_says_that_it_has_ended(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.running_executor()
+        assert bench.report().left == ()
+        await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT, stopped=True))
+        await bench.until(lambda: bench.report().left == (JOB,), 0.5)
+        await asyncio.sleep(600.0)  # a pause of its restart strategy, and the wait for a place
+        assert bench.launcher.forgotten == []
+        assert bench.report().left == (JOB,)
+
+        await bench.running_executor(AllocationId("a2"))
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(epoch=1, known=True, ended=(JOB,))
+        await asyncio.sleep(3 * INTERVAL)
+        assert bench.launcher.forgotten == [], "an answer to what was said before it came back"
+        assert bench.report().left == ()
+        await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=AllocationId("a2"), stopped=True))
+        await bench.until(lambda: bench.launcher.forgotten == [JOB], 2 * INTERVAL)
+        assert bench.listener.told[-1] == ("forgotten", JOB, None)
+        await bench.until(lambda: bench.report().left == (), 2 * INTERVAL)
+
+    run(story)
+
+
+def test_what_is_kept_of_a_job_goes_in_the_end_though_it_may_not_have_ended(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(allocate())
+        await bench.send(ReleaseSlot(job_id=JOB, attempt=1, allocation_id=SLOT))
+        await asyncio.sleep(FORGET_AFTER - TIMEOUT)
+        assert bench.launcher.forgotten == []
+        await bench.until(lambda: bench.launcher.forgotten == [JOB], 2 * TIMEOUT)
 
     run(story)
 
@@ -417,7 +453,7 @@ def test_stale_attempts_are_cleaned_up_and_their_files_deleted_later(run: Run) -
         await bench.until(lambda: not bench.launcher.alive and not bench.report().allocations, 2 * INTERVAL)
         await bench.until(lambda: bench.report().drivers == (), 2 * INTERVAL)
         assert bench.launcher.forgotten == []
-        await bench.until(lambda: bench.launcher.forgotten == [JOB], 120.0)
+        await bench.until(lambda: bench.launcher.forgotten == [JOB], FORGET_AFTER + TIMEOUT)
 
     run(story)
 
