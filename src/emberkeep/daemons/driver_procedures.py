@@ -22,8 +22,8 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.lifecycle.ports import UserFunctions
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime
+from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.procedures import QueryProcedures
-from emberkeep.spark.running_batch import NO_LIMIT, Limit
 from emberkeep.spark.savepoint_copy import CopyProgress, Written
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 

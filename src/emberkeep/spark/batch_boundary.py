@@ -15,8 +15,9 @@ from typing import Any
 import structlog
 
 from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.limit import Limit
 from emberkeep.spark.query_listening import listener_of_starts
-from emberkeep.spark.running_batch import Limit, RunningBatch
+from emberkeep.spark.running_batch import RunningBatch
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQuery, check_not_failed
 

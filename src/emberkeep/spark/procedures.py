@@ -20,7 +20,8 @@ from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, 
 from emberkeep.spark.drain import Drain, log_state
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.running_batch import NO_LIMIT, Limit, RunningBatch
+from emberkeep.spark.limit import NO_LIMIT, Limit
+from emberkeep.spark.running_batch import RunningBatch
 from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.savepoint_storage import SavepointStorages
 from emberkeep.spark.scheduler_control import call

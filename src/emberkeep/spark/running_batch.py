@@ -1,9 +1,8 @@
-"""What a streaming query works at, in words, and for how long it may go on."""
+"""What a streaming query works at, in words."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.spark import checkpoint_logs as logs
@@ -12,25 +11,6 @@ from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.script_queries import ScriptQuery
 
 _LOOK_SECONDS = 1.0  # between two looks at the logs
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How long something may be waited for. ``at``: of ``time.monotonic()``; None: as long as it takes."""
-
-    at: float | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.at is not None and time.monotonic() >= self.at
-
-    @property
-    def seconds_left(self) -> float | None:
-        """None: without a bound."""
-        return None if self.at is None else max(0.0, self.at - time.monotonic())
-
-
-NO_LIMIT = Limit()
 
 
 class RunningBatch:

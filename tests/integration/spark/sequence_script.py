@@ -19,7 +19,7 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark.checkpoint_logs import offset_texts
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.restore import Restore
-from emberkeep.spark.running_batch import NO_LIMIT, Limit
+from emberkeep.spark.limit import NO_LIMIT, Limit
 
 # Each with its simplest example, from which hypothesis departs, and how many more there are of it than asked for.
 PAIRS = {

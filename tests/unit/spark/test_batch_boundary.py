@@ -13,8 +13,8 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark import batch_boundary
 from emberkeep.spark.batch_boundary import PlanGate, end_between_batches
 from emberkeep.spark.checkpoints import QueryIdentity
+from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.running_batch import NO_LIMIT, Limit
 from emberkeep.spark.script_queries import ScriptQuery
 
 SECONDS = 240.0
