@@ -6,31 +6,36 @@ emberkeep-renames 1
 ```
 
 Lines are appended without fsync: they have to outlive this process, not the machine, as who asks again runs on it too.
-A line that a crash cut off, or that does not verify, counts for nothing. The file is begun anew when it has grown.
+A line that a crash cut off, or that does not verify, counts for nothing. The file is begun anew when it has
+doubled, so that rewriting takes a constant share of the writing however many renames there are. While the disk takes
+nothing, renames are known to this process alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import google_crc32c
 import msgspec
 import structlog
 
-from emberkeep.base.durable import write_file
+from emberkeep.base.durable import remove_leftovers, write_file
 from emberkeep.base.errors import Fatal
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.local_state.gateway_ports import Rename
 
 log = structlog.get_logger(__name__)
 
 _HEADER = b"emberkeep-renames 1\n"
 _LIFE_MS = 600_000  # beyond that nobody repeats a request: Hadoop's client gives up after some minutes
-_LARGEST = 2 * 1024**2  # bytes, then only what is young is written anew
+_LEAST = 2 * 1024**2  # bytes that are not worth a rewrite
 _MOST = 20_000  # entries
+_PAUSE_MS = 30_000  # in which a disk that refused a line is not asked again
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,29 +47,35 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class FileRenameJournal:
     """Implements ``local_state.gateway_ports.RenameJournal``. Any thread may call it."""
 
-    def __init__(self, path: Path, now_ms: Callable[[], int]) -> None:
-        """``path``: in a directory of this gateway alone. Raises Fatal."""
+    def __init__(self, path: Path, now_ms: Callable[[], int], files: FileOps = SYSTEM_FILES) -> None:
+        """``path``: in a directory of this gateway alone."""
         self._path = path
         self._now_ms = now_ms
+        self._files = files
         self._lock = threading.Lock()
         self._begun: OrderedDict[Rename, int] = OrderedDict()  # when, oldest first
+        self._file = -1  # none: everything is written anew before the next line
+        self._largest = 0  # bytes, then only what is young is written anew
+        self._failed_ms: int | None = None  # when the disk refused something
+        self._closed = False
         self._read()
-        with self._lock:
-            self._file = self._begin_anew()
+        with self._lock, self._failing():
+            self._begin_anew()
 
-    def begin(self, rename: Rename) -> None:
+    def begin(self, rename: Rename) -> bool:
         with self._lock:
             now = self._now_ms()
             self._begun.pop(rename, None)
             self._begun[rename] = now
             while len(self._begun) > _MOST:
                 self._begun.popitem(last=False)
-            self._append(_Entry(rename=rename, at_ms=now))
+            return self._append(_Entry(rename=rename, at_ms=now))
 
-    def void(self, rename: Rename) -> None:
+    def void(self, rename: Rename) -> bool:
         with self._lock:
-            if self._begun.pop(rename, None) is not None:
-                self._append(_Entry(rename=rename, at_ms=self._now_ms(), void=True))
+            if self._begun.pop(rename, None) is None:
+                return True
+            return self._append(_Entry(rename=rename, at_ms=self._now_ms(), void=True))
 
     def knows(self, rename: Rename) -> bool:
         with self._lock:
@@ -74,39 +85,76 @@ class FileRenameJournal:
     def close(self) -> None:
         """Idempotent."""
         with self._lock:
-            if self._file >= 0:
-                os.close(self._file)
-                self._file = -1
+            self._closed = True
+            self._close_file()
 
-    def _append(self, entry: _Entry) -> None:
-        try:
-            if os.fstat(self._file).st_size > _LARGEST:
-                os.close(self._file)
-                self._file = self._begin_anew()
-            os.write(self._file, _line(entry))
-        except OSError as error:
-            raise Fatal(f"cannot write {self._path}: {error.strerror}", hint="check that disk") from error
+    def _append(self, entry: _Entry) -> bool:
+        """Whether it is in the file. The entry is in memory by now, or not there any more if it is void."""
+        if self._closed or self._is_paused():
+            return False
+        noted = False
+        with self._failing():
+            if self._file < 0 or os.fstat(self._file).st_size > self._largest:
+                self._begin_anew()
+            else:
+                self._files.write(self._file, _line(entry))
+            noted = True
+        return noted
 
-    def _begin_anew(self) -> int:
-        """A file with the young entries only, opened for appending."""
+    def _begin_anew(self) -> None:
+        """A file with what is young, as it is in memory, opened for appending. Raises OSError, Fatal."""
         youngest = self._now_ms() - _LIFE_MS
         for rename, at_ms in list(self._begun.items()):
             if at_ms < youngest:
                 del self._begun[rename]
         lines = [_line(_Entry(rename=rename, at_ms=at_ms)) for rename, at_ms in self._begun.items()]
-        write_file(self._path, _HEADER + b"".join(lines))
+        data = _HEADER + b"".join(lines)
+        write_file(self._path, data, files=self._files)
+        file = self._files.extend(str(self._path))
+        self._close_file()  # only now: nobody else's file may get its number while this one counts
+        self._file, self._largest = file, max(_LEAST, 2 * len(data))
+
+    def _close_file(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    # --- a disk that fails --------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Once the disk refuses something, everything is written anew when it is tried again."""
         try:
-            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        except OSError as error:
-            raise Fatal(f"cannot open {self._path}: {error.strerror}", hint="check that disk") from error
+            yield
+        except (OSError, Fatal) as error:
+            if self._failed_ms is None:
+                log.warning(
+                    "renames cannot be noted: one whose answer gets lost as this process ends counts as not done",
+                    file=str(self._path),
+                    reason=str(error),
+                )
+            self._failed_ms = self._now_ms()
+            self._close_file()
+        else:
+            if self._failed_ms is not None:
+                log.info("renames are noted again", file=str(self._path))
+            self._failed_ms = None
+
+    def _is_paused(self) -> bool:
+        return self._failed_ms is not None and 0 <= self._now_ms() - self._failed_ms < _PAUSE_MS
 
     def _read(self) -> None:
+        with contextlib.suppress(OSError):
+            remove_leftovers(self._path)
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
             return
         except OSError as error:
-            raise Fatal(f"cannot read {self._path}: {error.strerror}", hint="check that disk") from error
+            log.warning(
+                "the journal of renames cannot be read; it is begun anew", file=str(self._path), reason=str(error)
+            )
+            return
         if not data.startswith(_HEADER):
             log.warning(
                 "the journal of renames is not in the form of this release; it is begun anew", file=str(self._path)

@@ -42,6 +42,13 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
         ) from error
 
 
+def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:
+    """Remove what crashes within ``write_file`` have left beside ``path``. For its one writer. Raises OSError."""
+    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(str(temporary))
+
+
 def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
     """Make a rename or unlink inside ``path`` survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from emberkeep.base.durable import read_record, write_record
+from emberkeep.base.durable import read_record, remove_leftovers, write_record
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId
@@ -40,8 +40,7 @@ class SlotsFile:
 
     def load(self) -> AgentRecord:
         """``read``; blocks."""
-        for temporary in self._path.parent.glob(f".{self._path.name}.*.tmp"):
-            temporary.unlink(missing_ok=True)
+        remove_leftovers(self._path)
         payload = read_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION)
         return agent_record.decode(payload, where=str(self._path))
 

@@ -108,11 +108,11 @@ class RenameJournal(Protocol):
     rename of nothing.
     """
 
-    def begin(self, rename: Rename) -> None:
-        """It is about to be done. Raises Fatal."""
+    def begin(self, rename: Rename) -> bool:
+        """It is about to be done. False: it could not be noted, and is known until this process ends."""
 
-    def void(self, rename: Rename) -> None:
-        """It was refused: nothing was done. Raises Fatal."""
+    def void(self, rename: Rename) -> bool:
+        """It was refused: nothing was done. False: as with ``begin``."""
 
     def knows(self, rename: Rename) -> bool:
         """Whether it was begun within the last minutes, and is not void."""

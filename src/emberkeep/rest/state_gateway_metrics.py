@@ -26,7 +26,7 @@ _COUNTERS = (
     ("kept_bytes", "Bytes of state files written to the durable store and kept on the node's disk."),
     ("verify_failures", "Copies on the node's disk whose bytes were wrong."),
     ("stale", "Copies on the node's disk of files that were replaced elsewhere."),
-    ("disk_failures", "Times that the node's disk refused a copy."),
+    ("disk_failures", "Times that the node's disk refused a copy or a note of a rename."),
     ("evictions", "Copies dropped for the quota."),
     ("purged", "Copies dropped as their durable file was gone."),
     ("fenced", "Requests of attempts that were over."),

@@ -134,20 +134,20 @@ class StateGateway:
         self._check(caller)
         rename = Rename(caller=caller, root=source.root, source=source.name, target=target.name)
         repeated = self._journal.knows(rename)
-        self._journal.begin(rename)
+        self._count(self._journal.begin(rename))
         try:
             status = durable.rename(source.name, target.name, overwrite=overwrite)
         except (Absent, Exists):
             status_before = self._renamed_before(durable, rename) if repeated else None
             if status_before is None:
-                self._journal.void(rename)
+                self._count(self._journal.void(rename))
                 raise
             status = status_before
         except UnknownOutcome as error:
             raise RetryLater(error.message, hint=error.hint) from error  # the repetition finds out
         except EmberkeepError:
             if not repeated:
-                self._journal.void(rename)
+                self._count(self._journal.void(rename))
             raise
         self._check(caller)
         if status.kind is FileKind.FILE:
@@ -191,6 +191,10 @@ class StateGateway:
         except Fenced:
             self.counters.add("fenced")
             raise
+
+    def _count(self, noted: bool) -> None:
+        if not noted:
+            self.counters.add("disk_failures")
 
     def _is_kept(self, caller: Caller) -> bool:
         return (caller.job_id, caller.allocation_id) in self.held

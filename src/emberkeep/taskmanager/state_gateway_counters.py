@@ -18,7 +18,7 @@ class StateCounts:
     kept_bytes: int = 0  # of these, with a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
     stale: int = 0  # local copies of a generation that is over
-    disk_failures: int = 0  # local copies that could not be written
+    disk_failures: int = 0  # local copies and notes of renames that this node's disk refused
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped as their durable file was gone
     fenced: int = 0  # requests of attempts that are over

@@ -168,11 +168,13 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.begun: set[Rename] = set()
 
-    def begin(self, rename: Rename) -> None:
+    def begin(self, rename: Rename) -> bool:
         self.begun.add(rename)
+        return True
 
-    def void(self, rename: Rename) -> None:
+    def void(self, rename: Rename) -> bool:
         self.begun.discard(rename)
+        return True
 
     def knows(self, rename: Rename) -> bool:
         return rename in self.begun

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 from pathlib import Path
 
@@ -9,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from emberkeep.adapters import gateway_journal
 from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_port import bind_gateway_port
 from emberkeep.adapters.gateway_spool import FileSpool
+from emberkeep.base.file_ops import SystemFiles
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import DRIVER, Caller
+from tests.unit.adapters.small_disks import make_read_only, small_disk
 
 CALLER = Caller(job_id=JobId("1" * 32), attempt=1, allocation_id=DRIVER)
 
@@ -67,6 +72,108 @@ def test_a_damaged_journal_claims_nothing(tmp_path_factory: pytest.TempPathFacto
     again.close()
     assert set(known) <= set(names)
     assert set(again._begun) <= {rename(name) for name in (*names, "more")}
+
+
+class CountedFiles(SystemFiles):
+    """Counts the files that are made; refuses everything while ``problem`` is set."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.problem: int | None = None
+
+    def create(self, path: str, mode: int = 0o600, *, directory: int | None = None) -> int:
+        self.made += 1
+        self._fail()
+        return super().create(path, mode, directory=directory)
+
+    def write(self, file: int, data: bytes) -> None:
+        if self.problem is not None:
+            super().write(file, data[:10])  # a full disk takes a part
+        self._fail()
+        super().write(file, data)
+
+    def _fail(self) -> None:
+        if self.problem is not None:
+            raise OSError(self.problem, os.strerror(self.problem))
+
+
+def test_many_renames_at_once_cost_few_rewrites(tmp_path: Path) -> None:
+    files = CountedFiles()
+    journal = FileRenameJournal(tmp_path / "renames", Clock(), files)
+    for number in range(20_000):
+        assert journal.begin(rename(f"state/0/1/.{number}.delta.{'u' * 36}.tmp"))
+    assert (tmp_path / "renames").stat().st_size > 4 * 1024**2
+    assert files.made < 5
+    journal.close()
+    again = FileRenameJournal(tmp_path / "renames", Clock())
+    assert again.knows(rename(f"state/0/1/.0.delta.{'u' * 36}.tmp"))
+    again.close()
+
+
+@pytest.mark.req("LOC-7")
+@pytest.mark.parametrize("problem", [errno.ENOSPC, errno.EROFS, errno.EIO])
+def test_a_disk_that_takes_no_lines_costs_no_rename(tmp_path: Path, problem: int) -> None:
+    clock, files = Clock(), CountedFiles()
+    journal = FileRenameJournal(tmp_path / "renames", clock, files)
+    assert journal.begin(rename("before"))
+    assert journal.begin(rename("refused"))
+    files.problem = problem
+    assert not journal.begin(rename("meanwhile"))
+    assert not journal.void(rename("refused"))
+    with (tmp_path / "of somebody else").open("wb"):  # it gets the number of the file that was given up
+        tries = files.made
+        for number in range(1000):
+            assert not journal.begin(rename(f"meanwhile-{number}"))
+        assert files.made == tries  # the disk is left alone for a while
+        clock.now += 60_000
+        assert not journal.begin(rename("still"))
+        files.problem = None
+        clock.now += 60_000
+        assert journal.begin(rename("after"))
+    assert (tmp_path / "of somebody else").read_bytes() == b""
+    for again in (journal, FileRenameJournal(tmp_path / "renames", clock)):
+        names = ("before", "refused", "meanwhile", "meanwhile-999", "still", "after")
+        assert [again.knows(rename(name)) for name in names] == [True, False, True, True, True, True]
+        again.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["of somebody else", "renames"]
+
+
+def test_a_journal_that_is_begun_anew_on_a_full_disk_writes_into_nobodys_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_journal, "_LEAST", 2000)
+    clock, files = Clock(), CountedFiles()
+    journal = FileRenameJournal(tmp_path / "renames", clock, files)
+    while (tmp_path / "renames").stat().st_size <= 2000:
+        journal.begin(rename("x" * 500 + str(clock.now)))
+        clock.now += 1
+    files.problem = errno.ENOSPC
+    assert not journal.begin(rename("one"))
+    others = [(tmp_path / str(number)).open("w+b") for number in range(5)]
+    files.problem = None
+    for number in range(100):
+        clock.now += 1000
+        journal.begin(rename(f"more-{number}"))
+    assert all(other.read() == b"" for other in others)
+    for other in others:
+        other.close()
+    journal.close()
+    journal.close()
+    assert not journal.begin(rename("after the end"))
+
+
+def test_a_gateway_begins_on_a_disk_that_takes_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "64k") as directory:
+        make_read_only(directory)
+        journal = FileRenameJournal(directory / "renames", Clock())
+        assert not journal.begin(rename("a"))
+        assert journal.knows(rename("a"))
+        journal.close()
+    (tmp_path / "renames").mkdir()
+    journal = FileRenameJournal(tmp_path / "renames", Clock())
+    assert not journal.begin(rename("a"))
+    assert journal.knows(rename("a"))
+    journal.close()
 
 
 def test_a_journal_does_not_grow_for_ever(tmp_path: Path) -> None:
