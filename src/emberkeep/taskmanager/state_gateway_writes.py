@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.file_names import is_temporary, is_unique
 from emberkeep.local_state.gateway_ports import Spool
@@ -73,6 +73,7 @@ class GatewayWrite:
             self._spool.finish()
         self._check(self._caller)
         status = self._stored()
+        self._check_length(status)
         if not is_temporary(self._path.name):  # what nobody reads before its rename is acknowledged by that
             self._check(self._caller)
         self._counters.add("written_bytes", status.length)
@@ -120,6 +121,15 @@ class GatewayWrite:
                 if time.monotonic() > deadline:
                     raise
             time.sleep(_PAUSE)
+
+    def _check_length(self, status: FileStatus) -> None:
+        """Whatever came between: other bytes than were received are never acknowledged. Raises Fatal."""
+        if status.length != self._received:
+            raise Fatal(
+                f"{self._path.name} has {status.length} bytes in {self._durable.location}, though {self._received} "
+                "were received",
+                hint="check that nothing but the gateway writes there, and the node's disk and temporary directory",
+            )
 
     def _stored_before(self) -> FileStatus:
         """The answer to an earlier try was lost; nobody else writes this name."""

@@ -185,6 +185,22 @@ def test_an_upload_of_a_lost_answer_is_found_by_its_unique_name(node: Node, monk
         node.write("d/1", CONTENT, overwrite=False)
 
 
+def test_other_bytes_than_were_received_are_not_acknowledged(node: Node) -> None:
+    for caller in (EXECUTOR, DRIVER_OF[1]):
+        incoming = node.gateway.receive(caller, node.path("state/0/1/1.delta"), overwrite=True)
+        assert isinstance(incoming, state_gateway_writes.GatewayWrite)
+        incoming.write(b"x" * 1000)
+        source = incoming._staged or incoming._spool
+        assert source is not None
+        source.finish()
+        with source.path.open("ab") as file:
+            file.write(b"a line of somebody else's")
+        with pytest.raises(Fatal, match=r"1025 bytes in .*, though 1000 were received"):
+            incoming.commit()
+        incoming.abandon()
+    assert node.copies.records() == ()
+
+
 def test_a_name_is_given_once(node: Node) -> None:
     node.write("offsets/0", b"first", overwrite=False)
     with pytest.raises(Exists):
@@ -254,6 +270,15 @@ def test_directories_move_and_go_with_their_copies(node: Node) -> None:
     assert node.gateway.delete(EXECUTOR, node.path("e"), recursive=True)
     assert not node.gateway.delete(EXECUTOR, node.path("e"), recursive=True)
     assert node.copies.records() == ()
+
+
+@pytest.mark.req("LOC-7")
+def test_a_rename_that_cannot_be_noted_is_done(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node.journal, "begin", lambda _: False)
+    node.write(f"offsets/.0.{UUID}.tmp", CONTENT)
+    node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0")
+    assert node.read("offsets/0") == CONTENT
+    assert node.counts("disk_failures") == (1,)
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
