@@ -100,7 +100,7 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
     kept_bytes: int = 0  # of these, with a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
     stale: int = 0  # local copies of a file that was replaced elsewhere
-    disk_failures: int = 0  # times that the disk refused a local copy
+    disk_failures: int = 0  # times that the disk refused a local copy, or a note of a rename
     evictions: int = 0  # local copies dropped for the quota
     purged: int = 0  # local copies dropped as their durable file was gone
     fenced: int = 0  # requests of attempts that are over
