@@ -41,6 +41,7 @@ class _Writer:
     name: str | None
     identity: QueryIdentity
     own_location: str | None
+    path: str  # the option, "" where it is not given
 
 
 class QueryStarts(Protocol):
@@ -157,6 +158,7 @@ class QueryHook:
             started=started,
             reached=None,
             fields=recorded_fields(writer._jwrite),
+            path=described.path,
         )
         if started.location is not None:
             query.reached = self._locations.for_spark(writer._spark, started.location)
@@ -236,7 +238,8 @@ def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer
     if target is None:
         candidates = (option("path"), option("topic"), option("dbtable"), getattr(writer, _FUNCTION, None))
         target = next((candidate for candidate in candidates if candidate), "")
-    return _Writer(option("queryName"), QueryIdentity(source, mode.lower(), str(target)), option(_LOCATION))
+    identity = QueryIdentity(source, mode.lower(), str(target))
+    return _Writer(option("queryName"), identity, option(_LOCATION), option("path") or "")
 
 
 def _field(java: Any, name: str) -> Any:

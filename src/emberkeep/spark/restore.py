@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (
@@ -30,10 +30,10 @@ from emberkeep.lifecycle.manifest import (
 )
 from emberkeep.spark.drain import log_state
 from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.file_sink import check_file_sink
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.savepoint_copy import THREADS
-from emberkeep.spark.savepoint_files import log_entries
 from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.script_queries import ScriptQuery
@@ -43,8 +43,6 @@ log = structlog.get_logger(__name__)
 RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
 _RECORD = "_emberkeep_restored"
 _PARTS = ("metadata", "offsets", "commits", "sources", "state")  # of a checkpoint; nothing else is ever removed
-_FILE_SINKS = ("parquet", "json", "csv", "orc", "text", "avro")
-_SINK_LOG = "_spark_metadata"
 
 
 class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -118,7 +116,7 @@ class Restore:
         elif self._stands_at(files, query, location, saved):
             self._write(files, location, done)
             return
-        _check_file_sink(files, query, saved)
+        check_file_sink(files, query, saved)
         self._verify(storage, manifest)
         self._put(files, storage, location, manifest.files_of(saved), done)
         self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
@@ -239,47 +237,6 @@ class Restore:
 
 
 _ANOTHER = "use another savepoint, or a copy of this one that is whole"
-
-
-def _check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
-    """Raises RestoreRefused where Spark's file sink could not go on from that savepoint."""
-    identity = query.identity
-    if identity.sink.lower() not in _FILE_SINKS or not identity.target:
-        return
-    directory = f"{identity.target.rstrip('/')}/{_SINK_LOG}"
-    try:
-        names = [f"log/{found.name.removesuffix('.compact')}" for found in files.below(directory)]
-    except EmberkeepError as error:
-        log.warning("the sink's log cannot be looked at", directory=directory, reason=str(error))
-        return
-    refusal = file_sink_refusal(max(log_entries(names, "log"), default=-1), saved.batch_id)
-    if refusal:
-        reason, hint = refusal
-        raise RestoreRefused(f"the output {identity.target} of {query} {reason}", hint=hint)
-
-
-def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
-    """Why Spark's file sink cannot go on after batch ``batch_id``, and what to do. ``newest``: in its log, -1 for none.
-
-    It skips batches that are in its log: their state would never be written, and a later batch would fail for want of
-    it. Its log has every batch, and fails when it is compacted while some are missing.
-    """
-    if newest > batch_id:
-        return (
-            f"already has batch {newest}, but the savepoint was made after batch {batch_id}: Spark's file sink would "
-            "skip the batches between, and what they put into state",
-            "restore the newest savepoint; to go back to this one, write to a new directory with another sink "
-            "(emberkeep.api.RollingFileSink, foreachBatch)",
-        )
-    if newest < batch_id:
-        has = "is new to Spark's file sink" if newest < 0 else f"has batches up to {newest} only"
-        return (
-            f"{has}, but the savepoint was made after batch {batch_id}: Spark's file sink would fail when it compacts "
-            "its log, some batches later, as those before are missing there",
-            "write to the directory that the query wrote to before, or with another sink "
-            "(emberkeep.api.RollingFileSink, foreachBatch)",
-        )
-    return None
 
 
 def _named(queries: Sequence[QuerySavepoint]) -> str:

@@ -26,7 +26,8 @@ from emberkeep.spark.scheduler_control import call
 class ScriptQuery:
     """``handle``: the script's StreamingQuery; its JVM side is exchanged when the query is started again. ``reached``:
     the checkpoint as Spark reaches it, None where the query cannot recover. ``fields``: of its writer, as
-    (java.lang.reflect.Field, value). ``away``: ended by a procedure; the script does not see it."""
+    (java.lang.reflect.Field, value). ``away``: ended by a procedure; the script does not see it. ``path``: the option
+    of that name, "" where it is not given."""
 
     writer: Any
     method: str  # "start" or "toTable"
@@ -40,6 +41,7 @@ class ScriptQuery:
     fields: list[tuple[Any, Any]]
     handle: Any = None
     away: bool = False
+    path: str = ""
 
     @property
     def session(self) -> Any:
