@@ -6,6 +6,7 @@ an executor is lost it goes on to wait for the lost one's node.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
@@ -69,13 +70,43 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
     }
 
 
-def is_awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> bool:
-    """Whether to wait for more executors: the best node of some partition has none that Spark can use yet."""
+class Awaited(enum.Enum):
+    """Which executors there may be soon, that would be better ones for some partition than those that Spark can use."""
+
+    NEAR = enum.auto()  # on the best node of a partition, or the first one of all
+    OTHERS = enum.auto()  # each best node has one; slots that are missing may still come from nodes not in the survey
+    NONE = enum.auto()
+
+
+def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
+    """Which executors to wait for. ``registered``: those that Spark can use."""
     if len(registered) >= survey.wanted:
-        return False
+        return Awaited.NONE
     served = {place.task_manager for place in survey.executors if place.executor_id in registered}
-    # A slot may still be offered by a node that is not in the survey.
-    return len(survey.executors) < survey.wanted or any(held.nodes[0] not in served for held in partitions)
+    if any(held.nodes[0] not in served for held in partitions):
+        return Awaited.NEAR
+    if len(survey.executors) >= survey.wanted:
+        return Awaited.NONE
+    return Awaited.OTHERS if registered else Awaited.NEAR
+
+
+class Patience:
+    """For how long a query's start waits: ``near`` seconds in all, ``others`` once only others are awaited."""
+
+    def __init__(self, now: float, *, near: float, others: float) -> None:
+        self._until = now + near
+        self._others = others
+        self._served_at: float | None = None  # since when each best node has an executor
+
+    def lasts(self, who: Awaited, now: float) -> bool:
+        """Whether to wait on. Ask at each look."""
+        if who is Awaited.NEAR:
+            self._served_at = None
+        elif self._served_at is None:
+            self._served_at = now
+        if who is Awaited.NONE or now >= self._until:
+            return False
+        return self._served_at is None or now - self._served_at < self._others
 
 
 def place(

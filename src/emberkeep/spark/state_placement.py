@@ -20,12 +20,14 @@ from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.local_state.gateway_paths import AUTHORITY, resolve
 from emberkeep.local_state.model import StatePath
 from emberkeep.local_state.placement import (
+    Awaited,
     ExecutorPlace,
     HeldPartition,
     Partition,
+    Patience,
     Survey,
+    awaited,
     held_partitions,
-    is_awaited,
     place,
 )
 from emberkeep.spark.query_listening import listener_of_starts
@@ -34,6 +36,7 @@ from emberkeep.spark.scheduler_control import executor_ids
 log = structlog.get_logger(__name__)
 
 _EXECUTORS_WAIT = 30.0  # seconds for which a query's start waits at least for executors on the nodes with its state
+_OTHERS_SHARE = 5  # of the time that tasks wait for a node, a start waits one part for slots that may not come at all
 _PAUSE = 0.25
 
 Surveyor = Callable[[], Survey]  # blocks for one RPC; raises EmberkeepError
@@ -91,7 +94,7 @@ class StatePlacement:
             for query in running:
                 held = held_partitions(survey, self._checkpoint(query))
                 # While a replacement is to come, Spark waits for it where the state lies.
-                if not is_awaited(survey, held.values(), query.executors()):
+                if awaited(survey, held.values(), query.executors()) is Awaited.NONE:
                     placed = self._place(query, survey, held)
                     log.info("state placed again", location=query.root, partitions=len(held), placed=placed)
 
@@ -106,11 +109,12 @@ class StatePlacement:
         return list(active.values())
 
     def _await_executors(self, query: _Query) -> tuple[Survey, dict[Partition, HeldPartition]]:
-        give_up = time.monotonic() + max(_EXECUTORS_WAIT, query.tasks_wait())
+        tasks_wait = query.tasks_wait()
+        patience = Patience(time.monotonic(), near=max(_EXECUTORS_WAIT, tasks_wait), others=tasks_wait / _OTHERS_SHARE)
         while True:
             survey = self._survey()
             held = held_partitions(survey, self._checkpoint(query))
-            if not is_awaited(survey, held.values(), query.executors()) or time.monotonic() >= give_up:
+            if not patience.lasts(awaited(survey, held.values(), query.executors()), time.monotonic()):
                 return survey, held
             time.sleep(_PAUSE)
 

@@ -7,12 +7,14 @@ import pytest
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.local_state.model import Holding, StatePath
 from emberkeep.local_state.placement import (
+    Awaited,
     ExecutorPlace,
     HeldPartition,
     Partition,
+    Patience,
     Survey,
+    awaited,
     held_partitions,
-    is_awaited,
     place,
 )
 
@@ -114,8 +116,23 @@ def test_spark_must_not_wait_for_a_node_that_is_gone() -> None:
 def test_executors_are_awaited_while_the_best_node_of_some_partition_has_none() -> None:
     one, two, three = executor(1, A), executor(2, B), executor(3, B)
     ready = frozenset({ExecutorId("1")})
-    assert is_awaited(survey(one, two), [on(B)], ready)
-    assert not is_awaited(survey(one, two), [on(A)], ready)
-    assert is_awaited(survey(one, wanted=2), [on(A)], ready), "another node may still offer a slot"
-    assert not is_awaited(survey(one, two), [on(B)], frozenset({ExecutorId("1"), ExecutorId("2")}))
-    assert not is_awaited(survey(one, two, three), [on(B)], frozenset({ExecutorId("1"), ExecutorId("3")}))
+    assert awaited(survey(one, two), [on(B)], ready) is Awaited.NEAR
+    assert awaited(survey(one, two), [on(A)], ready) is Awaited.NONE
+    assert awaited(survey(one, wanted=2), [on(A)], ready) is Awaited.OTHERS, "another node may still offer a slot"
+    assert awaited(survey(one, wanted=2), [on(A)], frozenset()) is Awaited.NEAR
+    assert awaited(survey(wanted=2), [], frozenset()) is Awaited.NEAR, "no node has been asked yet"
+    assert awaited(survey(one, two), [on(B)], frozenset({ExecutorId("1"), ExecutorId("2")})) is Awaited.NONE
+    assert awaited(survey(one, two, three), [on(B)], frozenset({ExecutorId("1"), ExecutorId("3")})) is Awaited.NONE
+
+
+def test_a_start_does_not_wait_long_for_slots_that_may_not_come() -> None:
+    patience = Patience(100.0, near=30.0, others=3.0)
+    assert patience.lasts(Awaited.NEAR, 110.0)
+    assert patience.lasts(Awaited.OTHERS, 111.0)
+    assert patience.lasts(Awaited.NEAR, 113.0), "a further node was asked, and holds something newer"
+    assert patience.lasts(Awaited.OTHERS, 115.0)
+    assert patience.lasts(Awaited.OTHERS, 117.9)
+    assert not patience.lasts(Awaited.OTHERS, 118.0)
+    assert not patience.lasts(Awaited.NONE, 100.0)
+    assert Patience(100.0, near=30.0, others=3.0).lasts(Awaited.NEAR, 129.9)
+    assert not Patience(100.0, near=30.0, others=3.0).lasts(Awaited.NEAR, 130.0)
