@@ -92,14 +92,12 @@ class FileRenameJournal:
         """Whether it is in the file. The entry is in memory by now, or not there any more if it is void."""
         if self._closed or self._is_paused():
             return False
-        noted = False
         with self._failing():
             if self._file < 0 or os.fstat(self._file).st_size > self._largest:
                 self._begin_anew()
             else:
                 self._files.write(self._file, _line(entry))
-            noted = True
-        return noted
+        return self._failed_ms is None
 
     def _begin_anew(self) -> None:
         """A file with what is young, as it is in memory, opened for appending. Raises OSError, Fatal."""

@@ -5,12 +5,16 @@ temporary directory. The file has no name, so that nothing is left of it after a
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from emberkeep.base.errors import Fatal
+
+# What file systems say that make no files without a name: some network file systems and overlays, old kernels.
+_NAMED_ONLY = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class FileSpool:
@@ -21,7 +25,7 @@ class FileSpool:
         self._written = 0
         self._file = -1
         with self._errors():
-            self._file = os.open(tempfile.gettempdir(), os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            self._file = _nameless(tempfile.gettempdir())
 
     @property
     def path(self) -> Path:
@@ -52,3 +56,19 @@ class FileSpool:
                 f"cannot write a temporary file in {tempfile.gettempdir()}: {error.strerror}",
                 hint="check that disk, or set TMPDIR",
             ) from error
+
+
+def _nameless(directory: str) -> int:
+    """Descriptor of a new file. Raises OSError."""
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        if error.errno not in _NAMED_ONLY:
+            raise
+    file, name = tempfile.mkstemp(prefix="emberkeep-", dir=directory)
+    try:
+        Path(name).unlink()
+    except BaseException:
+        os.close(file)
+        raise
+    return file

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from emberkeep.adapters import gateway_journal
 from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_port import bind_gateway_port
 from emberkeep.adapters.gateway_spool import FileSpool
+from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.base.errors import Fatal
 from emberkeep.base.file_ops import SystemFiles
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_ports import Rename
@@ -206,13 +209,37 @@ def test_the_next_life_takes_the_same_port(tmp_path: Path) -> None:
     fourth.close()
 
 
-def test_a_spooled_file_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("refusal", [None, errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT])
+def test_a_spooled_file_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: int | None) -> None:
+    """``refusal``: what the file system says to a file without a name."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    if refusal is not None:
+        monkeypatch.setattr(os, "open", refusing(os.O_TMPFILE, refusal, os.open))
     spool = FileSpool()
     spool.write(b"one")
     spool.write(b"two")
     assert spool.finish() == 6
     assert spool.path.read_bytes() == b"onetwo"
     assert list(tmp_path.iterdir()) == []
+    store = DirectoryState(tmp_path / "store")
+    assert store.create("f", spool.path, overwrite=False).length == 6
+    store.close()
     spool.discard()
     spool.discard()
+
+
+def test_a_spool_without_a_place_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    with pytest.raises(Fatal, match="none: No such file or directory"):
+        FileSpool()
+
+
+def refusing(flags: int, code: int, real: Callable[..., int]) -> Callable[..., int]:
+    """``os.open`` of a file system that does not know ``flags``."""
+
+    def open_file(path: str, wanted: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if wanted & flags == flags:
+            raise OSError(code, os.strerror(code), path)
+        return real(path, wanted, mode, dir_fd=dir_fd)
+
+    return open_file
