@@ -701,7 +701,8 @@ DETECTION_MAX_SHARE = define(
         0.2,
         decimal(0.0, 1.0),
         "number",
-        "Detection blocks nothing with which more than this share of all nodes would be blocked, by whomever.",
+        "Detection blocks nothing with which more than this share of all nodes would be blocked, by whomever. Blocked "
+        "nodes count also while they are away.",
     )
 )
 DETECTION_DURATION = define(

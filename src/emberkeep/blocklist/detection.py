@@ -23,7 +23,8 @@ _JOBS_NAMED = 5
 
 @dataclass(frozen=True)
 class DetectionLimits:
-    """``witnesses``: jobs that have to agree. ``max_share``: of all nodes that may be blocked at a time, by whomever.
+    """``witnesses``: jobs that have to agree. ``max_share``: of all nodes that may be blocked at a time, by whomever;
+    a blocked node counts as one of them also while it is away.
     Seconds: a failure counts for ``window``; a job works on a node when it has done so for ``proof``; nobody suspects a
     node for ``respect`` after it was unblocked by hand."""
 
@@ -104,17 +105,18 @@ class FaultDetector:
     def unblocked(self, node_id: str, at: float) -> None:
         """Somebody has wanted the node to be used then."""
         self._respected[node_id] = at + self._limits.respect
-        self._forget_node(node_id)
+        self._forget_nodes(frozenset((node_id,)))
 
     # --- what follows -------------------------------------------------------------------------------------------------
 
-    def decide(self, nodes: Collection[str], blocked: Collection[str], now: float) -> list[Suspicion]:
-        """Nodes to block now. ``nodes``: all; ``blocked``: those of them that are blocked for whatever reason."""
+    def decide(self, nodes: Collection[str], blocked: frozenset[str], now: float) -> list[Suspicion]:
+        """Nodes to block now. ``nodes``: those that are there; ``blocked``: all that are blocked, there or not, so that
+        room does not grow again when they are taken away."""
         self._forget_old(now)
-        for node_id in blocked:
-            self._forget_node(node_id)
-            self._respected.pop(node_id, None)  # somebody has blocked it since
-        room = int(self._limits.max_share * len(nodes)) - sum(node_id in blocked for node_id in nodes)
+        self._forget_nodes(blocked)
+        for node_id in self._respected.keys() & blocked:
+            del self._respected[node_id]  # somebody has blocked it since
+        room = int(self._limits.max_share * len({*nodes, *blocked})) - len(blocked)
         suspects = []
         for node_id in self._failing():
             if node_id not in nodes or node_id in blocked or node_id in self._respected:
@@ -159,9 +161,10 @@ class FaultDetector:
         )
         return cause[:CAUSE_LENGTH]
 
-    def _forget_node(self, node_id: str) -> None:
+    def _forget_nodes(self, node_ids: frozenset[str]) -> None:
         for record in self._jobs.values():
-            record.nodes.pop(node_id, None)
+            for node_id in record.nodes.keys() & node_ids:
+                del record.nodes[node_id]
 
     def _forget_old(self, now: float) -> None:
         oldest = now - self._limits.window

@@ -22,6 +22,11 @@ class BlockedPlaces:
             if entry.action is _EVACUATE and entry.drivers is EvacuatedDrivers.RESTART:
                 self._restarting.add(entry.place)
 
+    @property
+    def nodes(self) -> frozenset[str]:
+        """The nodes that are listed, by their ids."""
+        return frozenset(place.id for place in self._actions if place.kind is PlaceKind.NODE)
+
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether nothing new is to go there."""
         return any(place in self._actions for place in _places(task_manager, node_id))

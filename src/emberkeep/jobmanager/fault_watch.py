@@ -18,7 +18,6 @@ from emberkeep.slots.model import TaskManagerInfo
 NODES_KEPT = 20_000  # task managers whose node is remembered after they are gone
 JOBS_KEPT = 20_000  # whose exceptions are known
 NOT_STARTED = "could not be started"  # as the slot pool says it of an executor without a process
-_NOBODY = TaskManagerId("-")  # asks for a node's own entry
 
 
 class FaultWatch:
@@ -94,9 +93,8 @@ class FaultWatch:
             self._detector.unblocked(place.id, at)
 
     def entries(self, nodes: Collection[str], places: BlockedPlaces, now: float, now_ms: int) -> list[BlockedNode]:
-        """What is to be blocked now, of all ``nodes``."""
-        blocked = [node_id for node_id in nodes if places.is_blocked(_NOBODY, node_id)]
-        return [self._entry(suspicion, now_ms) for suspicion in self._detector.decide(nodes, blocked, now)]
+        """What is to be blocked now, of all ``nodes`` that are registered."""
+        return [self._entry(suspicion, now_ms) for suspicion in self._detector.decide(nodes, places.nodes, now)]
 
     def _entry(self, suspicion: Suspicion, now_ms: int) -> BlockedNode:
         return BlockedNode(

@@ -40,7 +40,7 @@ class Rig:
         self.detector.runs(job(number), nodes, self.now)
 
     def blocks(self, nodes: Collection[str] = NODES, blocked: Collection[str] = ()) -> list[str]:
-        return [suspicion.node_id for suspicion in self.detector.decide(nodes, blocked, self.now)]
+        return [suspicion.node_id for suspicion in self.detector.decide(nodes, frozenset(blocked), self.now)]
 
 
 def two_witnesses(rig: Rig, node: str = "node-1") -> None:
@@ -53,7 +53,7 @@ def two_witnesses(rig: Rig, node: str = "node-1") -> None:
 def test_a_node_where_several_jobs_fail_that_work_elsewhere_is_blocked_and_it_is_said_why() -> None:
     rig = Rig()
     two_witnesses(rig)
-    (suspicion,) = rig.detector.decide(NODES, (), rig.now)
+    (suspicion,) = rig.detector.decide(NODES, frozenset(), rig.now)
     assert suspicion.node_id == "node-1"
     assert suspicion.cause == (
         "detected: no space left on device: processes of 2 jobs (00000000, 00000000) failed here 2 times within 600 s, "
@@ -128,6 +128,11 @@ def test_never_more_than_the_share_of_all_nodes() -> None:
     assert rig.blocks(blocked=["node-7"]) == ["node-1"], "blocked by hand, it counts too"
     assert not rig.blocks(blocked=["node-7", "node-6"])
     assert not rig.blocks(nodes=NODES[:3]), "a quarter of three is none"
+    taken_away = ("node-6", "node-7")
+    left = [node for node in NODES if node not in taken_away]
+    assert not rig.blocks(nodes=left, blocked=taken_away), "that makes no room for others"
+    assert rig.blocks(nodes=[*left, "a", "b", "c", "d"], blocked=taken_away) == ["node-1"], "3 of 12"
+    assert not rig.blocks(nodes=left, blocked=["gone", "too"]), "nor do such as were never there"
 
 
 def test_what_was_before_a_block_or_an_unblock_is_forgotten() -> None:
@@ -166,7 +171,7 @@ def test_what_is_kept_is_bounded_and_so_is_the_cause() -> None:
     rig.now += 30.0
     for number in range(JOBS_KEPT + 10):
         rig.detector.runs(job(number), ("node-2",), rig.now)
-    (suspicion,) = rig.detector.decide(NODES, (), rig.now)
+    (suspicion,) = rig.detector.decide(NODES, frozenset(), rig.now)
     assert f"processes of {JOBS_KEPT} jobs" in suspicion.cause
     assert len(suspicion.cause) <= CAUSE_LENGTH
 

@@ -29,14 +29,15 @@ SETTINGS = {
 BAD, GOOD = "tm-2", "tm-3"
 
 
-def lost(at_ms: int, message: str = "executor 1 on tm-2 ended with exit code 52") -> ExceptionEntry:
+def lost(at_ms: int, on: str = BAD) -> ExceptionEntry:
+    message = f"executor 1 on {on} ended with exit code 52"
     return ExceptionEntry(
         timestamp_ms=at_ms,
         attempt=1,
         kind="ExecutorLost",
         message=message,
         traceback=f"{message}\njava.io.IOException: No space left on device",
-        task_manager=BAD,
+        task_manager=on,
     )
 
 
@@ -61,8 +62,8 @@ class Bad:
         self.masters: list[FakeJobMaster] = []
         self.exceptions: tuple[ExceptionEntry, ...] = ()
 
-    async def up(self) -> None:
-        for name in ("tm-1", BAD, GOOD):
+    async def up(self, *more: str) -> None:
+        for name in ("tm-1", BAD, GOOD, *more):
             await self.cluster.add(name)
         self.masters = [await self.cluster.run_job(number) for number in (1, 2)]
 
@@ -163,6 +164,28 @@ def test_the_next_leader_respects_only_what_is_left_of_the_pause_and_only_what_w
             bad.exceptions = (lost(1), lost(2), lost(3))
             await bad.beats(120.0)
             assert [entry.id for entry in await bad.entries()] == [BAD]
+
+    in_virtual_time(scenario)
+
+
+def test_a_blocked_node_that_is_taken_away_makes_no_room_for_another() -> None:
+    async def scenario() -> None:
+        bad = Bad({**SETTINGS, "taskmanager.orphan-timeout": "30s"})
+        async with bad.cluster.leading() as service:
+            await bad.up("tm-4", "tm-5")  # 0.34 of 4 nodes is one, and of 5 as well
+            await bad.beats(5.0)
+            bad.exceptions = (lost(1),)
+            await bad.beats(60.0)
+            assert [entry.id for entry in await bad.entries()] == [BAD]
+            bad.cluster.silent.update(each.info.instance for each in bad.cluster.task_managers if each.info.id == BAD)
+            await bad.beats(200.0)
+            assert len(await service.task_managers()) == 4
+            bad.exceptions = (lost(1), lost(2, "tm-4"))
+            await bad.beats(60.0)
+            assert [entry.id for entry in await bad.entries()] == [BAD]
+            await service.unblock(Place(PlaceKind.NODE, BAD))
+            await bad.beats(5.0)
+            assert [entry.id for entry in await bad.entries()] == ["tm-4"], "it would have been found"
 
     in_virtual_time(scenario)
 
