@@ -162,12 +162,24 @@ def _check_forward(driver: Driver) -> None:
         assert steps.count(step) <= TRIES
 
 
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("procedure", [each for each in Procedure if each.makes_savepoint])
+def test_where_no_savepoint_could_be_made_nothing_has_been_touched(procedure: Procedure) -> None:
+    driver = Driver(procedure, failing=[0])
+
+    driver.run()
+
+    assert driver.phase is ProcedurePhase.FAILED
+    # An attempt that carries a stop on has queries that its script has started ended.
+    assert driver.steps == [Step.CHECK, *([Step.START_QUERIES] if procedure.ends_attempt else [])]
+
+
 def _check_way_back(driver: Driver) -> None:
     steps, progress = driver.steps, driver.machine.progress
     assert progress is not None
     assert "broke" in progress.failure
     assert not progress.savepoint
-    if Step.FINISH_BATCHES in steps:
+    if driver.request.procedure.ends_attempt:
         last, good = driver.trace[-1]
         assert last is (Step.START_QUERIES if good else Step.FAIL_ATTEMPT) or last is Step.FAIL_ATTEMPT
     if Step.PAUSE in steps:
@@ -183,11 +195,11 @@ def test_another_request_waits_for_the_end_of_the_first_and_comes_after_a_failur
     machine.handle(Requested(first), 1)
 
     assert machine.handle(Requested(second), 2) == []
-    machine.handle(StepFailed(first.trigger_id, Step.FINISH_BATCHES, "no"), 3)
+    machine.handle(StepFailed(first.trigger_id, Step.CHECK, "no"), 3)
     machine.handle(StepDone(first.trigger_id, Step.START_QUERIES), 4)
     effects = machine.handle(Requested(second), 5)
 
-    assert [effect.step for effect in effects if isinstance(effect, Run)] == [Step.PAUSE]
+    assert [effect.step for effect in effects if isinstance(effect, Run)] == [Step.CHECK]
 
 
 def test_progress_is_told_in_words_and_numbers() -> None:

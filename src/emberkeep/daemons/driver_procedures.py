@@ -96,6 +96,8 @@ class DriverProcedures:
         functions = self._functions()
         note = partial(self._take_note, request)
         match step:
+            case Step.CHECK:
+                queries.check(directory, note, self._limit(request))
             case Step.FINISH_BATCHES:
                 queries.finish_batches(note, self._limit(request))
             case Step.PAUSE:

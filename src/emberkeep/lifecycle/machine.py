@@ -20,6 +20,7 @@ TRIES = 3  # of telling functions about a savepoint that is complete
 
 
 class Step(enum.Enum):
+    CHECK = "CHECK"  # there is something to save, and where it is to go can be written; changes nothing
     FINISH_BATCHES = "FINISH_BATCHES"  # awaits are held back, the queries end between two micro-batches
     DRAIN = "DRAIN"
     PAUSE = "PAUSE"  # the queries stay between two micro-batches, without ending
@@ -40,14 +41,22 @@ class Step(enum.Enum):
 
 PLANS: dict[Procedure, tuple[Step, ...]] = {
     Procedure.SAVEPOINT: (
+        Step.CHECK,
         Step.PAUSE,
         Step.SNAPSHOT_STATE,
         Step.RESUME,
         Step.WRITE_SAVEPOINT,
         Step.NOTIFY_COMPLETE,
     ),
-    Procedure.SUSPEND: (Step.FINISH_BATCHES, Step.SNAPSHOT_STATE, Step.WRITE_SAVEPOINT, Step.NOTIFY_COMPLETE),
+    Procedure.SUSPEND: (
+        Step.CHECK,
+        Step.FINISH_BATCHES,
+        Step.SNAPSHOT_STATE,
+        Step.WRITE_SAVEPOINT,
+        Step.NOTIFY_COMPLETE,
+    ),
     Procedure.DRAIN: (
+        Step.CHECK,
         Step.FINISH_BATCHES,
         Step.DRAIN,
         Step.PREPARE_TO_SHUTDOWN,
@@ -60,6 +69,7 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
 }
 
 _PHASES = {
+    Step.CHECK: ProcedurePhase.FINISHING_BATCHES,
     Step.FINISH_BATCHES: ProcedurePhase.FINISHING_BATCHES,
     Step.PAUSE: ProcedurePhase.FINISHING_BATCHES,
     Step.DRAIN: ProcedurePhase.DRAINING,
@@ -294,10 +304,10 @@ class ProcedureMachine:
 def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
     """What is to be undone of the steps that were begun, whether they succeeded or not."""
     steps = []
-    if procedure is Procedure.SAVEPOINT and Step.RESUME not in begun:
+    if Step.PAUSE in begun and Step.RESUME not in begun:
         steps.append(Step.RESUME)
     if Step.WRITE_SAVEPOINT in begun:
         steps.append(Step.DISCARD_SAVEPOINT)
-    if Step.FINISH_BATCHES in begun:
+    if procedure.ends_attempt:  # also where no step has ended them: the queries of a later attempt start ended
         steps.append(Step.START_QUERIES)
     return tuple(steps)

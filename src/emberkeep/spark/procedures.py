@@ -8,10 +8,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
@@ -32,6 +34,7 @@ log = structlog.get_logger(__name__)
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
 _SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
 _PAUSE = 0.1
+_TRIAL = "_trial"  # a file that shows whether a savepoint's directory can be written
 
 
 class QueryProcedures:
@@ -82,6 +85,24 @@ class QueryProcedures:
             self._drain.undo(query)
         return not ending
 
+    def check(self, directory: str, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """See that a savepoint can be made and written to ``directory``, its own, before anything is ended or comes
+        out. Raises ProcedureRefused: no query runs, none could be restored, or nothing can be written there."""
+        self._await_script(note, limit)
+        queries = self._ending()
+        if not queries:
+            raise _nothing_runs()
+        if all(query.reached is None for query in queries):
+            raise _nothing_to_save()
+        note(f"trying whether {directory} can be written")
+        self._may_commit()
+        try:
+            self._try_to_write(directory)
+        except EmberkeepError as error:
+            raise ProcedureRefused(
+                f"no savepoint can be written to {directory}: {error.message}", hint=error.hint
+            ) from error
+
     def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
         """End all queries between two batches; to the script they look as if they ran. A drain that has begun is gone
         on with, whatever the limit says. Raises ProcedureRefused (none runs, one cannot be ended so, or not until the
@@ -131,9 +152,7 @@ class QueryProcedures:
         """Raises ProcedureRefused (no query that could be restored), RetryLater, Fatal."""
         queries = self._recoverable()
         if not queries:
-            raise ProcedureRefused(
-                "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of"
-            )
+            raise _nothing_to_save()
         return self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
 
     def discard_savepoint(self, directory: str) -> None:
@@ -199,6 +218,17 @@ class QueryProcedures:
     def _recoverable(self) -> list[ScriptQuery]:
         return [query for query in self._queries.all() if query.reached is not None]
 
+    def _try_to_write(self, directory: str) -> None:
+        """Leaves nothing behind. Raises EmberkeepError."""
+        storage = self._storages.at(directory, HadoopFiles(self._session()))
+        try:
+            storage.write(_TRIAL, b"this file is removed at once\n")
+        except EmberkeepError:
+            with suppress(EmberkeepError):
+                storage.remove()
+            raise
+        storage.remove()
+
     def _writer(self, directory: str) -> SavepointWriter:
         files = HadoopFiles(self._session())
         return SavepointWriter(files, directory, self._storages.at(directory, files), self._may_commit)
@@ -212,6 +242,13 @@ class QueryProcedures:
 
 def _is_active(query: ScriptQuery) -> bool:
     return bool(call("is the query active", query.handle._jsq.isActive))
+
+
+def _nothing_to_save() -> ProcedureRefused:
+    return ProcedureRefused(
+        "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of",
+        hint="queries to the memory sink keep nothing; 'emberkeep cancel' ends the job",
+    )
 
 
 def _nothing_runs() -> ProcedureRefused:

@@ -1,0 +1,112 @@
+"""What is looked at before a savepoint or stop touches anything."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.manifest import SavepointFile, described
+from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark import procedures
+from emberkeep.spark.await_hook import AwaitGate
+from emberkeep.spark.batch_boundary import PlanGate
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.procedures import QueryProcedures
+from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+
+
+class Place:
+    """One savepoint's directory. ``fails``: by method."""
+
+    def __init__(self, **fails: EmberkeepError) -> None:
+        self.files: dict[str, bytes] = {}
+        self.fails = fails
+
+    def write(self, name: str, data: bytes) -> SavepointFile:
+        self.files[name] = data
+        if "write" in self.fails:
+            raise self.fails["write"]
+        return described(name, data)
+
+    def remove(self) -> None:
+        if "remove" in self.fails:
+            raise self.fails["remove"]
+        self.files.clear()
+
+
+class Storages:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+
+    def at(self, location: str, files: object) -> SavepointStorage:
+        del files
+        if location == "s3://":
+            raise Fatal("there is no bucket in it")
+        return cast(SavepointStorage, self._place)
+
+
+def query(reached: str | None = "/checkpoints/one") -> ScriptQuery:
+    writer = SimpleNamespace(_spark=None)
+    return cast(ScriptQuery, SimpleNamespace(reached=reached, key=str(reached), away=False, session=writer._spark))
+
+
+@pytest.fixture(autouse=True)
+def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procedures, "HadoopFiles", lambda _: None)
+    monkeypatch.setattr(procedures, "runs", lambda _: True)
+
+
+def of(place: Place, *queries: ScriptQuery, asked_before: Procedure | None = None) -> QueryProcedures:
+    known = ScriptQueries()
+    for each in queries:
+        known.add(each)
+    gate = AwaitGate(Notices(), held=asked_before is not None)
+    gate.awaiting()
+    storages = cast(SavepointStorages, Storages(place))
+    return QueryProcedures(known, gate, PlanGate(), storages, lambda: None, asked_before)
+
+
+def check(steps: QueryProcedures, directory: str = "/savepoints/savepoint-1") -> list[str]:
+    notes: list[str] = []
+    steps.check(directory, notes.append)
+    return notes
+
+
+def test_a_directory_that_can_be_written_is_left_as_it_was() -> None:
+    place = Place()
+    steps = of(place, query(), query(None))
+    assert check(steps) == ["trying whether /savepoints/savepoint-1 can be written"]
+    assert place.files == {}
+    assert steps.gate.is_open, "nothing is held back yet"
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("failure", [Fatal("permission denied"), RetryLater("it does not answer")])
+@pytest.mark.parametrize("at", ["write", "remove"])
+def test_one_that_cannot_is_refused_before_anything_is_touched(at: str, failure: EmberkeepError) -> None:
+    place = Place(**{at: failure})
+    steps = of(place, query())
+    with pytest.raises(ProcedureRefused, match="no savepoint can be written to /savepoints/savepoint-1: "):
+        check(steps)
+    assert steps.gate.is_open
+    assert not place.files or at == "remove"
+
+
+def test_a_location_that_means_nothing_is_refused() -> None:
+    with pytest.raises(ProcedureRefused, match="no savepoint can be written to s3://: there is no bucket in it"):
+        check(of(Place(), query()), "s3://")
+
+
+@pytest.mark.req("END-6")
+def test_without_a_query_that_could_be_restored_it_is_refused_before_any_is_ended() -> None:
+    for queries, words in (((), "runs no streaming query"), ((query(None),), "nothing to make a savepoint of")):
+        place: Any = Place(write=Fatal("nobody may come here"))
+        steps = of(place, *queries)
+        with pytest.raises(ProcedureRefused, match=words):
+            check(steps)
+        assert steps.gate.is_open
