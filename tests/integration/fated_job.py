@@ -3,7 +3,9 @@
     python fated_job.py <directory> <mode> [<directory of the checkpoints> [<name of the first query>]]
 
 Mode "stream": the files of ``in`` are counted in windows by a query that ends in ``foreachBatch(Told)``, and their rows
-go into ``visible`` by another one with a RollingFileSink. "batch": no query; "endless": as "batch", again and again.
+go into ``visible`` by another one with a RollingFileSink. "handling": as "stream", with a handler of its own that lets
+the script come to its end at SIGTERM. "batch": no query; "endless": as "batch", again and again, and an exit handler
+stops Spark.
 
 Each call is a line of ``calls``: job, attempt, process, number of visible files, who, what. ``fate`` is a JSON list of
 [attempt, "who what", fate]: "raise", "die" (the driver is killed), "lose" (the executor is killed), "large" (of a
@@ -12,12 +14,14 @@ snapshot: more than the driver's JVM may write into one file).
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
 import resource
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -127,6 +131,11 @@ def write_down_savepoints(called: Calls) -> None:
     module.encode_manifest = encode
 
 
+def stop_all(spark: Any) -> None:
+    for query in spark.streams.active:
+        query.stop()
+
+
 def main() -> None:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -142,6 +151,8 @@ def main() -> None:
     told = Told(place, checkpoints)
     if mode in ("batch", "endless"):
         register(told)
+        if mode == "endless":
+            atexit.register(spark.stop)
         while True:
             assert spark.range(4, numPartitions=1).mapInPandas(through(worker), "id long").count() == 4
             if mode == "batch":
@@ -156,6 +167,8 @@ def main() -> None:
     for frame, called, path, function in ((counts, name, "windows", told), (rows, "rows", "rows", sink)):
         writer = frame.writeStream.queryName(called).option("checkpointLocation", str(checkpoints / path))
         writer.foreachBatch(function).start()
+    if mode == "handling":
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stop_all, args=(spark,)).start())
     spark.streams.awaitAnyTermination()
 
 

@@ -172,7 +172,7 @@ def test_stops_that_fail_a_suspend_whose_drivers_die_and_cancellations(jobs: Fat
     assert jobs.attempt(batch, 1) == expected(FINITE, "driver close", executors=True)
 
     endless = jobs.submit("endless")
-    second = jobs.submit("stream", "--from-savepoint", suspended)
+    second = jobs.submit("handling", "--from-savepoint", suspended)
     _canceled(jobs, second, endless)
     assert set(jobs.windows().values()) == {_ROWS}, "each window once, with all its rows"
 
@@ -220,6 +220,7 @@ def _suspended(jobs: FatedJobs, job: JobId) -> str:
 
 
 def _canceled(jobs: FatedJobs, stream: JobId, batch: JobId) -> None:
+    """One has a handler of its own for SIGTERM, the other one stops Spark in an exit handler: no good ends."""
     before = jobs.visible()
     jobs.decide()
     until(lambda: "driver goes on" in jobs.attempt(batch, 1), lambda: jobs.cluster.story(batch))

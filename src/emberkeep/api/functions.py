@@ -32,8 +32,8 @@ class RichFunction:
     """A function with a life: resources from ``open`` to ``close``, and state that savepoints carry along.
 
     Works as a context manager, too: leaving the block without an error is the end of its sources, unless the job was
-    stopped; leaving it with one is a failure. ``close`` comes last in all cases. Derive from it, or write a class with
-    any of these methods.
+    stopped or cancelled; leaving it with one is a failure. ``close`` comes last in all cases. Derive from it, or write
+    a class with any of these methods.
     """
 
     _life = "new"  # "new", "open", "closed"
@@ -62,7 +62,7 @@ class RichFunction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            well = kind is None and not REGISTRY.ended_on_request()
+            well = kind is None and not REGISTRY.has_other_end()
             if well and self._life != "closed" and isinstance(self, WithGracefulShutdown):
                 self.prepare_to_shutdown()
                 self.shutdown()

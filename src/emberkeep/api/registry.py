@@ -26,7 +26,7 @@ class Registry:
         self._lock = threading.Lock()
         self._entries: list[Registered] = []
         self._added: Callable[[Registered], None] = lambda _: None
-        self._ended_on_request: Callable[[], bool] = lambda: False
+        self._has_other_end: Callable[[], bool] = lambda: False
 
     def add(self, function: Any, name: str = "") -> None:
         """One that is known already stays known under its first name."""
@@ -43,14 +43,14 @@ class Registry:
         with self._lock:
             return list(self._entries)
 
-    def follow(self, added: Callable[[Registered], None], ended_on_request: Callable[[], bool]) -> None:
-        """``added`` is called for each function that comes from now on. ``ended_on_request``: the job was stopped, so
-        whatever the script does now, its sources have not ended."""
+    def follow(self, added: Callable[[Registered], None], has_other_end: Callable[[], bool]) -> None:
+        """``added`` is called for each function that comes from now on. ``has_other_end``: the job was stopped or
+        cancelled, or has failed, so whatever the script does now, its sources have not ended."""
         with self._lock:
-            self._added, self._ended_on_request = added, ended_on_request
+            self._added, self._has_other_end = added, has_other_end
 
-    def ended_on_request(self) -> bool:
-        return self._ended_on_request()
+    def has_other_end(self) -> bool:
+        return self._has_other_end()
 
 
 REGISTRY = Registry()

@@ -31,13 +31,14 @@ from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, F
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.spark import model as spark_model
+from emberkeep.spark.cancellation import Cancelled, raise_no_more, raise_on_sigterm
 from emberkeep.spark.checkpoint_guard import was_overtaken
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime, install
 from emberkeep.spark.exception_text import in_one_line
 from emberkeep.spark.java import find_java
-from emberkeep.spark.script import OutcomeKind, ScriptOutcome, raise_on_sigterm, run_module, run_script
+from emberkeep.spark.script import CANCELLED, OutcomeKind, ScriptOutcome, run_module, run_script
 from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.spark.user_functions import DriverFunctions
 
@@ -59,11 +60,13 @@ class _Driver:
         self._spec = spec
         self._configuration = configuration
         self._failure: AttemptOutcome | None = None
+        self._told_to_end = False
+        self._functions: DriverFunctions | None = None
         self._bridge = SparkBridge(configuration, self._failed)
         self._job_master = JobMasterThread(spec, configuration, self._bridge)
 
     def run(self) -> int:
-        raise_on_sigterm()
+        raise_on_sigterm(self._told)
         os.environ.update(self._job_environment())
         try:
             self._job_master.start()
@@ -77,9 +80,14 @@ class _Driver:
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
             return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))
-        self._bridge.functions = runtime.functions
+        self._bridge.functions = self._functions = runtime.functions
         self._bridge.runtime = runtime
-        outcome = self._outcome(self._end_functions(self._run_entry_point(), runtime.functions), runtime)
+        if self._told_to_end or self._failure is not None:
+            runtime.functions.ended_badly()
+        script = self._end_sources(self._run_entry_point(), runtime)
+        raise_no_more()
+        runtime.functions.close()
+        outcome = self._outcome(script, runtime)
         runtime.shutdown()
         return self._end(outcome)
 
@@ -94,8 +102,20 @@ class _Driver:
         del app_id
         self._job_master.application_stopped()
 
+    def _told(self) -> None:
+        """In the handler of SIGTERM: no lock, no I/O."""
+        self._told_to_end = True
+        if self._functions is not None:
+            self._functions.ended_badly()
+
+    def _body_ended(self, script: ScriptOutcome) -> None:
+        if script.exit_code != 0 and self._functions is not None:
+            self._functions.ended_badly()
+
     def _failed(self, outcome: AttemptOutcome) -> None:
         self._failure = outcome
+        if self._functions is not None:
+            self._functions.ended_badly()
         write_outcome(Path(self._spec.directory) / OUTCOME_FILE, outcome)
 
     def _end(self, outcome: AttemptOutcome) -> int:
@@ -109,19 +129,23 @@ class _Driver:
     def _run_entry_point(self) -> ScriptOutcome:
         graph = self._spec.graph
         if graph.entry_point.kind is EntryPointKind.MODULE:
-            return run_module(graph.entry_point.name, list(graph.arguments))
-        return run_script(self._script_path(), list(graph.arguments))
+            return run_module(graph.entry_point.name, list(graph.arguments), self._body_ended)
+        return run_script(self._script_path(), list(graph.arguments), self._body_ended)
 
-    def _end_functions(self, script: ScriptOutcome, functions: DriverFunctions) -> ScriptOutcome:
-        """The script's sources have ended with it, unless it failed. Where its functions cannot end so, it has."""
+    def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
+        """The script's sources have ended with it, unless it failed or was told to end. Where its functions cannot end
+        so, it has failed."""
+        if script.exit_code != 0:
+            return script
         try:
-            if script.exit_code == 0 and self._failure is None:
-                functions.sources_ended()
+            runtime.functions.sources_ended()
         except UserFunctionFailed as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
-            script = ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
-        functions.close()
-        return script
+            return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
+        except Cancelled:
+            return CANCELLED
+        # A handler of its own has let it end in order. That is no end of its sources all the same.
+        return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
 
     def _job_environment(self) -> Mapping[str, str]:
         graph = self._spec.graph

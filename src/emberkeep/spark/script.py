@@ -7,7 +7,6 @@ import gc
 import importlib.util
 import io
 import os
-import signal
 import sys
 import threading
 import traceback
@@ -19,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
+
+from emberkeep.spark.cancellation import Cancelled
 
 # Threads of ours beside the script carry this prefix; all other non-daemon threads are the script's.
 OWN_THREAD_PREFIX = "emberkeep"
@@ -46,26 +47,15 @@ class ScriptOutcome:
     traceback_text: str | None = None
 
 
-class Cancelled(BaseException):
-    """Raised in the main thread when the process is told to end. Not an Exception: scripts should not swallow it."""
+CANCELLED = ScriptOutcome(_TERMINATED_EXIT_CODE, OutcomeKind.CANCELLED, message="cancelled")
+BodyEnded = Callable[[ScriptOutcome], None]
 
 
-def raise_on_sigterm() -> None:
-    """Let the first SIGTERM raise Cancelled in the main thread. Children that the script forks die of it as usual."""
-    told = False
+def run_script(path: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
+    """Run the file at ``path`` with ``sys.argv == [path, *argv]``. Call it in the main thread.
 
-    def handle(_signal: int, _frame: object) -> None:
-        nonlocal told
-        if not told:
-            told = True
-            raise Cancelled
-
-    signal.signal(signal.SIGTERM, handle)
-    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
-
-
-def run_script(path: str, argv: list[str]) -> ScriptOutcome:
-    """Run the file at ``path`` with ``sys.argv == [path, *argv]``. Call it in the main thread."""
+    ``ended``: called with how the script's body has ended, before its threads are waited for and its exit handlers run.
+    """
     try:
         with io.open_code(str(Path(path).absolute())) as file:
             source = file.read()
@@ -81,11 +71,11 @@ def run_script(path: str, argv: list[str]) -> ScriptOutcome:
         names = {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
         exec(code, _new_main(names))  # noqa: S102 - running the user's script is the purpose
 
-    return _run(body)
+    return _run(body, ended)
 
 
-def run_module(name: str, argv: list[str]) -> ScriptOutcome:
-    """Run a module or a package's ``__main__`` as ``python -m name`` does. Call it in the main thread."""
+def run_module(name: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
+    """Run a module or a package's ``__main__`` as ``python -m name`` does. ``ended``: see ``run_script``."""
     _set_first_path(str(Path.cwd()))
     sys.argv = ["-m", *argv]
 
@@ -103,7 +93,7 @@ def run_module(name: str, argv: list[str]) -> ScriptOutcome:
         }
         exec(code, _new_main(names))  # noqa: S102 - running the user's module is the purpose
 
-    return _run(body)
+    return _run(body, ended)
 
 
 def _module_spec(name: str) -> importlib.machinery.ModuleSpec:
@@ -136,7 +126,7 @@ def _new_main(names: Mapping[str, object]) -> dict[str, object]:
     return module.__dict__
 
 
-def _run(body: Callable[[], None]) -> ScriptOutcome:
+def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
     pid = os.getpid()
     before = set(threading.enumerate())
     with _outcome() as collected:
@@ -144,6 +134,7 @@ def _run(body: Callable[[], None]) -> ScriptOutcome:
     if os.getpid() != pid:
         _end_forked_child(collected[-1].exit_code)
     with _outcome() as late:
+        ended(collected[-1])
         _wait_for_threads(before)
         # The script's exit handlers may use Spark, so they run before the driver takes it down. Handlers of ours would
         # run here as well: the driver process must not have any.
@@ -163,7 +154,7 @@ def _outcome() -> Iterator[list[ScriptOutcome]]:
     except SystemExit as end:
         collected.append(_exited(end))
     except Cancelled:
-        collected.append(ScriptOutcome(_TERMINATED_EXIT_CODE, OutcomeKind.CANCELLED, message="cancelled"))
+        collected.append(CANCELLED)
     except BaseException as error:  # noqa: BLE001 - the script's own error, whatever it is: shown and returned
         collected.append(_raised(error))
 

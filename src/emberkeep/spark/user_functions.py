@@ -82,7 +82,7 @@ class DriverFunctions:
 
     def follow(self) -> None:
         """Learn of the functions that come from now on."""
-        self._registry.follow(self._begin, self._ended_on_request)
+        self._registry.follow(self._begin, self.has_other_end)
         serve_link(self._executors.link)
 
     # --- UserFunctions ------------------------------------------------------------------------------------------------
@@ -123,16 +123,25 @@ class DriverFunctions:
 
     # --- the script's own end -----------------------------------------------------------------------------------------
 
+    def ended_badly(self) -> None:
+        """The script was told to end, or fails: whatever it does now, functions are closed only. From any thread, and
+        in a signal's handler."""
+        self._ended_badly = True
+
+    def has_other_end(self) -> bool:
+        """Whether the job was stopped, cancelled or has failed, so that its sources have not ended."""
+        return self._ended_badly or self._ended_on_request()
+
     def sources_ended(self) -> None:
         """The script has come to its end by itself, and well: call what belongs to that, once. Raises
         UserFunctionFailed, which makes a failure of it."""
         with self._lock:
-            if not self._has_any() or self._ended_badly or self._ended_on_request() or self._query_failed():
+            if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             _end_queries()
-            self.prepare_to_shutdown()
-            self.shutdown()
-            self.close()
+            for step in (self.prepare_to_shutdown, self.shutdown, self.close):
+                if not self.has_other_end():  # it may be cancelled meanwhile
+                    step()
 
     # --- finding and calling ------------------------------------------------------------------------------------------
 
@@ -224,12 +233,17 @@ class DriverFunctions:
         def stop(context: Any) -> None:
             # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
             if os.getpid() == self._pid and self._has_any():
-                self._ended_badly = self._ended_badly or sys.exc_info()[1] is not None or self._query_failed()
+                if _is_failure(sys.exc_info()[1]) or self._query_failed():
+                    self.ended_badly()
                 self.sources_ended()
                 self._executors.close()  # whatever the end was: they go with Spark
             original(context)
 
         return stop
+
+
+def _is_failure(error: BaseException | None) -> bool:
+    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
 
 
 def _end_queries() -> None:

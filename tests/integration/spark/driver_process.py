@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.cancellation import raise_on_sigterm
 from emberkeep.spark.driver_runtime import Application, DriverSettings, JobFiles, install
 from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import find_java
-from emberkeep.spark.script import raise_on_sigterm, run_module, run_script
+from emberkeep.spark.script import ScriptOutcome, run_module, run_script
 
 
 class DirectExecutors:
@@ -119,9 +120,14 @@ def main() -> None:
     # Scripts of the tests look at the runtime from another side than scripts of users can.
     sys.modules["runtime_under_test"] = type(sys)("runtime_under_test")
     sys.modules["runtime_under_test"].__dict__.update(runtime=runtime, executors=executors)
-    raise_on_sigterm()
+    raise_on_sigterm(runtime.functions.ended_badly)
     run = run_module if module else run_script
-    outcome = run(sys.argv[2], sys.argv[3:])
+
+    def ended(body: ScriptOutcome) -> None:
+        if body.exit_code != 0:
+            runtime.functions.ended_badly()
+
+    outcome = run(sys.argv[2], sys.argv[3:], ended)
     if outcome.exit_code == 0:
         runtime.functions.sources_ended()
     runtime.functions.close()

@@ -15,12 +15,15 @@ import pytest
 _RUNNER = """
 import dataclasses, json, os, sys
 from pathlib import Path
-from emberkeep.spark.script import raise_on_sigterm, run_module, run_script
+from emberkeep.spark.cancellation import raise_on_sigterm
+from emberkeep.spark.script import run_module, run_script
 
 mode, report, target, *argv = sys.argv[1:]
-raise_on_sigterm()
-outcome = (run_module if mode == "-m" else run_script)(target, argv)
-Path(report).write_text(json.dumps({**dataclasses.asdict(outcome), "kind": outcome.kind.value}))
+events = []
+raise_on_sigterm(lambda: events.append("told"))
+run = run_module if mode == "-m" else run_script
+outcome = run(target, argv, lambda body: events.append(f"ended with {body.exit_code}"))
+Path(report).write_text(json.dumps({**dataclasses.asdict(outcome), "kind": outcome.kind.value, "events": events}))
 os._exit(outcome.exit_code)
 """
 
@@ -168,3 +171,35 @@ def test_interrupt_is_shown_and_has_its_own_exit_code(script: Path) -> None:
     assert ran.exit_code == 130
     assert ran.stderr.rstrip().endswith("KeyboardInterrupt")
     assert "runner.py" not in ran.stderr
+
+
+@pytest.mark.req("END-1", "END-3")
+@pytest.mark.parametrize(
+    ("code", "exit_code", "events"),
+    [
+        ("", 0, ["ended with 0", "handler"]),
+        ("1 / 0", 1, ["ended with 1", "handler"]),
+        ("os.kill(os.getpid(), signal.SIGTERM)\nsignal.pause()", 143, ["told", "ended with 143", "handler"]),
+        # With a handler of its own, which looks to the script as it has given it.
+        ("own()\nos.kill(os.getpid(), signal.SIGTERM)", 0, ["told", "own", "ended with 0", "handler"]),
+        ("signal.signal(signal.SIGTERM, own())\n1 / 0", 1, ["ended with 1", "handler"]),
+    ],
+)
+def test_how_the_body_ended_and_that_it_was_told_to_is_known_before_exit_handlers_run(
+    script: Path, code: str, exit_code: int, events: list[str]
+) -> None:
+    script.write_text(
+        "import __main__, atexit, os, signal, sys\n"
+        "events = sys._getframe(1)\n"
+        "while 'events' not in events.f_globals: events = events.f_back\n"
+        "events = events.f_globals['events']\n"
+        "def own():\n"
+        "    mine = lambda *_: events.append('own')\n"
+        "    before = signal.signal(signal.SIGTERM, mine)\n"
+        "    assert signal.getsignal(signal.SIGTERM) is mine\n"
+        "    return before\n"
+        "atexit.register(lambda: events.append('handler'))\n" + code
+    )
+    ran = _ours(script)
+    assert ran.exit_code == exit_code, ran.stderr
+    assert ran.outcome["events"] == events

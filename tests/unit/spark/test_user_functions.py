@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from emberkeep.api import RichFunction, WithGracefulShutdown
-from emberkeep.api.registry import Registry, takes_part
+from emberkeep.api.registry import REGISTRY, Registry, takes_part
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.lifecycle.machine import PLANS, Step
@@ -130,6 +130,41 @@ def test_a_job_that_was_stopped_has_no_end_of_its_sources() -> None:
     driver.sources_ended()
     assert function.calls == ["open"]
     driver.close()
+    assert function.calls == ["open", "close"]
+
+
+@pytest.mark.req("END-1", "END-3")
+def test_a_script_that_is_cancelled_or_fails_has_no_end_of_its_sources() -> None:
+    """However it comes to stopping Spark, or to the end of a function's block."""
+    function, managed = Traced(), Traced()
+    driver = functions_of(function, managed)
+    driver.ended_badly()
+    driver.sources_ended()
+    assert function.calls == ["open"]
+    driver.close()
+    assert function.calls == ["open", "close"]
+
+
+@pytest.mark.req("END-1", "END-3")
+def test_a_cancellation_during_the_end_of_the_sources_lets_nothing_become_final() -> None:
+    function = Traced()
+    driver = functions_of(function)
+    function.prepare_to_shutdown = driver.ended_badly  # type: ignore[method-assign]
+    driver.sources_ended()
+    driver.close()
+    assert function.calls == ["open", "close"]
+
+
+@pytest.mark.req("END-1")
+def test_a_block_that_a_cancelled_script_leaves_without_an_error_is_no_good_end() -> None:
+    function = Traced()
+    driver = functions_of()
+    REGISTRY.follow(lambda _: None, driver.has_other_end)
+    try:
+        with function:
+            driver.ended_badly()
+    finally:
+        REGISTRY.follow(lambda _: None, lambda: False)
     assert function.calls == ["open", "close"]
 
 
