@@ -59,7 +59,8 @@ class Written:
 
 class SavepointWriter:
     """``files``: Hadoop's, of the job's session, for checkpoints. ``location``: of the savepoint, which lies in
-    ``storage``. ``may_commit``: returns when this attempt may make the savepoint a complete one."""
+    ``storage``. ``may_commit``: returns when this attempt may write, and is asked before each file: a node may freeze
+    at any of them, and go on when another attempt has taken over."""
 
     def __init__(
         self, files: HadoopFiles, location: str, storage: SavepointStorage, may_commit: Callable[[], None]
@@ -71,6 +72,7 @@ class SavepointWriter:
 
     def discard(self) -> None:
         """Remove what is there."""
+        self._may_commit()
         self._storage.remove()
 
     def write(
@@ -104,14 +106,21 @@ class SavepointWriter:
         states = []
         for number, (name, state) in enumerate(sorted(functions.items())):
             path = function_file(number)
-            note(self._storage.write(path, state))
+            note(self._write(path, state))
             states.append(FunctionState(name=name, path=path))
         manifest = _complete(heading, [part.query for part in parts], done, states)
         self._storage.seal(file.path for file in done)
         data = encode_manifest(manifest)
-        self._may_commit()
-        self._storage.write(MANIFEST_NAME, data)
+        self._write(MANIFEST_NAME, data)
         return Written(self._location, manifest_sha256(data))
+
+    def _save(self, source: str, name: str) -> SavepointFile:
+        self._may_commit()
+        return self._storage.save(source, name)
+
+    def _write(self, name: str, data: bytes) -> SavepointFile:
+        self._may_commit()
+        return self._storage.write(name, data)
 
     def _part(self, query: ScriptQuery, batch: int | None) -> _Part:
         for _ in range(_TRIES - 1):
@@ -127,7 +136,7 @@ class SavepointWriter:
         self._storage.prepare(names.values())
         # A failure ends it; what was begun is waited for, so that nothing is written afterwards.
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:
-            copies = [threads.submit(self._storage.save, source, name) for source, name in names.items()]
+            copies = [threads.submit(self._save, source, name) for source, name in names.items()]
             try:
                 for copy in copies:
                     note(copy.result())
