@@ -49,6 +49,7 @@ DRAIN_DEATHS = (
 # (how the job is stopped, which call has which fate, what the user reads).
 FAILURES = (
     (("--drain",), "executor prepare_to_shutdown", "raise", "OSError: nobody answers"),
+    (("--drain",), "driver MAX_WATERMARK", "raise", "the drain is given up, as its batch"),
     (("--drain",), "executor snapshot_state", "lose", "it was lost"),
     (("--drain",), "driver prepare_to_shutdown", "raise", "OSError: nobody answers"),
     ((), "driver snapshot_state", "raise", "OSError: nobody answers"),

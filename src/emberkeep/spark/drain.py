@@ -1,9 +1,14 @@
 """Letting everything in event-time state come out, by planned micro-batches; and going on as if it had not been asked.
 
 A drain of a query that stands at committed batch N is a batch N + 1 in its offset log with the same offsets and the
-highest watermark: Spark runs it as it would after a crash, without reading a row. It is never taken back once it may
-have run: who finds it uncommitted runs it, and nothing else. When the query is to read on afterwards, its logs get the
-watermark from before, or every row would be late.
+highest watermark: Spark runs it as it would after a crash, without reading a row. Who finds it uncommitted after a
+crash runs it, and nothing else. When the query is to read on afterwards, its logs get the watermark from before, or
+every row would be late.
+
+A planned batch that fails by an exception would fail again and again. It is given up: it keeps its number and gets the
+watermark from before, so that Spark runs it as one in which nothing happens. Sinks that replace what they have under a
+number get rid of what had come out; what skips numbers that it knows loses no row, as this one has read none. Only
+where Spark's file sink has it already is it complete but for its commit, and stays planned.
 
 Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
 """
@@ -17,12 +22,13 @@ from typing import Any
 
 import structlog
 
-from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
 from emberkeep.spark import checkpoint_logs as logs
 from emberkeep.spark.checkpoint_logs import LogState
-from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.errors import DrainGivenUp, SparkInternalsMissing
+from emberkeep.spark.file_sink import newest_batch, output_directory
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery, check_not_failed
@@ -60,13 +66,25 @@ class Drain:
         self._queries = queries
         self._may_commit = may_commit
 
+    def settle(self, query: ScriptQuery) -> None:
+        """What is left of a drain is finished, or given up, so that the query can read on. Raises Fatal."""
+        if not log_state(HadoopFiles(query.session), _reached(query)).drained:
+            return
+        try:
+            self.roll_forward(query)
+        except DrainGivenUp as error:
+            log.warning("a drain is given up", query=str(query), reason=error.message)
+        else:
+            self.undo(query)
+
     def roll_forward(self, query: ScriptQuery) -> None:
-        """Run the batch that is planned and not committed; return when it is. Raises Fatal when it fails."""
+        """Run the batch that is planned and not committed; return when it is. Raises DrainGivenUp where it was one of a
+        drain and has failed; Fatal."""
         files = HadoopFiles(query.session)
         location = _reached(query)
         if log_state(files, location).is_between_batches:
             return
-        self._run_planned(query)
+        self._run_planned(files, location, query)
         state = log_state(files, location)
         if not state.is_between_batches:
             raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
@@ -74,8 +92,8 @@ class Drain:
     def drain(self, query: ScriptQuery, note: Note) -> None:
         """Until nothing comes out any more, or DRAIN_BATCHES.
 
-        Raises ProcedureRefused with nothing changed; Conflict (somebody else writes to this checkpoint); Fatal when a
-        batch fails: it stays planned.
+        Raises ProcedureRefused with nothing changed; Conflict (somebody else writes to this checkpoint); DrainGivenUp
+        when a batch fails; Fatal when it fails and stays planned.
         """
         files = HadoopFiles(query.session)
         location = _reached(query)
@@ -88,7 +106,7 @@ class Drain:
             batch = state.committed + 1
             note(f"draining {query}: batch {batch}")
             self._plan(files, location, query, state.committed)
-            progress = self._run_planned(query)
+            progress = self._run_planned(files, location, query)
             state = log_state(files, location)
             _check(query, batch, state, progress)
             if not _may_bring_more(progress):
@@ -104,6 +122,10 @@ class Drain:
             return
         if not state.is_between_batches:
             raise Fatal(f"{query}: its drain has not ended ({state})")
+        self._read_on(files, location, query, state)
+
+    def _read_on(self, files: HadoopFiles, location: str, query: ScriptQuery, state: LogState) -> None:
+        """Give all batches of the drain, also one that is only planned, the watermark from before it."""
         first = before_drain(files, location, state)
         if first < 0:
             raise Fatal(f"{query}: nothing is left in {location} of before its drain", hint="restore a savepoint")
@@ -115,7 +137,7 @@ class Drain:
                 f"{location}/commits/{batch}", logs.with_next_watermark(text, watermark), overwrite=True
             )
         # The newest entry last: it is what says that this is still to be done.
-        for batch in range(first + 1, state.committed + 1):
+        for batch in range(first + 1, state.planned + 1):
             text = _entry(files, location, "offsets", batch)
             files.add_log_entry(
                 f"{location}/offsets/{batch}", logs.with_batch_watermark(text, watermark), overwrite=True
@@ -135,16 +157,51 @@ class Drain:
         except Conflict as error:
             raise Conflict(f"{query}: somebody else has planned batch {committed + 1}: {error.message}") from error
 
-    def _run_planned(self, query: ScriptQuery) -> dict[str, Any]:
-        """Spark's report of the batch, empty when there is none."""
+    def _run_planned(self, files: HadoopFiles, location: str, query: ScriptQuery) -> dict[str, Any]:
+        """Spark's report of the batch, empty when there is none. Raises DrainGivenUp, Fatal."""
+        try:
+            return self._run_once(query)
+        except _BatchFailed as error:
+            raise self._after_failure(files, location, query, error) from error
+
+    def _run_once(self, query: ScriptQuery) -> dict[str, Any]:
+        """Raises _BatchFailed."""
         with _retaining(query.session):
             handle = self._queries.start_again(query, once=True)
         ended = False
         while not ended:
             ended = bool(call("a planned batch", handle._jsq.awaitTermination, int(_AWAIT_SECONDS * 1000)))
-        check_not_failed(query, handle)
+        try:
+            check_not_failed(query, handle)
+        except Fatal as error:
+            raise _BatchFailed(error.message, hint=error.hint) from error
         last = call("progress of a planned batch", handle._jsq.lastProgress)
         return {} if last is None else dict(json.loads(str(last.json())))
+
+    def _after_failure(self, files: HadoopFiles, location: str, query: ScriptQuery, failure: Fatal) -> Fatal:
+        """Give a drain's batch up where that can be done. Returns what is to be raised."""
+        state = log_state(files, location)
+        if not state.drained or state.is_between_batches:
+            return failure
+        batch = state.planned
+        way_out = (
+            f"start corrected code with the checkpointLocation {query.started.location}: batch {batch}, which was "
+            "planned, runs first"
+        )
+        try:
+            output = output_directory(query)
+            if output is not None and newest_batch(files, output) >= batch:
+                return Fatal(f"{failure.message}; its output already has batch {batch} of the drain", hint=way_out)
+            self._read_on(files, location, query, state)
+        except EmberkeepError as error:
+            return Fatal(f"{failure.message}; and its drain could not be given up: {error}", hint=way_out)
+        return DrainGivenUp(
+            f"the drain is given up, as its batch {batch} has failed: {failure.message}", hint=failure.hint
+        )
+
+
+class _BatchFailed(Fatal):
+    """By an exception, while it ran."""
 
 
 def _check(query: ScriptQuery, batch: int, state: LogState, progress: dict[str, Any]) -> None:

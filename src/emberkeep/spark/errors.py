@@ -37,5 +37,9 @@ class RestoreRefused(EmberkeepError):
     """A streaming query cannot start from the savepoint that its job was given; nothing was changed."""
 
 
+class DrainGivenUp(Fatal):
+    """A planned batch of a drain has failed; the query goes on from before that batch."""
+
+
 class ClassArchiveFailed(RetryLater):
     """No class-data archive could be built; JVMs start without one, only slower."""

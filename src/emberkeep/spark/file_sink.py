@@ -25,16 +25,22 @@ def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoin
     output = output_directory(query)
     if output is None:
         return
-    directory = f"{output.rstrip('/')}/{_SINK_LOG}"
     try:
-        names = [f"log/{found.name.removesuffix('.compact')}" for found in files.below(directory)]
+        newest = newest_batch(files, output)
     except EmberkeepError as error:
-        log.warning("the sink's log cannot be looked at", directory=directory, reason=str(error))
+        log.warning("the sink's log cannot be looked at", directory=output, reason=str(error))
         return
-    refusal = file_sink_refusal(max(log_entries(names, "log"), default=-1), saved.batch_id)
+    refusal = file_sink_refusal(newest, saved.batch_id)
     if refusal:
         reason, hint = refusal
         raise RestoreRefused(f"the output {output} of {query} {reason}", hint=hint)
+
+
+def newest_batch(files: HadoopFiles, output: str) -> int:
+    """The newest one in the log of Spark's file sink below an output directory; -1 for none. Raises EmberkeepError."""
+    found = files.below(f"{output.rstrip('/')}/{_SINK_LOG}")
+    names = [f"log/{file.name.removesuffix('.compact')}" for file in found]
+    return max(log_entries(names, "log"), default=-1)
 
 
 def output_directory(query: ScriptQuery) -> str | None:

@@ -20,7 +20,7 @@ from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
 from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late
 from emberkeep.spark.drain import Drain, log_state
-from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.running_batch import RunningBatch
@@ -80,10 +80,14 @@ class QueryProcedures:
         self._drain_begun = self._drain_begun or (ending and state.drained)
         if not state.is_between_batches and (state.drained or ending):
             log.info("a planned batch is run", query=str(query), batch=state.planned)
-            self._drain.roll_forward(query)
         if not ending:
-            self._drain.undo(query)
-        return not ending
+            self._drain.settle(query)
+            return True
+        try:
+            self._drain.roll_forward(query)
+        except DrainGivenUp as error:  # the drain is planned anew, and says so if it fails again
+            log.warning("a drain is given up", query=str(query), reason=error.message)
+        return False
 
     def check(self, directory: str, note: Note, limit: Limit = NO_LIMIT) -> None:
         """See that a savepoint can be made and written to ``directory``, its own, before anything is ended or comes
@@ -177,8 +181,7 @@ class QueryProcedures:
                 # One that was let run on is active; what one has failed with meanwhile is for the script to see.
                 if not _is_active(query) and query.handle.exception() is None:
                     if query.reached is not None:
-                        self._drain.roll_forward(query)
-                        self._drain.undo(query)
+                        self._drain.settle(query)
                     query.handle._jsq = self._queries.start_again(query)._jsq
                 query.away = False
             sessions = {id(query.session): query.session for query in away}
