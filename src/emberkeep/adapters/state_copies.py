@@ -49,20 +49,33 @@ class DiskCopies:
         with self._errors("open"):
             self._places.make()
             found = sorted(self._places.load(), key=lambda each: each[0])
-            if self._places.removed:
-                log.warning("local copies of state were torn, and are removed", copies=self._places.removed)
             with self._lock:
                 for _, copy in found:
                     replaced = self._index.add(copy)
-                    if replaced is not None:  # a crash came before it was deleted
-                        self._places.delete(replaced)
-                return tuple(copy.record for copy in self._index)
+                    if replaced is not None:
+                        self._places.drop_replaced(replaced)
+                records = tuple(copy.record for copy in self._index)
+        places = self._places
+        if places.removed:
+            log.warning("local copies of state were torn, and are removed", copies=places.removed)
+        if places.left:
+            log.warning("the disk of local state fails: some of it stays", left=places.left, reason=places.why_left)
+        return records
+
+    def clear(self) -> None:
+        """Instead of ``open_copies``: nothing is kept here any more. Removes all that there is. Raises Fatal."""
+        with self._errors("delete"):
+            self._places.clear()
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def stage(self) -> Staged:
         with self._errors("write"):
-            return Staged(self._places.staging(), self._files, self._adopt)
+            try:
+                return Staged(self._places.staging(), self._files, self._adopt)
+            except FileNotFoundError:  # the disk was not there at the start
+                self._places.make()
+                return Staged(self._places.staging(), self._files, self._adopt)
 
     def _adopt(self, staged: Path, record: CopyRecord) -> None:
         """A complete file with its record becomes a copy. Raises OSError."""

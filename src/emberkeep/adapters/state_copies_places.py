@@ -47,6 +47,8 @@ class CopyPlaces:
         self._life = secrets.token_hex(6)
         self._numbers = itertools.count()
         self.removed = 0  # files that were no sound copies
+        self.left = 0  # files and directories that could not be looked at or removed
+        self.why_left = ""  # the last one of them
 
     def staging(self) -> Path:
         """A name that was never used, here or as a copy's."""
@@ -62,18 +64,32 @@ class CopyPlaces:
     # --- a start ------------------------------------------------------------------------------------------------------
 
     def make(self) -> None:
-        """The directories, with nothing in staging."""
+        """The directories."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self._staging, self._copies):
             with contextlib.suppress(FileExistsError):
                 self._files.make_directory(str(directory))
-        for leftover in list(os.scandir(self._staging)):
-            self.remove(leftover.path)
 
     def load(self) -> Iterator[tuple[int, Copy]]:
-        """Time of change (ns since 1970) and copy; what is none is removed."""
+        """Time of change (ns since 1970) and copy; what is none is removed, and what is in staging."""
+        for leftover in list(os.scandir(self._staging)):
+            self._try_to_remove(leftover.path)
         for job in list(os.scandir(self._copies)):
-            yield from self._of_job(job)
+            with self._skipping(job.path):
+                yield from self._of_job(job)
+
+    @contextlib.contextmanager
+    def _skipping(self, path: str) -> Iterator[None]:
+        """What this disk does not show or let go stays as it is; the next start tries again."""
+        try:
+            yield
+        except OSError as error:
+            self.left += 1
+            self.why_left = f"{path}: {error.strerror or error}"
+
+    def _try_to_remove(self, path: str) -> None:
+        with self._skipping(path):
+            self.remove(path)
 
     def _of_job(self, job: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
         """Time of change (ns) and copy; what is none is removed."""
@@ -81,17 +97,18 @@ class CopyPlaces:
             if job.is_dir(follow_symlinks=False):
                 job_id = parse_job_id(job.name)
                 for allocation in list(os.scandir(job.path)):
-                    yield from self._of_owner(job_id, allocation)
+                    with self._skipping(allocation.path):
+                        yield from self._of_owner(job_id, allocation)
                 with contextlib.suppress(OSError):  # it is not empty
                     self._files.remove_directory(job.path)
                 return
         except InvalidInput:
             pass
-        self.remove(job.path)
+        self._try_to_remove(job.path)
 
     def _of_owner(self, job_id: JobId, allocation: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
         if not _ALLOCATION.fullmatch(allocation.name) or not allocation.is_dir(follow_symlinks=False):
-            self.remove(allocation.path)
+            self._try_to_remove(allocation.path)
             return
         owner = (job_id, AllocationId(allocation.name))
         for entry in list(os.scandir(allocation.path)):
@@ -100,9 +117,24 @@ class CopyPlaces:
             except (DamagedCopy, OSError) as error:
                 log.debug("a local copy of state is removed", reason=str(error))
                 self.removed += 1
-                self.remove(entry.path)
+                self._try_to_remove(entry.path)
         with contextlib.suppress(OSError):
             self._files.remove_directory(allocation.path)
+
+    def drop_replaced(self, copy: Copy) -> None:
+        """A crash came before it was deleted."""
+        with self._skipping(self.path(copy)):
+            self.delete(copy)
+
+    def clear(self) -> None:
+        """Remove everything, the root too where nothing else is in it."""
+        for directory in (self._staging, self._copies):
+            self.remove(str(directory))
+        try:
+            self._files.remove_directory(str(self._root))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
 
     # --- later --------------------------------------------------------------------------------------------------------
 

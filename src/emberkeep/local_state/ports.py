@@ -106,7 +106,7 @@ class LocalCopies(Protocol):
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
         """Make the directory, drop what a crash left (unfinished, torn or unknown records and their files), and return
-        the rest. Call once, before all else. Raises Fatal."""
+        the rest. Call once, before all else. What cannot be dropped is left out. Raises Fatal: nothing can be read."""
 
     def stage(self) -> StagedCopy:
         """Raises Fatal (disk full, no permission)."""

@@ -34,6 +34,13 @@ class LocalDisk:
         self._paused_until = float("-inf")
         self._evicting = threading.Lock()
 
+    def open_copies(self) -> tuple[CopyRecord, ...]:
+        """Those that lie on this disk. Call once, before all else."""
+        records = self._tried("open", self.copies.open_copies)
+        if records is None:
+            log.warning("the local state of earlier lives is not used; the next start of this process looks for it")
+        return records or ()
+
     def stage(self) -> StagedCopy | None:
         """None: this disk takes nothing at present."""
         if self._clock.monotonic() < self._paused_until:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.file_ops import SystemFiles
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord
 from emberkeep.local_state.ports import LocalCopies
@@ -123,6 +125,84 @@ def test_a_full_disk_takes_nothing_and_keeps_what_it_has(tmp_path: Path) -> None
             with pytest.raises(Fatal):
                 refused()
         assert content_of(copies, copies.records()[-1]) == b"z" * 300_000
+
+
+class StuckFiles(SystemFiles):
+    """A disk that does not let files go, or not the directories either."""
+
+    def unlink(self, path: str, *, directory: int | None = None) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    def remove_directory(self, path: str, *, directory: int | None = None) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+
+@pytest.mark.req("LOC-7")
+def test_what_cannot_be_removed_keeps_nobody_from_starting(disk: DirectoryDisk) -> None:
+    copies = disk.copies()
+    copies.open_copies()
+    older = disk.file_of(keep(copies, "f", b"older")).read_bytes()
+    record = keep(copies, "f", b"x")
+    owner = disk.root / "copies" / ONE / A
+    (owner / "older").write_bytes(older)  # a crash came before it was deleted
+    os.utime(owner / "older", (0, 0))
+    (owner / "torn").write_bytes(b"torn")
+    (owner.parent / "no-allocation").mkdir()
+    (disk.root / "copies" / "no-job").mkdir()
+    (disk.root / "staging" / "directory" / "in it").mkdir(parents=True)
+    (disk.root / "staging" / "file").touch()
+    before = disk.files()
+    stuck = DiskCopies(disk.root, StuckFiles())
+    assert stuck.open_copies() == (record,)
+    assert content_of(stuck, record) == b"x"
+    assert disk.files() == before
+    assert disk.copies().open_copies() == (record,)
+    assert disk.files() == {f"copies/{ONE}", f"copies/{ONE}/{A}", str(disk.file_of(record).relative_to(disk.root))}
+
+
+@pytest.mark.req("LOC-7")
+def test_copies_on_a_disk_that_became_read_only_are_read(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "1M") as directory:
+        disk = DirectoryDisk(directory / "state")
+        copies = disk.copies()
+        copies.open_copies()
+        record = keep(copies, "f", b"x" * 1000)
+        (disk.root / "copies" / ONE / A / "torn").write_bytes(b"torn")
+        (disk.root / "staging" / "left").write_bytes(b"x")
+        make_read_only(directory)
+        again = disk.copies()
+        assert again.open_copies() == (record,)
+        assert content_of(again, record) == b"x" * 1000
+
+
+def test_a_disk_that_is_there_only_later_is_used_from_then_on(disk: DirectoryDisk) -> None:
+    disk.root.write_bytes(b"no directory")
+    copies = disk.copies()
+    with pytest.raises(Fatal):
+        copies.open_copies()
+    with pytest.raises(Fatal):
+        copies.stage()
+    disk.root.unlink()
+    assert content_of(copies, keep(copies, "f", b"x")) == b"x"
+
+
+@pytest.mark.req("LOC-5")
+def test_all_of_it_goes_when_nothing_is_kept_there_any_more(disk: DirectoryDisk) -> None:
+    copies = disk.copies()
+    copies.open_copies()
+    for number in range(3):
+        keep(copies, f"f{number}", b"x")
+    left = copies.stage()
+    DiskCopies(disk.root).clear()
+    DiskCopies(disk.root).clear()
+    assert not disk.root.exists()
+    left.discard()
+    disk.copies().open_copies()
+    (disk.root / "of somebody else").touch()
+    DiskCopies(disk.root).clear()
+    assert [path.name for path in disk.root.iterdir()] == ["of somebody else"]
+    with pytest.raises(Fatal):
+        DiskCopies(disk.root / "of somebody else").clear()
 
 
 def test_a_record_that_cannot_be_written_makes_no_copy(disk: DirectoryDisk) -> None:
