@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -15,32 +16,61 @@ from emberkeep.base.options import GATEWAY_PORT
 log = structlog.get_logger(__name__)
 _KIND = "state-gateway-port"
 _VERSION = 1
+_PATIENCE = 10.0  # seconds for the port of the earlier life: a connection of somebody else may have it for a moment
+_PAUSE = 0.2  # seconds between two tries
 
 
-def bind_gateway_port(host: str, port: int, memory: Path) -> BoundPort:
+async def bind_gateway_port(host: str, port: int, memory: Path, *, patience: float = _PATIENCE) -> BoundPort:
     """Bind ``port``; 0: the one in ``memory``, or where there is none any free one. Remembers it.
+
+    ``patience``: seconds for which the one in ``memory`` is tried.
 
     Raises Fatal (port in use, no permission, ``memory`` cannot be written).
     """
-    bound = _bound_again(host, memory) if port == 0 else None
+    earlier = await asyncio.to_thread(_remembered, memory) if port == 0 else None
+    bound = await _bound_again(host, earlier, patience) if earlier is not None else None
     if bound is None:
         bound = bind_port(host, port, port_option=GATEWAY_PORT.key)
     try:
-        write_record(memory, _KIND, _VERSION, msgspec.json.encode(bound.port))
+        payload = msgspec.json.encode(bound.port)
+        await asyncio.to_thread(write_record, memory, _KIND, _VERSION, payload)
     except BaseException:
         bound.close()
         raise
     return bound
 
 
-def _bound_again(host: str, memory: Path) -> BoundPort | None:
+def _remembered(memory: Path) -> int | None:
     try:
-        earlier = msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
-        return bind_port(host, earlier, port_option=GATEWAY_PORT.key)
+        return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
     except Absent:
         return None
     except (Fatal, msgspec.DecodeError) as error:
         log.warning(
-            "the state gateway gets a new port: processes that were started before do not find it", reason=str(error)
+            "the port of the state gateway is not remembered: processes that were started before do not find it",
+            reason=str(error),
         )
         return None
+
+
+async def _bound_again(host: str, port: int, patience: float) -> BoundPort | None:
+    """None: it is not to be had."""
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + patience
+    waited = False
+    while True:
+        try:
+            return bind_port(host, port, port_option=GATEWAY_PORT.key)
+        except Fatal as error:
+            if clock.time() >= deadline:
+                log.warning(
+                    "the state gateway gets a new port: processes that were started before do not find it",
+                    reason=str(error),
+                )
+                return None
+            if not waited:
+                log.warning(
+                    "the earlier port of the state gateway is waited for", reason=error.message, at_most=patience
+                )
+            waited = True
+            await asyncio.sleep(_PAUSE)

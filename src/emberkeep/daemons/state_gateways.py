@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+import os
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import structlog
@@ -36,6 +37,7 @@ from emberkeep.taskmanager.state_gateway_upkeep import StateUpkeep
 log = structlog.get_logger(__name__)
 
 _HOST = "127.0.0.1"  # only processes of this node have anything to ask
+_CLEAR_INTERVAL = 600.0  # seconds between two tries to delete what is not used any more
 
 
 class StateGatewayLink:
@@ -77,22 +79,28 @@ async def state_gateway_link(
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
 
+    What lies where nothing is kept any more is deleted meanwhile.
+
     ``open_state``: the durable store of a location.
 
     Raises Fatal: the directory or the port cannot be used.
     """
+    default = directory.root / "state"
+    used = Path(configuration[LOCAL_STATE_DIRECTORY] or default)
     if not configuration[LOCAL_RECOVERY]:
+        await _clear({default, used}, services)
         yield None
         return
+    if not await asyncio.to_thread(_within, used, default):
+        await _clear({default}, services)
     async with contextlib.AsyncExitStack() as stack:
         own = directory.root / "gateway"
         await asyncio.to_thread(_make, own)
         secret = (await asyncio.to_thread(load_or_create_token, own / "secret")).encode()
-        port = await asyncio.to_thread(bind_gateway_port, _HOST, configuration[GATEWAY_PORT], own / "port")
+        port = await bind_gateway_port(_HOST, configuration[GATEWAY_PORT], own / "port")
         stack.callback(port.close)
-        copies = DiskCopies(Path(configuration[LOCAL_STATE_DIRECTORY] or directory.root / "state"))
+        copies = DiskCopies(used)
         stack.callback(copies.close)
-        records = await asyncio.to_thread(copies.open_copies)
         journal = await asyncio.to_thread(FileRenameJournal, own / "renames", system.clock.now_ms)
         stack.callback(journal.close)
         gateway = StateGateway(
@@ -105,6 +113,7 @@ async def state_gateway_link(
             quota=configuration[LOCAL_STATE_QUOTA],
         )
         stack.callback(gateway.roots.close)
+        records = await asyncio.to_thread(gateway.disk.open_copies)
         upkeep = StateUpkeep(gateway, system.clock)
         upkeep.opened(records)
         web = WebHdfs(gateway, lambda text: caller_of(secret, text), port.address)
@@ -114,6 +123,30 @@ async def state_gateway_link(
         services.start("state gateway", upkeep.run())
         log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
         yield StateGatewayLink(gateway, upkeep, secret, port.address)
+
+
+async def _clear(roots: Iterable[Path], services: Services) -> None:
+    """Delete copies of lives that had local recovery switched on, or kept them elsewhere."""
+    for root in roots:
+        if await asyncio.to_thread(os.path.lexists, root):
+            services.start("deletion of local state", _clear_root(root))
+
+
+async def _clear_root(root: Path) -> None:
+    """Goes on for ever, as services do."""
+    while True:
+        try:
+            await asyncio.to_thread(DiskCopies(root).clear)
+        except Fatal as error:
+            log.warning("local state that is not used any more stays for the time being", reason=str(error))
+            await asyncio.sleep(_CLEAR_INTERVAL)
+        else:
+            log.info("local state that is not used any more is deleted", directory=str(root))
+            await asyncio.Event().wait()
+
+
+def _within(path: Path, directory: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def _make(directory: Path) -> None:

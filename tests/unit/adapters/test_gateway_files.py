@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.adapters import gateway_journal
+from emberkeep.adapters import gateway_journal, gateway_port
 from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_port import bind_gateway_port
 from emberkeep.adapters.gateway_spool import FileSpool
+from emberkeep.adapters.http_server import BoundPort, bind_port
 from emberkeep.adapters.state_directory import DirectoryState
 from emberkeep.base.errors import Fatal
 from emberkeep.base.file_ops import SystemFiles
@@ -192,21 +193,44 @@ def test_a_journal_does_not_grow_for_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("LOC-11")
-def test_the_next_life_takes_the_same_port(tmp_path: Path) -> None:
-    first = bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
+async def test_the_next_life_takes_the_same_port(tmp_path: Path) -> None:
+    first = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
     first.close()
-    second = bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
+    second = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
     assert second.port == first.port
     second.close()
     with socket.socket() as other:
         other.bind(("127.0.0.1", first.port))
         other.listen()
-        third = bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
+        third = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port", patience=0.5)
         assert third.port != first.port
     third.close()
     (tmp_path / "port").write_bytes(b"torn")
-    fourth = bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
+    fourth = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
     fourth.close()
+
+
+@pytest.mark.req("LOC-11")
+async def test_a_port_that_somebody_has_for_a_moment_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port")
+    first.close()
+    other = socket.socket()
+    other.bind(("127.0.0.1", first.port))
+    other.listen()
+    tries = []
+
+    def bind(host: str, port: int, *, port_option: str) -> BoundPort:
+        tries.append(port)
+        if len(tries) == 3:
+            other.close()
+        return bind_port(host, port, port_option=port_option)
+
+    monkeypatch.setattr(gateway_port, "bind_port", bind)
+    second = await bind_gateway_port("127.0.0.1", 0, tmp_path / "port", patience=240.0)
+    second.close()
+    assert tries == [first.port] * 3
 
 
 @pytest.mark.parametrize("refusal", [None, errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,67 @@ async def test_it_is_off_by_default_and_leaves_no_file(tmp_path: Path) -> None:
     async with state_gateway_link(real_system(), configuration, working, layout, Services()) as link:
         assert link is None
     assert list(tmp_path.iterdir()) == []
+
+
+def recovery(directory: Path, switched_on: bool, root: Path | None = None) -> tuple[Configuration, StateLayout]:
+    """``root``: where copies are to be kept."""
+    texts = {"state.backend.local-recovery": str(switched_on).lower()}
+    if root is not None:
+        texts["taskmanager.state.local.root-dir"] = str(root)
+    configuration = Configuration().with_texts(texts, "the test")
+    return configuration, StateLayout(directory, configuration)
+
+
+async def until_gone(directory: Path, services: Services) -> None:
+    async def gone() -> None:
+        while directory.exists():  # noqa: ASYNC110 - a thread deletes it
+            await asyncio.sleep(0.01)
+
+    async with asyncio.timeout(240.0):
+        await services.run_until_done(gone())
+
+
+@pytest.mark.req("LOC-5", "LOC-9")
+@pytest.mark.parametrize("switched_on", [False, True])
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_on: bool, elsewhere: bool) -> None:
+    working = WorkingDirectory(tmp_path / "tm")
+    default, other = working.root / "state", tmp_path / "other"
+    configuration, layout = recovery(tmp_path, switched_on, other if elsewhere else None)
+    own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
+    for root in (default, other):
+        copies = DiskCopies(root)
+        copies.open_copies()
+        keep(copies, "q/state/0/0/1.delta", b"state", job=JOB, allocation=SLOT, root=own_state.location)
+    going = {default, other} if elsewhere else {default}
+    if switched_on:
+        going -= {other if elsewhere else default}
+    async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+        for root in going:
+            await until_gone(root, services)
+        for root in {default, other} - going:
+            assert (root / "copies" / JOB / SLOT).exists()
+        if link is not None:
+            begin_slot(link, JOB, own_state)
+            answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
+            assert isinstance(answer, LocalStateListed)
+            assert len(answer.holdings) == 1
+    await services.cancel()
+
+
+@pytest.mark.req("LOC-7")
+async def test_a_directory_that_cannot_be_used_keeps_no_task_manager_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "no directory").touch()
+    configuration, layout = recovery(tmp_path, True, tmp_path / "no directory" / "state")
+    working = WorkingDirectory(tmp_path / "tm")
+    async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+        assert link is not None
+        begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
+        answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
+        assert isinstance(answer, LocalStateListed)
+        assert answer.holdings == ()
+        assert link.upkeep.report().disk_failures == 1
+    await services.cancel()
 
 
 @pytest.mark.req("LOC-1", "LOC-2")
