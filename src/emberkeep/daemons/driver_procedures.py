@@ -30,6 +30,7 @@ from emberkeep.spark.script import OWN_THREAD_PREFIX
 log = structlog.get_logger(__name__)
 
 _PAUSE = 0.1
+_LEFT_BY = 20  # attempts before this one
 
 
 class DriverProcedures:
@@ -92,12 +93,13 @@ class DriverProcedures:
             raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
 
     def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> Written | None:
-        directory = savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id)
+        directory = self._directory(request, self._spec.attempt)
         functions = self._functions()
         note = partial(self._take_note, request)
         match step:
             case Step.CHECK:
                 queries.check(directory, note, self._limit(request))
+                self._remove_leftovers(request, queries)
             case Step.FINISH_BATCHES:
                 queries.finish_batches(note, self._limit(request))
             case Step.PAUSE:
@@ -120,6 +122,17 @@ class DriverProcedures:
             case _ if functions is not None:
                 _call(functions, step, request)
         return None
+
+    def _directory(self, request: ProcedureRequest, attempt: int) -> str:
+        return savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id, attempt)
+
+    def _remove_leftovers(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
+        """What earlier attempts may have written of this savepoint. None of it is recorded: it would not be asked of
+        this one. Attempts long ago are not looked at: each costs some calls."""
+        before = self._spec.procedure
+        if before is not None and before.trigger_id == request.trigger_id:
+            for attempt in range(max(1, self._spec.attempt - _LEFT_BY), self._spec.attempt):
+                queries.discard_savepoint(self._directory(request, attempt))
 
     def _limit(self, request: ProcedureRequest) -> Limit:
         if not request.deadline_ms:

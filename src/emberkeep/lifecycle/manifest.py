@@ -1,7 +1,7 @@
 """A savepoint's directory and its manifest. Pure.
 
 ```
-<target>/savepoint-<job id, 8>-<trigger id, 12>/
+<target>/savepoint-<job id, 8>-<trigger id, 12>-<attempt>/
     _manifest                     this record, written last: a directory without it is no savepoint
     queries/<key>/…               the checkpoint of a streaming query, as Spark lays it out: what its last batch needs
     functions/<number>            what a user function's snapshot_state returned
@@ -30,7 +30,6 @@ MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
 # What Spark's watermark becomes when everything comes out: 9999-12-31T23:59:59.999Z, the last time that it can show.
 MAX_WATERMARK_MS = 253_402_300_799_999
 
-_DIRECTORY = re.compile(r"savepoint-[0-9a-f]{8}-[0-9a-f]{12}")
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -103,14 +102,10 @@ def described(path: str, data: bytes) -> SavepointFile:
     return SavepointFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
-def savepoint_directory(target: str, job_id: JobId, trigger_id: str) -> str:
-    """Where the savepoint of a request lies: the same place whichever attempt carries the request out."""
-    return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}"
-
-
-def is_savepoint_name(name: str) -> bool:
-    """Whether a directory is called as savepoints are."""
-    return _DIRECTORY.fullmatch(name) is not None
+def savepoint_directory(target: str, job_id: JobId, trigger_id: str, attempt: int) -> str:
+    """Where an attempt writes the savepoint of a request. Each has its own place: one that was stopped while it wrote
+    may go on when another one's savepoint is recorded."""
+    return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}-{attempt}"
 
 
 def key_of_named(name: str) -> str:

@@ -18,7 +18,6 @@ from emberkeep.lifecycle.manifest import (
     SavepointFile,
     decode_manifest,
     encode_manifest,
-    is_savepoint_name,
     key_of_named,
     key_of_unnamed,
     manifest_sha256,
@@ -106,10 +105,8 @@ def test_a_manifest_of_a_later_release_is_refused_by_its_version() -> None:
 
 
 def test_directories_and_keys() -> None:
-    directory = savepoint_directory("file:///savepoints/", JOB, "f" * 32)
+    directory = savepoint_directory("file:///savepoints/", JOB, "f" * 32, 12)
 
-    assert directory == "file:///savepoints/savepoint-01234567-ffffffffffff"
-    assert is_savepoint_name(directory.rpartition("/")[2])
-    assert not is_savepoint_name("savepoint-01234567")
+    assert directory == "file:///savepoints/savepoint-01234567-ffffffffffff-12"
     assert key_of_named("a/b") == "query-a%2Fb"
     assert key_of_unnamed(0, "my.Sink/x", "append") == "unnamed-0-my.Sink_x-append"
