@@ -248,14 +248,14 @@ class JobMaster(Actor[Event]):
         self._decide(pool.ClusterLacks(event.reply.missing, event.reply.missing_blocked))
         for instance in event.reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
-        listed = event.reply.blocklist
-        if listed is not None and self._blocklist.take(event.reply.epoch, listed):
-            self._decide(pool.PlacesBlocked(self._blocklist.places))
+        listed, draining = event.reply.blocklist, frozenset(event.reply.draining)
+        if (listed is not None and self._blocklist.take(event.reply.epoch, listed)) or draining != self.pool.draining:
+            self._decide(pool.PlacesBlocked(self._blocklist.places, draining))
         self.procedures.take(event.reply)
 
     def _report_blocked(self, event: ReportBlocked) -> None:
         if self._blocklist.report(event.entry):
-            self._decide(pool.PlacesBlocked(self._blocklist.places))
+            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
             self.link.wake()
 
     def _superseded(self, event: Superseded) -> None:

@@ -108,7 +108,8 @@ class StateGatewayReport(Message, frozen=True, kw_only=True):
 
 class TaskManagerReport(Message, frozen=True, kw_only=True):
     """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
-    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone.
+    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone. ``draining``: what
+    it holds is to go elsewhere first, as far as there is room.
     ``local_state``: the jobs with the most of it, at most LOCAL_STATE_JOBS, one entry each. ``left``: jobs that hold
     nothing here any more and of which something is kept; LEFT_JOBS at most, of more in turn."""
 
@@ -124,6 +125,7 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     local_state: tuple[LocalStateReport, ...] = ()
     state_gateway: StateGatewayReport | None = None  # where there is one
     left: tuple[JobId, ...] = ()
+    draining: bool = False
 
 
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------
@@ -191,8 +193,8 @@ class StopDriver(Message, frozen=True, kw_only=True):
 
 
 class StopTaskManager(Message, frozen=True, kw_only=True):
-    """End for good: take nothing new, let what is there end by itself for ``drain`` seconds, then end drivers and
-    executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts.
+    """End for good: take nothing new, let what is there go elsewhere or end by itself for ``drain`` seconds, then end
+    drivers and executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts.
     ``instance``: the life that is meant; Conflict in any other, so that a late message ends nobody else."""
 
     epoch: int
@@ -447,7 +449,8 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
     ``missing``: what the cluster cannot give at present, in words, "" when all is met; ``missing_blocked``: it
     may, once nodes are not blocked any more. ``procedure``: what the job is asked to do, until its end is recorded.
-    ``procedure_recorded``: trigger id of the newest whose end is."""
+    ``procedure_recorded``: trigger id of the newest whose end is. ``draining``: task managers that are to end once what
+    they hold has gone elsewhere."""
 
     epoch: int
     known: bool
@@ -458,6 +461,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""
+    draining: tuple[TaskManagerId, ...] = ()
 
 
 class ReportOutcome(Message, frozen=True, kw_only=True):

@@ -161,9 +161,11 @@ class ClusterLacks:
 
 @dataclass(frozen=True)
 class PlacesBlocked:
-    """The blocklist has changed."""
+    """The blocklist has changed, or the task managers that are ``draining``: they end once their work has gone
+    elsewhere, as far as it can."""
 
     places: BlockedPlaces
+    draining: frozenset[TaskManagerId] = frozenset()
 
 
 @dataclass(frozen=True)

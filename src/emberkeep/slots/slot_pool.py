@@ -11,7 +11,8 @@ executor where that runs, else with a new one. What was given up is refused, unl
 A slot on an evacuated place is *leaving*: it does not count as one of those wanted, so that another is wanted at once.
 Its executor is decommissioned as soon as another one is there to take over what it keeps, and ends by itself; for the
 evacuation timeout at most. It never gets another executor. Where the block ends before its executor was decommissioned,
-a slot that is wanted still stays.
+a slot that is wanted still stays. Slots on a task manager that drains leave likewise, only that an executor without
+another one to take over stays as long as its task manager.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, TaskManagerId
 from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
 from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.pool_events import (
@@ -83,6 +84,7 @@ class SlotPool:
         self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
         self.lives = TaskManagerLives(late=limits.silence_timeout)
         self.blocked: BlockedPlaces = NothingBlocked()
+        self.draining: frozenset[TaskManagerId] = frozenset()
         self._decommissions = False  # the application's executors can hand over what they keep
         self.stopping = False  # the application
         self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
@@ -391,7 +393,7 @@ class SlotPool:
 
     def _places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
         """What may not stay goes, and is wanted elsewhere at once: no executor has failed."""
-        self.blocked = event.places
+        self.blocked, self.draining = event.places, event.draining
         effects = [effect for slot in list(self.held.values()) for effect in self._obey_blocklist(slot, now)]
         return [*effects, *self._welcome_back()]
 
@@ -408,8 +410,8 @@ class SlotPool:
         """Slots that were about to leave stay where the block has ended, as far as they are still wanted."""
         effects: list[PoolEffect] = []
         for slot in self.held.values():
-            evacuated = self.blocked.is_evacuated(slot.task_manager.id, slot.task_manager.node_id)
-            if slot.leaving and not slot.decommissioned and not evacuated and self.staying < self.target:
+            goes = self._is_left(slot.task_manager)
+            if slot.leaving and not slot.decommissioned and not goes and self.staying < self.target:
                 slot.leaving_since = None
                 effects.append(StatusChanged())
         return effects
@@ -418,12 +420,20 @@ class SlotPool:
         """Executors leave once another one can take over what they keep; those that take too long are ended."""
         effects: list[PoolEffect] = []
         for slot in [slot for slot in self.held.values() if slot.leaving]:
+            if not self._is_pressed(slot):
+                slot.leaving_since = now
             if now - (slot.leaving_since or 0.0) >= self.limits.evacuation_timeout:
                 effects += self._left(slot, self._overdue(slot), orderly=False)
             elif not slot.decommissioned and not self.stopping and self._has_successor():
                 slot.decommissioned = True
                 effects.append(BeatNow())
         return effects
+
+    def _is_pressed(self, slot: HeldSlot) -> bool:
+        """Whether its time runs: that of one that can only wait for another executor is its task manager's to end."""
+        info = slot.task_manager
+        waits = info.id in self.draining and not self.blocked.is_evacuated(info.id, info.node_id)
+        return slot.decommissioned or not waits
 
     def _has_successor(self) -> bool:
         """Whether an executor that stays can take blocks. Without any, Spark would give the blocks up."""
@@ -446,20 +456,23 @@ class SlotPool:
         return slot.leaving or self.stopping
 
     def _leave(self, slot: HeldSlot) -> list[PoolEffect]:
-        reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which is blocked"
+        reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which takes nothing new"
         gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=True)
         return [*self._give_back(slot), gone, StatusChanged()]
 
     def _is_blocked(self, info: TaskManagerInfo) -> bool:
-        return self.blocked.is_blocked(info.id, info.node_id)
+        return info.id in self.draining or self.blocked.is_blocked(info.id, info.node_id)
+
+    def _is_left(self, info: TaskManagerInfo) -> bool:
+        """Whether what runs there is to go as well."""
+        return info.id in self.draining or self.blocked.is_evacuated(info.id, info.node_id)
 
     def _must_leave(self, slot: HeldSlot) -> bool:
         """A slot counts as free until its executor is known to run. So an executor stays on a blocked task manager, and
         no free slot does; where tasks are evacuated only those stay that are leaving."""
         info = slot.task_manager
         free = slot.state is ExecutorState.STARTING and not slot.registered
-        evacuated = self.blocked.is_evacuated(info.id, info.node_id)
-        return (free and self._is_blocked(info)) or (evacuated and not slot.leaving)
+        return (free and self._is_blocked(info)) or (self._is_left(info) and not slot.leaving)
 
     # --- task managers, Spark, time ----------------------------------------------------------------------------------
 

@@ -95,6 +95,7 @@ class SlotTable:
         self.slots: dict[AllocationId, Slot] = {}
         self.drivers = DriverPlaces(limits.driver_places)
         self.closing = False
+        self.draining = False  # what is here is to go elsewhere first
         self._heard: dict[tuple[JobId, int], float] = {}  # JobMasters of attempts that hold slots here
         self._held_at: dict[JobId, float] = {}  # when a job held something here; those named least lately as left first
         self._history: deque[str] = deque(maxlen=HISTORY)
@@ -426,8 +427,9 @@ class SlotTable:
             return []
         return self.drivers.end_again(self.drivers.by_attempt[(event.job_id, event.attempt)], 0.0)
 
-    def _drain(self, _: Drain, __: float) -> list[TableEffect]:
+    def _drain(self, event: Drain, _: float) -> list[TableEffect]:
         self.closing = True
+        self.draining = self.draining or event.moves
         return [ReportChanged()]
 
     def _close(self, event: Close, _: float) -> list[TableEffect]:

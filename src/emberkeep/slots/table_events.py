@@ -198,7 +198,9 @@ class StopLapsed:
 
 @dataclass(frozen=True)
 class Drain:
-    """The task manager is to end: nothing new is taken, what is here goes on."""
+    """The task manager is to end: nothing new is taken, what is here goes on. ``moves``: it is to go elsewhere."""
+
+    moves: bool
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ def task_manager_report(
         allocations=tuple(slot.allocation for slot in table.slots.values()),
         drivers=tuple(_driver_report(driver, outcomes) for driver in table.drivers.by_attempt.values()),
         leaving=table.closing,
+        draining=table.draining,
         disk_free_mb=usage.disk_free_mb,
         memory_used_mb=usage.memory_used_mb,
         cpu_percent=usage.cpu_percent,

@@ -280,7 +280,7 @@ class TaskExecutor(Actor[Event]):
             raise Conflict(
                 f"instance {message.instance} of task manager {self.info.id} was to end; it was started anew"
             )
-        self._decide(table.Drain())
+        self._decide(table.Drain(moves=message.drain > 0))
         self.stop_by = self._system.clock.monotonic() + message.drain
         self.stop_asked.set()
         return Ack()

@@ -74,6 +74,17 @@ def saw(pool: SlotPool, *executors: str, takers: tuple[str, ...] = (), now: floa
     return pool.handle(SparkSaw(frozenset(map(ExecutorId, executors)), takers=frozenset(map(ExecutorId, takers))), now)
 
 
+def heard(pool: SlotPool, since: float, until: float) -> float:
+    """Both task managers answer all the time. Returns ``until``."""
+    while since < until:
+        since = min(until, since + 1.0)
+        for info in (INFO, task_manager("tm1#1")):
+            pool.handle(BeatAnswered(info.id, info.instance, (), ()), since)
+        saw(pool, *(slot.executor_id for slot in pool.held.values()), now=since)
+        pool.handle(Tick(), since)
+    return until
+
+
 def evacuated(*task_managers: str) -> PlacesBlocked:
     return PlacesBlocked(Places(frozenset(task_managers), frozenset(task_managers)))
 
@@ -162,6 +173,27 @@ def test_task_managers_are_told_whether_a_slot_goes_back_with_its_application(an
     effects = pool.handle(ApplicationStopped(), 2.0)
     assert ReleaseSlotAt(AllocationId("1"), "tm1:1", stopped=True) in effects
     assert not pool.stopping
+
+
+@pytest.mark.req("BLK-18", "LOC-6")
+def test_executors_leave_a_task_manager_that_drains_as_soon_as_others_can_take_over_and_stay_until_then() -> None:
+    pool = held_pool(decommissions=True)
+    drains = PlacesBlocked(Places(), frozenset({INFO.id, task_manager("tm1#1").id}))
+    pool.handle(drains, 1.0)
+    assert (pool.staying, pool.target) == (0, 2), "both are wanted elsewhere at once"
+    late = slot_named("7")
+    assert pool.handle(SlotsOffered(INFO, (late,)), 2.0) == [AcceptOffer(())], "what was on its way comes too late"
+    now = heard(pool, 2.0, LIMITS.evacuation_timeout + 2.0)
+    assert len(pool.held) == 2, "nobody is there to take over: they work on"
+
+    pool.handle(SlotsOffered(task_manager("tm2#1"), (slot_named("2"),)), now)
+    saw(pool, "0", "1", "2", takers=("2",), now=now)
+    assert len(pool.decommissioned([AllocationId("0"), AllocationId("1")])) == 2
+    assert heard(pool, now, now + LIMITS.evacuation_timeout - 1.0)
+    assert len(pool.held) == 3, "their time runs from now on"
+    effects = pool.handle(Tick(), now + LIMITS.evacuation_timeout)
+    assert {one.executor_id for one in effects if isinstance(one, RemoveExecutor)} == {"0", "1"}
+    pool.check_invariants()
 
 
 @pytest.mark.req("BLK-8")
