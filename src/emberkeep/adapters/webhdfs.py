@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 from urllib.parse import urlencode
 
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.webhdfs_bytes import IDLE_SECONDS, body, gathered
 from emberkeep.adapters.webhdfs_errors import error_response
 from emberkeep.adapters.webhdfs_json import (
     SERVER_DEFAULTS,
@@ -26,6 +28,7 @@ from emberkeep.adapters.webhdfs_json import (
     statuses,
 )
 from emberkeep.adapters.webhdfs_request import PREFIX, WebHdfsRequest, read_request
+from emberkeep.adapters.work_shares import WorkShares
 from emberkeep.adapters.work_threads import WorkThreads, ended
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.local_state.errors import Exists
@@ -35,11 +38,11 @@ from emberkeep.local_state.model import Caller, FileKind, StatePath
 log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
-_THREADS = 32  # for what blocks
+_THREADS = 144  # for what blocks, some of them for what needs this node's disk alone
 _REQUESTS = 1024  # being answered at once; more are told to come again
-_TRANSFERS = 64  # files being received or sent at once; more wait
-_IDLE_SECONDS = 60.0  # without a byte of a body
-_PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
+_STORE_CALLS, _STORE_CALLS_PER_ROOT = 128, 32  # threads that ask durable stores at once; more wait
+_TRANSFERS, _TRANSFERS_PER_ROOT = 128, 32  # files being received or sent at once; more wait
+_PATIENCE = 20.0  # seconds for a durable store's earlier requests to end
 _DATA = "step"  # marks the second request of an OPEN or CREATE
 _SEEN = "seen"  # what the first request of an OPEN has found out
 
@@ -61,7 +64,9 @@ class WebHdfs:
         self._address = address
         self._threads = WorkThreads(_THREADS, thread_name)
         self._answering = 0
-        self._transfers = asyncio.Semaphore(_TRANSFERS)
+        # A store that hangs holds its own share. Of a job, as its requests wait for its own root, too.
+        self._store_calls = WorkShares(_STORE_CALLS, _STORE_CALLS_PER_ROOT, _PATIENCE)
+        self._transfers = WorkShares(_TRANSFERS, _TRANSFERS_PER_ROOT, _PATIENCE)
         self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {
             "GET GETFILESTATUS": self._status,
             "GET GETFILELINKSTATUS": self._status,
@@ -112,6 +117,14 @@ class WebHdfs:
         finally:
             self._answering -= 1
 
+    async def _at_store(self, request: WebHdfsRequest, path: StatePath, work: Callable[[], ResultT]) -> ResultT:
+        """``_in_thread``, for what may ask the durable store. Raises RetryLater: it hangs."""
+        async with self._store_calls.part((request.caller.job_id, path.root), path.root):
+            return await self._in_thread(work)
+
+    def _transfer(self, request: WebHdfsRequest, path: StatePath) -> AbstractAsyncContextManager[None]:
+        return self._transfers.part((request.caller.job_id, path.root), path.root)
+
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
         """The result of ``work``; it has ended when this has, also when the caller is cancelled."""
         future = self._threads.start(work)
@@ -122,21 +135,25 @@ class WebHdfs:
 
     async def _status(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        return json_response(one_status(await self._in_thread(lambda: self._files.status(request.caller, path))))
+        return json_response(
+            one_status(await self._at_store(request, path, lambda: self._files.status(request.caller, path)))
+        )
 
     async def _listing(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        entries = await self._in_thread(lambda: self._files.listing(request.caller, path))
+        entries = await self._at_store(request, path, lambda: self._files.listing(request.caller, path))
         return json_response(statuses(entries, path.name))
 
     async def _partial_listing(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        entries = await self._in_thread(lambda: self._files.listing(request.caller, path))
+        entries = await self._at_store(request, path, lambda: self._files.listing(request.caller, path))
         return json_response(partial_listing(entries, path.name))
 
     async def _summary(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        return json_response(content_summary(await self._in_thread(lambda: self._files.summary(request.caller, path))))
+        return json_response(
+            content_summary(await self._at_store(request, path, lambda: self._files.summary(request.caller, path)))
+        )
 
     async def _home(self, request: WebHdfsRequest) -> web.Response:
         return json_response({"Path": f"/{request.caller.job_id}/own"})
@@ -153,12 +170,14 @@ class WebHdfs:
 
     async def _make_directory(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
-        await self._in_thread(lambda: self._files.make_directory(request.caller, path))
+        await self._at_store(request, path, lambda: self._files.make_directory(request.caller, path))
         return json_response({"boolean": True})
 
     async def _delete(self, request: WebHdfsRequest) -> web.Response:
         path, recursive = self._path(request), request.flag("recursive")
-        deleted = await self._in_thread(lambda: self._files.delete(request.caller, path, recursive=recursive))
+        deleted = await self._at_store(
+            request, path, lambda: self._files.delete(request.caller, path, recursive=recursive)
+        )
         return json_response({"boolean": deleted})
 
     async def _rename(self, request: WebHdfsRequest) -> web.Response:
@@ -166,13 +185,16 @@ class WebHdfs:
         target = self._files.resolve(request.caller, request.text("destination"))
         options = request.text("renameoptions").upper().split(",")
         if options == [""]:
-            return json_response({"boolean": await self._renamed(request.caller, source, target)})
+            return json_response({"boolean": await self._renamed(request, source, target)})
         overwrite = "OVERWRITE" in options
-        await self._in_thread(lambda: self._files.rename(request.caller, source, target, overwrite=overwrite))
+        await self._at_store(
+            request, source, lambda: self._files.rename(request.caller, source, target, overwrite=overwrite)
+        )
         return web.Response()
 
-    async def _renamed(self, caller: Caller, source: StatePath, target: StatePath) -> bool:
+    async def _renamed(self, request: WebHdfsRequest, source: StatePath, target: StatePath) -> bool:
         """``FileSystem.rename``: into a directory that is there; never onto a file."""
+        caller = request.caller
 
         def rename() -> bool:
             with contextlib.suppress(Absent):
@@ -189,21 +211,23 @@ class WebHdfs:
                 return False
             return True
 
-        return await self._in_thread(rename)
+        return await self._at_store(request, source, rename)
 
     # --- bytes --------------------------------------------------------------------------------------------------------
 
     async def _create(self, request: WebHdfsRequest) -> web.Response:
         path, overwrite = self._path(request), request.flag("overwrite")
         if not request.text(_DATA):
-            await self._in_thread(lambda: self._files.admit(request.caller))
+            await self._at_store(request, path, lambda: self._files.admit(request.caller))
             return self._sent_on(request, {})
-        async with self._transfers:
-            incoming = await self._in_thread(lambda: self._files.receive(request.caller, path, overwrite=overwrite))
+        async with self._transfer(request, path):
+            incoming = await self._at_store(
+                request, path, lambda: self._files.receive(request.caller, path, overwrite=overwrite)
+            )
             try:
-                async for data in _body(request.http):
+                async for data in body(request.http):
                     await self._in_thread(lambda data=data: incoming.write(data))  # type: ignore[misc]
-                await self._in_thread(incoming.commit)
+                await self._at_store(request, path, incoming.commit)
             finally:
                 await self._abandon(incoming)
         return web.Response(status=201)
@@ -218,15 +242,15 @@ class WebHdfs:
         path = self._path(request)
         offset, length = request.number("offset") or 0, request.number("length")
         if not request.text(_DATA):
-            seen = await self._in_thread(lambda: self._files.look_for(request.caller, path))
+            seen = await self._at_store(request, path, lambda: self._files.look_for(request.caller, path))
             return self._sent_on(request, {_SEEN: seen})
         seen = request.text(_SEEN)
-        async with self._transfers:
-            opened = await self._in_thread(
-                lambda: self._files.open_file(request.caller, path, offset, length, seen=seen)
+        async with self._transfer(request, path):
+            opened = await self._at_store(
+                request, path, lambda: self._files.open_file(request.caller, path, offset, length, seen=seen)
             )
             try:
-                return await self._sent(request.http, opened)
+                return await self._sent(request, path, opened)
             finally:
                 await self._close(opened.pieces)
 
@@ -236,17 +260,18 @@ class WebHdfs:
         location = f"http://{self._address}{url.raw_path}?{url.raw_query_string}&{added}"
         return web.Response(status=307, headers={"Location": location})
 
-    async def _sent(self, http: web.Request, opened: OpenedFile) -> web.StreamResponse:
+    async def _sent(self, request: WebHdfsRequest, path: StatePath, opened: OpenedFile) -> web.StreamResponse:
+        http = request.http
         response = web.StreamResponse()
         response.content_length = opened.length
         sent = 0
         try:
             # The first piece before the head: what goes wrong by then can be told properly.
-            while data := await self._in_thread(lambda: _gathered(opened.pieces)):
+            while data := await self._at_store(request, path, lambda: gathered(opened.pieces)):
                 if not response.prepared:
                     await response.prepare(http)
                 sent += len(data)
-                async with asyncio.timeout(_IDLE_SECONDS):
+                async with asyncio.timeout(IDLE_SECONDS):
                     await response.write(data)
             if sent != opened.length:
                 raise RetryLater(f"the file ended after {sent} of {opened.length} bytes")
@@ -268,33 +293,6 @@ class WebHdfs:
 
     def _path(self, request: WebHdfsRequest) -> StatePath:
         return self._files.resolve(request.caller, request.path)
-
-
-async def _body(http: web.Request) -> AsyncIterator[bytes]:
-    """Pieces of the body. Raises RetryLater when it ends early or stands still."""
-    gathered = bytearray()
-    try:
-        while True:
-            async with asyncio.timeout(_IDLE_SECONDS):
-                data = await http.content.readany()
-            gathered += data
-            if gathered and (not data or len(gathered) >= _PIECE_BYTES):
-                yield bytes(gathered)
-                gathered.clear()
-            if not data:
-                return
-    except (TimeoutError, ConnectionError, web.RequestPayloadError) as error:
-        raise RetryLater(f"the file was not received in full: {str(error) or type(error).__name__}") from error
-
-
-def _gathered(pieces: Iterator[bytes]) -> bytes:
-    """The next pieces in one; empty at the end."""
-    data = bytearray()
-    for piece in pieces:
-        data += piece
-        if len(data) >= _PIECE_BYTES:
-            break
-    return bytes(data)
 
 
 async def _without_content_type(_: web.Request, response: web.StreamResponse) -> None:

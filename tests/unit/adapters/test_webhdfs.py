@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import socket
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from emberkeep.adapters import webhdfs
 from emberkeep.adapters.http_server import bind_port, serve_http
 from emberkeep.adapters.webhdfs import WebHdfs
 from emberkeep.local_state.credential import caller_of, credential
+from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.protocol.hadoop_token import encode
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
 
@@ -170,6 +174,40 @@ def test_what_is_too_long_is_refused(port: Port) -> None:
     for junk in (target("x" * 5000, "GETFILESTATUS"), target("f", "OPEN", "&x=" + "y" * 20_000)):
         assert port.ask("GET", junk)[0] == 400
     assert port.upload("d/f", b"") == 201
+
+
+def test_a_store_that_hangs_holds_up_nobody_who_uses_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhdfs, "_PATIENCE", 0.5)
+    port = Port(tmp_path / "place")
+    goes_on = threading.Event()
+    with contextlib.ExitStack() as stack:
+        stack.callback(port.close)
+        clients = stack.enter_context(ThreadPoolExecutor(200))
+        stack.callback(goes_on.set)
+        assert port.upload("d/f", b"content") == 201
+        elsewhere = str(tmp_path / "elsewhere")
+        hanging = port.node._open(elsewhere)
+        hanging.before = lambda _: goes_on.wait()  # type: ignore[assignment]
+        uri = gateway_uri(JOB, elsewhere, str(port.node.place / JOB)).removeprefix("webhdfs://localhost")
+        asked = f"/webhdfs/v1{uri}/g?op=GETFILESTATUS&delegation={encode(credential(SECRET, EXECUTOR), '127.0.0.1:1')}"
+        opened = asked.replace("GETFILESTATUS", "OPEN&step=data")
+        answers = [clients.submit(port.ask, "GET", each) for each in [asked, opened] * 80]
+        refused, waited = 160 - 32, []
+        for answer in as_completed(answers, TIMEOUT):
+            waited.append(answer.result())
+            if len(waited) == refused:
+                break
+        # All threads that this store may have are held by it, and the others of its clients were told to come again.
+        assert all(status == 503 and b"RetriableException" in body for status, _, body in waited)
+        assert port.content("d/f") == (200, b"content")
+        assert port.upload("d/g", b"x" * 2_000_000) == 201
+        assert port.ask("GET", target("d", "LISTSTATUS"))[0] == 200
+        goes_on.set()
+        found = [answer.result(TIMEOUT)[0] for answer in answers]
+        assert sorted(found) == [404] * 32 + [503] * refused
+        assert port.ask("GET", asked)[0] == 404
 
 
 _TEXT = st.text(max_size=30)

@@ -1,0 +1,40 @@
+"""Bodies of WebHDFS requests and files on their way out, in pieces that are worth a thread's while."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+from aiohttp import web
+
+from emberkeep.base.errors import RetryLater
+
+IDLE_SECONDS = 60.0  # without a byte of a body
+_PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
+
+
+async def body(http: web.Request) -> AsyncIterator[bytes]:
+    """Pieces of the body. Raises RetryLater when it ends early or stands still."""
+    received = bytearray()
+    try:
+        while True:
+            async with asyncio.timeout(IDLE_SECONDS):
+                data = await http.content.readany()
+            received += data
+            if received and (not data or len(received) >= _PIECE_BYTES):
+                yield bytes(received)
+                received.clear()
+            if not data:
+                return
+    except (TimeoutError, ConnectionError, web.RequestPayloadError) as error:
+        raise RetryLater(f"the file was not received in full: {str(error) or type(error).__name__}") from error
+
+
+def gathered(pieces: Iterator[bytes]) -> bytes:
+    """The next pieces in one; empty at the end."""
+    data = bytearray()
+    for piece in pieces:
+        data += piece
+        if len(data) >= _PIECE_BYTES:
+            break
+    return bytes(data)

@@ -1,0 +1,58 @@
+"""What one key may hold of something that all share, so that whoever hangs there starves nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable
+from dataclasses import dataclass
+
+from emberkeep.base.errors import RetryLater
+
+
+@dataclass
+class _Share:
+    free: asyncio.Semaphore
+    users: int = 0  # that hold a part of it or wait for one
+
+
+class WorkShares:
+    """Belongs to one event loop. Those who wait cost no thread; keys that nobody uses take no room."""
+
+    def __init__(self, total: int, per_key: int, patience: float) -> None:
+        """``total``: parts. ``per_key``: of these, at most for one key. ``patience``: seconds."""
+        self._total = asyncio.Semaphore(total)
+        self._per_key = per_key
+        self._patience = patience
+        self._shares: dict[Hashable, _Share] = {}
+
+    @contextlib.asynccontextmanager
+    async def part(self, key: Hashable, what: str) -> AsyncIterator[None]:
+        """Hold one part. ``what``: for errors. Raises RetryLater: none became free in time."""
+        share = self._shares.setdefault(key, _Share(asyncio.Semaphore(self._per_key)))
+        share.users += 1
+        try:
+            async with contextlib.AsyncExitStack() as held:
+                if share.free.locked() or self._total.locked():
+                    await self._wait(share, held, what)
+                else:
+                    await self._take(share, held)
+                yield
+        finally:
+            share.users -= 1
+            if not share.users:
+                del self._shares[key]
+
+    async def _wait(self, share: _Share, held: contextlib.AsyncExitStack, what: str) -> None:
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._take(share, held)
+        except TimeoutError:
+            raise RetryLater(
+                f"{what} could not be asked for {self._patience:g} seconds: earlier requests there are still under way",
+                hint="check that storage",
+            ) from None
+
+    async def _take(self, share: _Share, held: contextlib.AsyncExitStack) -> None:
+        await held.enter_async_context(share.free)
+        await held.enter_async_context(self._total)
