@@ -1,8 +1,9 @@
 """What jobs are asked to do: savepoint, suspend, drain, move.
 
-A request is durable before it is acknowledged; there is one at a time per job. The job's JobMaster is told of it with
-each answer, and the next attempt's driver at its start, until its end is recorded; only then is that told as well. So
-whoever fails meanwhile, the next one goes on where it stopped.
+A request is durable before it is acknowledged; there is one at a time per job, but a move whose driver has left its
+node gives way to any other. The job's JobMaster is told of it with each answer, and the next attempt's driver at its
+start, until its end is recorded; only then is that told as well. So whoever fails meanwhile, the next one goes on where
+it stopped.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Standing:
 
     @property
     def running(self) -> ProcedureRequest | None:
-        return self.wanted or self.asking
+        return self.asking or self.wanted
 
 
 class Procedures:
@@ -116,7 +117,7 @@ class Procedures:
                 f"job {job_id} was stopped by request {standing.stopped.trigger_id}: it ends with its script",
                 hint=f"its savepoint is {standing.stopped.savepoint}" if standing.stopped.savepoint else None,
             )
-        if running is not None:
+        if running is not None and not self._has_left(job_id, running):
             raise Conflict(
                 f"job {job_id} is busy: {_DOING[running.procedure]} (request {running.trigger_id})",
                 hint="wait for its end, and ask again",
@@ -124,6 +125,11 @@ class Procedures:
         standing.asking = request
         standing.answers = [answer]
         self._owner.start_effect(f"ask {job_id}", self._record(job_id, standing, request), deadline=None)
+
+    def _has_left(self, job_id: JobId, running: ProcedureRequest) -> bool:
+        """Whether it is a move whose driver has left its node: all that is open is when there is a place for the next
+        one, and that may be in hours."""
+        return running.procedure is Procedure.MOVE and self._lacks_driver(job_id) is not None
 
     async def _record(self, job_id: JobId, standing: Standing, request: ProcedureRequest) -> None:
         written = await self._writes.record_procedure(job_id, request, partial(_refuse, standing))
@@ -133,6 +139,7 @@ class Procedures:
         standing.asking = None
         if written:
             logger.info("job %s is asked to %s (request %s)", job_id, request.procedure.value, request.trigger_id)
+            self._move_ended(job_id, standing)
             standing.wanted, standing.progress = request, None
             self.watch_deadline(job_id, standing)
         answers, standing.answers = standing.answers, []
@@ -246,12 +253,16 @@ class Procedures:
 
     def attempt_recorded(self, job_id: JobId, standing: Standing) -> None:
         """A newer attempt is durable; a move has ended with that, in the store as well."""
+        self._move_ended(job_id, standing)
+        standing.progress = None
+
+    def _move_ended(self, job_id: JobId, standing: Standing) -> None:
+        """The store has no move of the job any more: with a newer attempt, or with what was asked for in its place."""
         wanted = standing.wanted
         if wanted is not None and wanted.procedure is Procedure.MOVE:
             standing.wanted = None
             standing.recorded = wanted.trigger_id
             self._remember(ProcedureView(job_id=job_id, trigger_id=wanted.trigger_id, request=wanted, is_over=True))
-        standing.progress = None
 
     def job_ended(self, job_id: JobId, standing: Standing, status: JobStatus) -> None:
         """What was not done will never be."""

@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterReply
 from emberkeep.testing.virtual_loop import EPOCH_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 SUCCESS = AttemptOutcome(exit_code=0)
@@ -511,3 +512,87 @@ class TestFailover:
                 await service.request_procedure(JOB, request(2))
 
         in_virtual_time(scenario)
+
+    @pytest.mark.req("END-5")
+    @pytest.mark.parametrize("procedure", [each for each in Procedure if each.makes_savepoint])
+    @pytest.mark.parametrize("leaders", [1, 2])
+    def test_a_move_that_waits_for_a_place_gives_way_to_what_a_user_asks_for(
+        self, procedure: Procedure, leaders: int
+    ) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            move, wanted = request(1, Procedure.MOVE, ""), request(2, procedure)
+            async with cluster.leading() as service:
+                home = await cluster.add()
+                await cluster.run_job()
+                await service.request_procedure(JOB, move)
+                with pytest.raises(Conflict, match="it is being moved"):
+                    await service.request_procedure(JOB, wanted)
+                await service.block(blocked(home), merge=False)
+                home.exits(JOB, 1, KILLED)  # before it has told that it may leave
+                await waits_for_a_place(cluster)
+                store.before["record_procedure"] = [Fatal("no space left")]
+                with pytest.raises(Fatal):
+                    await service.request_procedure(JOB, wanted)
+                assert store.disk.jobs[JOB].procedure == move
+                store.after["record_procedure"] = [UnknownOutcome("no answer")]
+                asking = [asyncio.ensure_future(service.request_procedure(JOB, wanted)) for _ in range(2)]
+                await asyncio.sleep(0.01)  # it is being written
+                with pytest.raises(Conflict, match=f"is busy.*{wanted.trigger_id}"):
+                    await service.request_procedure(JOB, request(3))
+                await asyncio.gather(*asking)
+                assert store.disk.jobs[JOB].procedure == wanted
+                assert (await service.procedure(JOB, move.trigger_id)).is_over
+                assert (await service.procedure(JOB, wanted.trigger_id)).phase is None
+                if leaders == 1:
+                    await carried_out(cluster, wanted)
+            if leaders == 2:
+                async with cluster.leading() as service:
+                    await carried_out(cluster, wanted)
+
+        in_virtual_time(scenario)
+
+    def test_an_attempt_that_is_recorded_while_a_move_gives_way_leaves_what_is_asked_for(self) -> None:
+        async def scenario() -> None:
+            store = FailingStore()
+            cluster = SmallCluster(store)
+            async with cluster.leading() as service:
+                home = await cluster.add()
+                await cluster.run_job()
+                await service.request_procedure(JOB, request(1, Procedure.MOVE, ""))
+                await service.block(blocked(home), merge=False)
+                home.exits(JOB, 1, KILLED)
+                await waits_for_a_place(cluster)
+                store.before["record_procedure"] = [RetryLater("busy")] * 4
+                asking = asyncio.ensure_future(service.request_procedure(JOB, request(2)))
+                await asyncio.sleep(0.01)  # it is being written
+                await cluster.add("tm-2")
+                master = await cluster.next_jobmaster(JOB, 2)
+                await asking
+                assert store.disk.jobs[JOB].procedure == request(2)
+                assert (await master.beat()).procedure == request(2)
+
+        in_virtual_time(scenario)
+
+
+def blocked(home: FakeTaskManager) -> BlockedNode:
+    return BlockedNode(id=home.info.id, action=BlockAction.MARK_BLOCKED, start_ms=0, causes=("power",))
+
+
+async def waits_for_a_place(cluster: SmallCluster) -> None:
+    async with asyncio.timeout(600):
+        while "on blocked nodes" not in (await cluster.view(JOB)).waiting:  # noqa: ASYNC110 - virtual time
+            await asyncio.sleep(0.5)
+
+
+async def carried_out(cluster: SmallCluster, wanted: ProcedureRequest) -> None:
+    """By the next attempt, once there is a place."""
+    elsewhere = await cluster.add("tm-2")
+    master = await cluster.next_jobmaster(JOB, 2)
+    assert elsewhere.started[-1].procedure == wanted
+    reply = await told(master, progress(wanted, COMPLETED))
+    assert reply.procedure_recorded == wanted.trigger_id
+    if wanted.procedure.ends_attempt:
+        await master.ends(SUCCESS)
+        await cluster.reaches(JOB, JobStatus.FINISHED)
