@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -105,7 +105,7 @@ class MemoryFrames:
     """Implements Frames: a frame is a list of rows, a file is JSON of rows, written step by step."""
 
     files: MemoryFiles
-    committed: set[int] = field(default_factory=set)
+    commits: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))  # by checkpoint
     evaluated: list[object] = field(default_factory=list)
 
     def schema(self, frame: list[Row]) -> str:
@@ -132,8 +132,8 @@ class MemoryFrames:
         ending = "json" if is_part else "x.parquet"
         self._write(f"{directory}/part-00000-m-c000.{ending}", rows)
 
-    def is_committed(self, checkpoint: str, batch: int) -> bool:
-        return batch in self.committed
+    def committed(self, checkpoint: str, newest: int) -> int | None:
+        return max((batch for batch in self.commits[checkpoint] if batch <= newest), default=None)
 
     def _write(self, path: str, rows: Sequence[Row]) -> None:
         self.files.change(lambda: self.files.content.update({path: json.dumps(rows).encode()}))
@@ -152,18 +152,32 @@ class World:
         self.planned: dict[int, tuple[str, list[Row]]] = {}  # the offset log, with the rows that it leads to
         self.committed: list[list[Row]] = []
         self.shown: dict[str, bytes] = {}
+        self.checkpoint = "c"
         self._values = 0
         self._plans = 0
         self.files.seen = self.check
         self.writer = self.restart()
 
-    def restart(self) -> PartWriter:
+    def restart(self, restored: tuple[str, int] | None = None) -> PartWriter:
         """A new attempt; whoever wrote before is not told. Returns its writer."""
         self.attempt += 1
         owner = Owner(job_id="job", attempt=self.attempt, writer=f"w{self.attempt}")
         places = Places(output=OUTPUT, work=WORK)
-        self.writer = PartWriter(self.files, self.frames, places, owner, self.form, self.limits, lambda: self.now_ms)
+        self.writer = PartWriter(
+            self.files, self.frames, places, owner, self.form, self.limits, lambda: self.now_ms, restored=restored
+        )
         return self.writer
+
+    def start_query(self) -> None:
+        """It goes on from its checkpoint; no batch has come yet."""
+        self.writer.newest()
+        self.writer.continues("another", "elsewhere")
+        self.writer.continues("q", self.checkpoint)
+
+    def move_checkpoint(self) -> None:
+        """As a savepoint does that another job starts from; the old place is gone."""
+        before, self.checkpoint = self.checkpoint, f"{self.checkpoint}'"
+        self.frames.commits[self.checkpoint] = self.frames.commits.pop(before, set())
 
     def run_batch(self, buckets: Sequence[str] = ("",)) -> None:
         """Plan the next batch, unless it is planned, give it to the sink, commit it. ``buckets``: of its rows."""
@@ -172,7 +186,7 @@ class World:
             self._plans += 1
             self.planned[batch] = (f"plan-{self._plans}", [(bucket, self._value()) for bucket in buckets])
         plan, rows = self.planned[batch]
-        arrival = Arrival(query="q", checkpoint="c", batch=batch, plan=plan)
+        arrival = Arrival(query="q", checkpoint=self.checkpoint, batch=batch, plan=plan)
         self.writer.write_batch(arrival, rows)
         assert self.frames.evaluated[-1] is rows, "each batch is computed, or Spark's state of it is missing"
         self._commit(rows)
@@ -181,8 +195,7 @@ class World:
         """An older checkpoint is put back: what it knows ends after so many batches."""
         self.committed = self.committed[:batches]
         self.planned = {batch: plan for batch, plan in self.planned.items() if batch < batches}
-        self.frames.committed.clear()
-        self.frames.committed.update(range(batches))
+        self.frames.commits[self.checkpoint] = set(range(batches))
 
     def finish(self) -> None:
         """All sources have ended: everything that was committed becomes visible."""
@@ -205,7 +218,7 @@ class World:
         assert not left, "the work directory holds nothing but the log"
 
     def _commit(self, rows: list[Row]) -> None:
-        self.frames.committed.add(len(self.committed))
+        self.frames.commits[self.checkpoint].add(len(self.committed))
         self.committed.append(rows)
 
     def _value(self) -> int:

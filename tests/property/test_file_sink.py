@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -129,6 +130,17 @@ class SinkLives(RuleBasedStateMachine):
         self._do(drain, fails, done, dies)
 
     @rule()
+    def query_starts(self) -> None:
+        self.world.start_query()
+
+    @rule(is_restored=st.booleans())
+    def savepoint_of_now(self, is_restored: bool) -> None:
+        """Another job starts from it: with another checkpoint, the old one is gone."""
+        restored = self.world.writer.committed() if is_restored else None
+        self.world.move_checkpoint()
+        self.world.restart(restored)
+
+    @rule()
     def superseded(self) -> None:
         self.old.append(self.world.writer)
         self.world.restart()
@@ -148,20 +160,26 @@ class SinkLives(RuleBasedStateMachine):
         assert self.world.files.visible() == before
 
     @precondition(lambda self: self.world.committed)
-    @rule(data=st.data(), buckets=st.lists(st.sampled_from("ab"), min_size=1, max_size=5))
-    def older_savepoint(self, data: st.DataObject, buckets: list[str]) -> None:
-        """Either nobody has seen a row of what came after it, or the sink says that it cannot go on."""
+    @rule(data=st.data(), buckets=st.lists(st.sampled_from("ab"), min_size=1, max_size=5), finishes=st.booleans())
+    def older_savepoint(self, data: st.DataObject, buckets: list[str], finishes: bool) -> None:
+        """Either nobody has seen a row of what came after it, or the sink says that it cannot go on. ``finishes``: the
+        query has started, and no batch has come."""
         back = data.draw(st.integers(0, len(self.world.committed)))
-        before = self.world.committed, dict(self.world.planned), set(self.world.frames.committed)
+        before = self.world.committed, dict(self.world.planned), set(self.world.frames.commits[self.world.checkpoint])
         self.world.go_back(back)
         seen, self.world.files.seen = self.world.files.seen, lambda: None
         self.world.restart()
         try:
+            self.world.start_query()
+            if finishes:
+                self.world.now_ms += 5_000
+                self.world.writer.show_what_is_due()
+                self.world.writer.close_parts()
+                self.world.writer.publish()
             self.world.run_batch(buckets)
         except OutputIsAhead:
             self.world.committed, self.world.planned = before[0], before[1]
-            self.world.frames.committed.clear()
-            self.world.frames.committed.update(before[2])
+            self.world.frames.commits[self.world.checkpoint] = before[2]
             self.world.restart()
         finally:
             self.world.files.seen = seen
@@ -174,6 +192,7 @@ class SinkLives(RuleBasedStateMachine):
         self.world.files.failing = None
         self.world.run_batch(["a"])  # one that was interrupted comes again
         self.world.restart()
+        self.world.start_query()
         self.world.finish()
         self.world.check_finished()
 
@@ -255,6 +274,56 @@ def test_work_names_each_committed_piece_at_most_once(
             assert len(step.pieces) == 1 or sum(one.size for one in step.pieces) <= 100 or not step.is_part
 
 
+@pytest.mark.req("END-5", "END-7")
+@pytest.mark.parametrize("known", ["the query has started", "the savepoint says so", "the checkpoint is there"])
+def test_what_a_savepoint_knows_is_shown_though_no_batch_came_since(known: str) -> None:
+    world = World(SMALL)
+    world.run_batch(["a", "b"])
+    world.run_batch(["a"])
+    restored = world.writer.committed()
+    if known != "the checkpoint is there":
+        world.move_checkpoint()
+    world.restart(restored if known == "the savepoint says so" else None)
+    if known == "the query has started":
+        world.start_query()
+    world.finish()
+    world.check_finished()
+
+
+@pytest.mark.req("END-7")
+def test_what_is_old_is_shown_once_the_query_has_started_again() -> None:
+    world = World(SMALL)
+    world.run_batch(["a"])
+    world.now_ms += 10_000
+    writer = world.restart()
+    writer.newest()
+    writer.show_what_is_due()
+    assert not world.files.visible(), "an older savepoint may be put into the checkpoint's place just now"
+    assert writer.next_age_ms() is None
+    world.start_query()
+    assert writer.next_age_ms() == SMALL.max_age_ms
+    writer.show_what_is_due()
+    assert sum(world.files.visible().values()) == 1
+
+
+@pytest.mark.req("END-7")
+def test_rows_that_an_older_checkpoint_does_not_know_stay_invisible() -> None:
+    world = World(Limits(max_bytes=10_000))
+    for _ in range(5):
+        world.run_batch(["a"])
+    first = Counter(row for rows in world.committed[:2] for row in rows)
+    world.go_back(2)
+    world.files.seen = lambda: None
+    world.restart()
+    world.start_query()
+    world.finish()
+    assert world.files.visible() == first
+    world.files.seen = world.check
+    world.run_batch(["a"])
+    world.finish()
+    assert world.files.visible() == Counter(row for rows in world.committed for row in rows)
+
+
 @pytest.mark.req("END-1")
 def test_the_end_may_come_more_than_once_and_the_query_may_go_on() -> None:
     world = World(SMALL)
@@ -306,6 +375,7 @@ def test_another_query_continues_the_output_where_that_is_wanted() -> None:
         rows = [("a", 1_000 + batch)]
         world.committed.append(rows)
         writer.write_batch(Arrival(query="r", checkpoint="d", batch=batch, plan=f"p{batch}"), rows)
+        world.frames.commits["d"].add(batch)
     writer.close_parts()
     writer.publish()
     world.check_finished()

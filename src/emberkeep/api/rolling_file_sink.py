@@ -14,7 +14,7 @@ from emberkeep.api.file_sink.age_watch import AgeWatch
 from emberkeep.api.file_sink.errors import BatchesMissing, SinkClosed
 from emberkeep.api.file_sink.hadoop_files import HadoopFiles
 from emberkeep.api.file_sink.local_files import LocalFiles
-from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
+from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
 from emberkeep.api.file_sink.ports import SinkFiles
 from emberkeep.api.file_sink.spark_frames import SparkFrames
@@ -76,10 +76,20 @@ class RollingFileSink(RichFunction):
             writer = self._opened(frame.sparkSession)
             assert self._frames is not None, "it was made with the writer"  # noqa: S101
             arrival = self._frames.arrival(frame, int(batch_id))
-            self._check_restored(writer)
             writer.write_batch(arrival, frame)
 
     # --- the life of a function ---------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Take the output over, so that what has waited for long enough appears though no batch comes. Without Spark
+        the first batch does it. Raises SinkFenced, BatchesMissing, RetryLater."""
+        with self._lock:
+            self._opened_if_used()
+
+    def query_started(self, query: str, checkpoint: str) -> None:
+        """See FollowsQueries."""
+        if self._writer is not None:
+            self._writer.continues(query, checkpoint)
 
     def prepare_to_shutdown(self) -> None:
         """Put all that waits into complete part files, not visible yet."""
@@ -94,7 +104,7 @@ class RollingFileSink(RichFunction):
             writer = self._opened_if_used()
             if writer is None:
                 return None
-            query, batch = writer.newest()
+            query, batch = writer.committed()
             return {"version": _STATE_VERSION, "path": self.path, "query": query, "batch": batch}
 
     def initialize_state(self, state: Any) -> None:
@@ -148,10 +158,12 @@ class RollingFileSink(RichFunction):
             )
             job = current_job()
             owner = Owner(job_id=job.job_id, attempt=job.attempt, writer=secrets.token_hex(4))
-            self._writer = PartWriter(
-                files, self._frames, places, owner, self._form, self._limits, _now_ms, self._adopt
+            writer = PartWriter(
+                files, self._frames, places, owner, self._form, self._limits, _now_ms, self._adopt, self._restored
             )
-            self._watch = AgeWatch(self._writer.next_age_ms, self._show, _spark_is_up)
+            self._check_restored(writer)
+            self._writer = writer
+            self._watch = AgeWatch(writer.next_age_ms, self._show, _spark_is_up)
             self._watch.start()
         return self._writer
 
@@ -183,14 +195,12 @@ class RollingFileSink(RichFunction):
                 self._writer.show_what_is_due()
 
     def _check_restored(self, writer: PartWriter) -> None:
-        """Once: the savepoint may know of batches that the output has lost."""
-        restored, self._restored = self._restored, None
-        if restored is None:
-            return
-        query, batch = writer.newest()
-        if batch < restored[1]:
+        """The savepoint may know of batches that the output has lost."""
+        query, batch = writer.newest()  # takes the output over
+        known, wanted = self._restored or ("", NOTHING_YET)
+        if query in ("", known) and batch < wanted:
             raise BatchesMissing(
-                f"the savepoint was taken when batch {restored[1]} of query {restored[0]} had been written to "
+                f"the savepoint was taken when batch {wanted} of query {known} had been written to "
                 f"{self.path}, but there the newest one is {batch if query else 'none'}: rows are missing",
                 hint="was the output, or the work directory beside it, removed or put back from an older copy?",
             )

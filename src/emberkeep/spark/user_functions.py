@@ -17,13 +17,14 @@ import structlog
 from emberkeep.api.executor_functions import serve_link
 from emberkeep.api.foreach_functions import ForeachObjects
 from emberkeep.api.function_state import decode_state, encode_state
-from emberkeep.api.functions import close_once, open_once
+from emberkeep.api.functions import FollowsQueries, close_once, open_once
 from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
 from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
 from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.scheduler_control import call
 
 log = structlog.get_logger(__name__)
 
@@ -222,11 +223,21 @@ class DriverFunctions:
     def _around_start(self, original: Any) -> Any:
         @functools.wraps(original)
         def start(writer: Any, *positional: Any, **named: Any) -> Any:
-            if os.getpid() == self._pid:
-                self.begin_all()
-            return original(writer, *positional, **named)
+            if os.getpid() != self._pid:
+                return original(writer, *positional, **named)
+            self.begin_all()
+            query = original(writer, *positional, **named)
+            self._tell_of(query)
+            return query
 
         return start
+
+    def _tell_of(self, query: Any) -> None:
+        following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
+        if following:
+            place = call("checkpoint of a query", lambda: query._jsq.streamingQuery().resolvedCheckpointRoot())
+            for function in following:
+                function.query_started(str(query.id), str(place))
 
     def _around_stop(self, original: Any) -> Any:
         @functools.wraps(original)

@@ -6,6 +6,7 @@ The steps are made in the coordinator's order (lifecycle.machine), from a thread
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -97,10 +98,16 @@ def counted(frames):
 
 functions, story = runtime.functions, {}
 counter = on_executor(Counter, "counter")
-visible = root / "out"
+visible, aged = root / "out", root / "aged"
 
 def shown():
     return len(list(visible.glob("*.parquet")))
+
+def until(condition):
+    deadline = time.monotonic() + 150
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 def fill(name, first):
     put(root / "in", name, [("k", second) for second in range(first, first + 10)])
@@ -125,7 +132,8 @@ def suspend():
     steps.end()
 
 def drain():
-    fill("2", 20)
+    # No batch comes, and the checkpoint that the rows were written from is gone.
+    until(lambda: list(aged.glob("*.parquet")))
     traced.failing = "prepare_to_shutdown"
     steps.finish_batches(nothing)
     steps.drain(nothing)
@@ -134,6 +142,8 @@ def drain():
     except UserFunctionFailed as error:
         story["failed"] = str(error)
     steps.start_queries()
+    fill("2", 20)
+    story["restored"] = spark.read.parquet(str(visible)).count()
     fill("3", 30)
     steps.finish_batches(nothing)
     steps.drain(nothing)
@@ -162,6 +172,8 @@ queries = [
     .writeStream.queryName("out").foreachBatch(sink).start(),
     rows.writeStream.queryName("traced").foreachBatch(traced).start(),
     rows.writeStream.queryName("written").foreach(Writer()).start(),
+    rows.writeStream.queryName("aged")
+    .foreachBatch(RollingFileSink(str(aged), max_age=1 if mode == "drain" else None)).start(),
 ]
 if mode in ("suspend", "drain"):
     threading.Thread(target=lead, daemon=True).start()
@@ -203,8 +215,8 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
         assert "wrong" not in story, story
         return story
 
-    def seconds_of_rows() -> list[int]:
-        return sorted(int(stamp.timestamp()) - 1_600_000_000 for stamp in pd.read_parquet(root / "out")["t"])
+    def seconds_of_rows(output: str = "out") -> list[int]:
+        return sorted(int(stamp.timestamp()) - 1_600_000_000 for stamp in pd.read_parquet(root / output)["t"])
 
     def in_workers(name: str) -> list[list[str]]:
         """Calls of each process."""
@@ -221,10 +233,12 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     assert story["shown"] == 0, "nothing is flushed"
     states = story["states"]
     assert isinstance(states, list)
-    assert [name.split(":")[0].rpartition(".")[2] for name in states] == ["Traced", "RollingFileSink"]
+    kinds = sorted(name.split(":")[0].rpartition(".")[2] for name in states)
+    assert kinds == ["RollingFileSink", "RollingFileSink", "Traced"]
 
     assert (story["counted"], story["written"]) == (20, 20)
 
+    shutil.rmtree(tmp_path / "one")
     story = run("drain", "two", "suspended")
     assert (story["counted"], story["written"]) == (40, 40), "the state of executors' instances came back"
     assert in_workers("executors-drain")
@@ -247,6 +261,7 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     ]
     assert "prepare_to_shutdown of __main__.Traced in the driver: OSError: no space left" in str(story["failed"])
     # What the failed stop had closed was shown with the batch that came then; the rest is, after the savepoint.
+    assert story["restored"] == 20, "all that the savepoint knew"
     assert (story["before"], story["after"]) == (1, 2)
     assert seconds_of_rows() == list(range(40))
 
@@ -254,4 +269,5 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     finite = trace(root, "finite")
     assert finite[0].startswith("initialize_state")
     assert finite[1:] == ["open", "prepare_to_shutdown", "shutdown", "close", *others]
-    assert seconds_of_rows() == list(range(50)), "what was read after the drain is there, too"
+    for output in ("out", "aged"):
+        assert seconds_of_rows(output) == list(range(50)), "what was read after the drain is there, too"

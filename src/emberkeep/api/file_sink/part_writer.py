@@ -16,8 +16,9 @@ import msgspec
 
 from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
 from emberkeep.api.file_sink.commit_log import CommitLog
+from emberkeep.api.file_sink.committed import Commits
 from emberkeep.api.file_sink.errors import SinkFenced
-from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner, Part, Piece, SinkState
+from emberkeep.api.file_sink.model import FileFormat, Limits, Owner, Part, Piece, SinkState
 from emberkeep.api.file_sink.ports import Frames, SinkFiles
 from emberkeep.api.file_sink.rolling import (
     FIRST_GROWTH,
@@ -58,7 +59,9 @@ class PartWriter:
         limits: Limits,
         now_ms: Callable[[], int],
         adopted: str = "",
+        restored: tuple[str, int] | None = None,
     ) -> None:
+        """``restored``: see Commits."""
         self._files = files
         self._frames = frames
         self._places = places
@@ -67,6 +70,7 @@ class PartWriter:
         self._limits = limits
         self._now_ms = now_ms
         self._adopted = adopted
+        self._commits = Commits(frames, restored)
         self._log = CommitLog(files, f"{places.work}/{_LOG}")
         self._state: SinkState | None = None  # None: not known, so it is read before the next step
         self._has_claimed = False
@@ -79,6 +83,7 @@ class PartWriter:
     def write_batch(self, arrival: Arrival, frame: Any) -> None:
         """Park a batch's rows; show what has become due of the batches before it, which are committed now."""
         state = received(self._opened(), arrival, self._places.output, self._adopted)
+        self._commits.arrived(arrival.query, arrival.checkpoint)
         if state is None:
             self._frames.evaluate(frame)
             return
@@ -94,10 +99,17 @@ class PartWriter:
         self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces])
         self._commit(written(state, arrival, pieces, (key, schema)))
 
+    def continues(self, query: str, checkpoint: str) -> None:
+        """This process has started a query, with this checkpoint. From any thread."""
+        self._commits.started(query, checkpoint)
+
     def show_what_is_due(self) -> None:
-        """What has become old while no batch came. A batch that Spark has not committed yet stays parked."""
+        """What has become old while no batch came. A batch that Spark has not committed yet stays parked; so does
+        everything until the query has started: its checkpoint may be exchanged before."""
         state = self._opened()
-        after = self._rolled(state, through=self._committed(state), everything=False)
+        if not self._commits.is_known(state):
+            return
+        after = self._rolled(state, through=self._commits.newest(state), everything=False)
         if after.closed:
             self._publish(after)
         elif after is not state:
@@ -106,7 +118,7 @@ class PartWriter:
     def close_parts(self) -> None:
         """Put all that waits into complete parts, which stay invisible."""
         state = self._opened()
-        after = self._rolled(state, through=self._committed(state), everything=True)
+        after = self._rolled(state, through=self._commits.newest(state), everything=True)
         if after is not state:
             self._commit(after)
 
@@ -122,12 +134,18 @@ class PartWriter:
 
     def next_age_ms(self) -> int | None:
         """When a piece becomes due by its age, as far as this writer knows without looking."""
-        return None if self._state is None else next_age_ms(self._state, self._limits)
+        state = self._state
+        return next_age_ms(state, self._limits) if state is not None and self._commits.is_known(state) else None
 
     def newest(self) -> tuple[str, int]:
         """Query and number of the newest batch that is parked or shown."""
         state = self._opened()
         return state.query, state.last_batch
+
+    def committed(self) -> tuple[str, int]:
+        """Query and number of the newest of these batches that Spark has committed."""
+        state = self._opened()
+        return state.query, self._commits.newest(state)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
@@ -142,6 +160,7 @@ class PartWriter:
                 self._fenced = error
                 raise
             self._has_claimed = True
+            self._commits.opened(state)
             self._move(state)
             self._sweep(state)
         assert self._state is not None, "claiming has set it"  # noqa: S101
@@ -218,13 +237,6 @@ class PartWriter:
         self._state = after = msgspec.structs.replace(state, moves=())
         self._drop(state, after)
         return after
-
-    def _committed(self, state: SinkState) -> int:
-        """The newest of the parked batches that Spark has committed. It begins a batch only after the one before."""
-        newest = state.last_batch
-        if newest == NOTHING_YET or self._frames.is_committed(state.checkpoint, newest):
-            return newest
-        return newest - 1
 
     # --- files --------------------------------------------------------------------------------------------------------
 

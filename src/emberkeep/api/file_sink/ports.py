@@ -62,5 +62,5 @@ class Frames(Protocol):
     def merge(self, paths: Sequence[str], schema: str, directory: str, *, is_part: bool) -> None:
         """Write the rows of these pieces as one file into a new directory: in the output's format, else as Parquet."""
 
-    def is_committed(self, checkpoint: str, batch: int) -> bool:
-        """Whether Spark has committed this batch."""
+    def committed(self, checkpoint: str, newest: int) -> int | None:
+        """The newest batch that Spark has committed, as far as ``newest``; None where this checkpoint has none."""

@@ -95,8 +95,12 @@ class SparkFrames:
         writer = rows.coalesce(1).write.format(form.value).mode("errorifexists")
         writer.options(**_NO_MARK, **options).save(self._uri(directory))
 
-    def is_committed(self, checkpoint: str, batch: int) -> bool:
-        return self._files.exists(f"{checkpoint}/commits/{batch}")
+    def committed(self, checkpoint: str, newest: int) -> int | None:
+        commits = f"{checkpoint}/commits"
+        if self._files.exists(f"{commits}/{newest}"):
+            return newest
+        batches = (int(name) for name in self._files.names(commits) if name.isdecimal())
+        return max((batch for batch in batches if batch <= newest), default=None)
 
     def arrival(self, frame: Any, batch: int) -> Arrival:
         """What Spark knows of the micro-batch that this thread works on. Raises InvalidInput outside of one."""

@@ -1,0 +1,55 @@
+"""Which of the batches that wait in the output Spark has committed.
+
+A query's checkpoint may be another one than that which a batch was written from: a savepoint is restored under another
+path, and the old one is deleted; an older one is put into its place. So what counts is the checkpoint with which the
+query runs now.
+"""
+
+from __future__ import annotations
+
+from emberkeep.api.file_sink.model import NOTHING_YET, SinkState
+from emberkeep.api.file_sink.ports import Frames
+
+
+class Commits:
+    """``restored``: query, and its newest committed batch, of the savepoint that the job starts from."""
+
+    def __init__(self, frames: Frames, restored: tuple[str, int] | None) -> None:
+        self._frames = frames
+        self._restored = restored
+        self._writing = ""  # the query that has written here
+        self._running: tuple[str, str] | None = None  # query and checkpoint, once this process has started it
+
+    def opened(self, state: SinkState) -> None:
+        self._writing = state.query
+
+    def started(self, query: str, checkpoint: str) -> None:
+        """This process has started a query; from any thread. Others than that which has written here do not count."""
+        if query == self._writing:
+            self._running = query, checkpoint
+
+    def arrived(self, query: str, checkpoint: str) -> None:
+        """A batch of this query is written here."""
+        self._running = query, checkpoint
+
+    def is_known(self, state: SinkState) -> bool:
+        """Whether the checkpoint is known with which the query runs now."""
+        return self._checkpoint(state) is not None
+
+    def newest(self, state: SinkState) -> int:
+        """The newest of the parked batches that Spark has committed. Raises RetryLater."""
+        if state.last_batch == NOTHING_YET:
+            return NOTHING_YET
+        checkpoint = self._checkpoint(state)
+        if checkpoint is not None:
+            found = self._frames.committed(checkpoint, state.last_batch)
+            return NOTHING_YET if found is None else found
+        if self._restored is not None and self._restored[0] == state.query:
+            return min(self._restored[1], state.last_batch)
+        found = self._frames.committed(state.checkpoint, state.last_batch)
+        # Where that checkpoint is no more: Spark had begun the batch only after the one before.
+        return state.last_batch - 1 if found is None else found
+
+    def _checkpoint(self, state: SinkState) -> str | None:
+        query, checkpoint = self._running or ("", None)
+        return checkpoint if query == state.query else None
