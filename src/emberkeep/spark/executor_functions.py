@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -16,14 +17,14 @@ from emberkeep.lifecycle.errors import UserFunctionFailed
 
 log = structlog.get_logger(__name__)
 
-_CALL_SECONDS = 120.0
 _CLOSE_SECONDS = 10.0  # nobody waits long for the end
 _MOST_INSTANCES = 4_096
 _SEPARATOR = "@"  # between a function's name and the number of its state
 
 
 class _Remote:
-    """One instance. ``taken``: states that it began with, and that no savepoint has from it yet."""
+    """One instance. ``taken``: what of its state is known here, given back should it be lost: the states that it began
+    with, then its state in the newest savepoint that is complete."""
 
     def __init__(self, channel: Channel, hello: Hello, taken: list[bytes]) -> None:
         self.channel = channel
@@ -31,20 +32,26 @@ class _Remote:
         self.place = f"{hello.name} in process {hello.pid} on {hello.host}"
         self.taken = taken
         self.replies: dict[int, Reply] = {}
+        self.farewell: Reply | None = None  # it has left, with its state
         self.is_gone = False
 
 
 class ExecutorFunctions:
     """One per driver process, any thread. One reading thread for each instance; workers are as many as cores."""
 
-    def __init__(self, host: str, attempt: int, restored: Callable[[], Mapping[str, bytes]]) -> None:
-        """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from."""
+    def __init__(
+        self, host: str, attempt: int, restored: Callable[[], Mapping[str, bytes]], seconds: float = 600.0
+    ) -> None:
+        """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from.
+        ``seconds``: in which all instances have to answer a call."""
+        self._seconds = seconds
         self._host = host
         self._attempt = attempt
         self._restored = restored
         self._changed = threading.Condition()
         self._remotes: list[_Remote] = []
         self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
+        self._snapshot: list[tuple[_Remote, list[bytes]]] = []  # who was asked for the newest one, with its state
         self._numbers = 0
         self._link: Link | None = None
 
@@ -67,25 +74,36 @@ class ExecutorFunctions:
 
     def call_all(self, method: str, *arguments: int) -> None:
         """Returns when every instance has done it. Raises UserFunctionFailed."""
-        self._ask(method, list(arguments))
+        with self._changed:
+            remotes = list(self._remotes)
+        self._ask(remotes, method, list(arguments))
 
     def snapshot_state(self) -> dict[str, bytes]:
         """By function and number: of every instance, and those that nobody has. Raises UserFunctionFailed."""
-        found: dict[str, list[bytes]] = {}
         with self._changed:
-            kept = {name: list(states) for name, states in self._states().items()}
-        for remote, reply in self._ask("snapshot_state", []):
-            remote.taken = []
-            if reply.state is not None:
-                found.setdefault(remote.name, []).append(reply.state)
-        for name, states in kept.items():
-            found.setdefault(name, []).extend(states)
+            # At one moment: whose worker ends meanwhile answers by its farewell, and what it leaves is not among these.
+            remotes = list(self._remotes)
+            found = {name: list(states) for name, states in self._states().items()}
+        answers = self._ask(remotes, "snapshot_state", [])
+        self._snapshot = [(remote, [] if reply.state is None else [reply.state]) for remote, reply in answers]
+        for remote, states in self._snapshot:
+            found.setdefault(remote.name, []).extend(states)
         return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """To those whose state the savepoint has. Raises UserFunctionFailed."""
+        with self._changed:
+            for remote, states in self._snapshot:
+                remote.taken = states
+            remotes = [remote for remote, _ in self._snapshot if not remote.is_gone]
+        self._ask(remotes, "notify_checkpoint_complete", [checkpoint_id])
 
     def close(self) -> None:
         """Failures are logged: who does not answer ends with its executor."""
+        with self._changed:
+            remotes = list(self._remotes)
         try:
-            self._ask("close", [], _CLOSE_SECONDS)
+            self._ask(remotes, "close", [], _CLOSE_SECONDS)
         except UserFunctionFailed as error:
             log.warning("functions on executors could not be closed", reason=str(error))
         with self._changed:
@@ -97,15 +115,17 @@ class ExecutorFunctions:
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
-    def _ask(self, method: str, arguments: list[int], seconds: float = _CALL_SECONDS) -> list[tuple[_Remote, Reply]]:
+    def _ask(
+        self, remotes: list[_Remote], method: str, arguments: list[int], seconds: float | None = None
+    ) -> list[tuple[_Remote, Reply]]:
+        seconds = self._seconds if seconds is None else seconds
         with self._changed:
             self._numbers += 1
-            number, remotes = self._numbers, list(self._remotes)
+            number = self._numbers
         for remote in remotes:
-            try:
+            # Where that fails, whoever reads from it finds the farewell, or that it is gone.
+            with suppress(EmberkeepError):
                 remote.channel.send(Call(number=number, method=method, arguments=arguments))
-            except EmberkeepError as error:
-                self._gone(remote, error)
         deadline = time.monotonic() + seconds
         answers = []
         for remote in remotes:
@@ -121,7 +141,7 @@ class ExecutorFunctions:
     def _reply(self, remote: _Remote, number: int, deadline: float) -> Reply | None:
         with self._changed:
             self._changed.wait_for(lambda: number in remote.replies or remote.is_gone, deadline - time.monotonic())
-            return remote.replies.pop(number, None)
+            return remote.replies.pop(number, remote.farewell)
 
     # --- connections --------------------------------------------------------------------------------------------------
 
@@ -165,6 +185,7 @@ class ExecutorFunctions:
     def _left(self, remote: _Remote, reply: Reply) -> None:
         """Spark has let the worker go: its state waits for the next instance."""
         with self._changed:
+            remote.farewell = reply
             self._remove(remote)
             if reply.error:
                 log.error("an instance left without its state", function=remote.place, reason=reply.error)

@@ -104,7 +104,7 @@ class DriverFunctions:
         return states
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        self._executors.call_all("notify_checkpoint_complete", checkpoint_id)
+        self._executors.notify_checkpoint_complete(checkpoint_id)
         self._call_all("notify_checkpoint_complete", checkpoint_id)
 
     def shutdown(self) -> None:

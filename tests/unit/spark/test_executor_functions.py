@@ -130,7 +130,7 @@ def test_every_instance_is_called_in_the_order_of_a_drain(workers: Workers) -> N
     assert len(driver.instances()) == 2
     driver.call_all("prepare_to_shutdown")
     states = driver.snapshot_state()
-    driver.call_all("notify_checkpoint_complete", 7)
+    driver.notify_checkpoint_complete(7)
     driver.call_all("shutdown")
     driver.close()
     assert driver.instances() == []
@@ -165,6 +165,50 @@ def test_an_instance_that_is_killed_gives_back_what_it_had_begun_with(workers: W
     until(lambda: not driver.instances())
     driver.call_all("prepare_to_shutdown")  # nobody is there any more
     assert driver.snapshot_state() == {"counter@0": b"j10"}
+
+
+@pytest.mark.req("END-8")
+def test_a_worker_that_leaves_amid_a_snapshot_is_in_it_once(workers: Workers, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = driver_with({"counter@0": b"j10"})
+    process = workers.start(driver.link(), counter())
+    ask = driver._ask
+
+    def leaving(*arguments: Any) -> Any:
+        let_go(process)
+        until(lambda: not driver.instances())
+        return ask(*arguments)
+
+    monkeypatch.setattr(driver, "_ask", leaving)
+    assert driver.snapshot_state() == {"counter@0": b"j11"}
+    assert driver.snapshot_state() == {"counter@0": b"j11"}, "nobody has it now"
+
+
+@pytest.mark.req("END-6", "END-8")
+def test_state_goes_with_no_instance_that_is_lost_before_its_savepoint_is_complete(workers: Workers) -> None:
+    driver = driver_with({"counter@0": b"j10"})
+    process = workers.start(driver.link(), counter())
+    assert driver.snapshot_state() == {"counter@0": b"j11"}
+    process.kill()  # the savepoint could not be written, and the job went on
+    until(lambda: not driver.instances())
+    assert driver.snapshot_state() == {"counter@0": b"j10"}
+    process = workers.start(driver.link(), counter())
+    driver.snapshot_state()
+    driver.notify_checkpoint_complete(7)
+    process.kill()
+    until(lambda: not driver.instances())
+    assert driver.snapshot_state() == {"counter@0": b"j11"}, "what the savepoint has"
+
+
+@pytest.mark.req("END-3", "END-8")
+def test_who_came_after_the_snapshot_is_not_told_that_it_is_durable(workers: Workers) -> None:
+    driver = driver_with({"counter@0": b"j10"})
+    old = workers.start(driver.link(), counter())
+    driver.snapshot_state()
+    new = workers.start(driver.link(), counter())
+    driver.notify_checkpoint_complete(7)
+    driver.close()
+    assert let_go(old) == ["snapshot_state", "notify_checkpoint_complete 7", "close"]
+    assert let_go(new) == ["close"]
 
 
 @pytest.mark.req("END-2", "END-3")
