@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.jobs.model import JobResult, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.testing.cluster import ClusterPlan, SubmittedJob
@@ -248,3 +249,70 @@ def test_a_deadline_holds_whoever_leads_and_whichever_attempt_runs() -> None:
     assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
     met = sum((report.counts for report in reports), Counter[str]())
     assert min(met["a driver died"], met["a leader died"]) >= TROUBLED // 3, met
+
+
+def displaced(number: int) -> Report:
+    """A stream has to leave every node there is. While it waits for a place it is asked for something, and drivers and
+    leaders die on the way."""
+
+    async def story(run: Run) -> None:
+        cluster, rng = run.cluster, run.cluster.store.rng
+        stream = cluster.submit("stream", Script(seconds=None))
+        await wait_for(run, lambda: runs(run, stream), "the stream runs")
+        nodes = [f"node-{each}" for each in (1, 2)]
+        for node in nodes:
+            cluster.blocklist.block(node, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, 3600.0, EvacuatedDrivers.WAIT)
+        if rng.random() < 0.7:  # before it has told that it may leave
+            await wait_for(run, lambda: stored(run, stream) is not None, "it is asked to move")
+            for work in list(cluster.room.drivers.values()):
+                if work.process.alive:
+                    cluster.machines.kill(work.process)
+        await wait_for(run, lambda: waits_for_a_place(run, stream), "it waits for a place")
+        moving = stored(run, stream)
+        if moving is not None:
+            cluster.history.count("a move gave way")
+        wanted = rng.choice((Procedure.SUSPEND, Procedure.DRAIN, Procedure.SAVEPOINT))
+        asked = cluster.ask(stream, wanted)
+        if rng.random() < 0.5 and cluster.jm_process is not None:
+            await wait_seconds(run, rng.uniform(0.0, 0.3))
+            cluster.history.add("test", "the leader dies")
+            cluster.machines.kill(cluster.jm_process)
+            cluster.history.count("a leader died")
+            await wait_seconds(run, 0.5)
+            cluster.start_job_manager()
+        for _ in range(60):  # nobody is told when a leader knows that the driver is gone
+            await wait_for(run, lambda: stream.ask_answer, "there is an answer")
+            if "it is being moved" not in stream.ask_answer:
+                break
+            await wait_seconds(run, 1.0)
+            asked = cluster.ask(stream, wanted)
+        if stream.ask_answer != "done":
+            cluster.history.violate("scenario", f"it was refused: {stream.ask_answer}")
+        for node in nodes:
+            cluster.blocklist.unblock(node)
+        if wanted is Procedure.SAVEPOINT:
+            await wait_for(run, lambda: savepoints(run, stream) == [asked.trigger_id], "there is a savepoint")
+        else:
+            await wait_for(run, lambda: ended(run, stream), "the stream has ended")
+            check_stopped(run, stream, [asked.trigger_id])
+        await run.settle()
+        await run.end_everything()
+        check_handles(run)
+
+    return play(ClusterPlan(seed=f"displaced {number}", task_managers=2), story)
+
+
+def waits_for_a_place(run: Run, job: SubmittedJob) -> bool:
+    waiting = run.properties.waiting.get(job.job_id, "") if job.job_id is not None else ""
+    driven = any(work.process.alive for work in run.cluster.room.drivers.values())
+    return "blocked nodes" in waiting and not driven
+
+
+@pytest.mark.req("END-5")
+@pytest.mark.req("HA-5")
+def test_a_job_that_waits_for_a_place_is_asked_and_does_it_once_there_is_one() -> None:
+    reports = [displaced(number) for number in range(TROUBLED)]
+    failures = [report.failure() for report in reports if report.violations]
+    assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
+    met = sum((report.counts for report in reports), Counter[str]())
+    assert min(met["a move gave way"], met["a leader died"]) >= TROUBLED // 4, met
