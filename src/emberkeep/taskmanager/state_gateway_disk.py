@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -19,6 +18,7 @@ from emberkeep.taskmanager.state_gateway_counters import StateCounters
 log = structlog.get_logger(__name__)
 
 _PAUSE_SECONDS = 30.0  # in which a disk that refused a write is not asked for another one
+_EXCESS = 20  # a twentieth of the quota may be used beyond it, until there is room
 ResultT = TypeVar("ResultT")
 
 
@@ -32,7 +32,7 @@ class LocalDisk:
         self._counters = counters
         self._clock = clock
         self._paused_until = float("-inf")
-        self._evicting = threading.Lock()
+        self.when_full: Callable[[], None] = lambda: None  # told, by any thread, that ``make_room`` has something to do
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
         """Those that lie on this disk. Call once, before all else."""
@@ -42,8 +42,8 @@ class LocalDisk:
         return records or ()
 
     def stage(self) -> StagedCopy | None:
-        """None: this disk takes nothing at present."""
-        if self._clock.monotonic() < self._paused_until:
+        """None: this disk takes nothing at present, or copies come faster than room is made."""
+        if self._clock.monotonic() < self._paused_until or self.copies.used() > self._quota + self._quota // _EXCESS:
             return None
         return self._tried("stage", self.copies.stage)
 
@@ -62,7 +62,8 @@ class LocalDisk:
             return True
 
         kept = self._tried("keep", keep) or False
-        self.make_room()
+        if self.copies.used() > self._quota:
+            self.when_full()
         return kept
 
     def failed(self, step: str, error: EmberkeepError) -> None:
@@ -112,14 +113,10 @@ class LocalDisk:
         self._tried("hand over", lambda: self.copies.hand_over(job_id, source, target))
 
     def make_room(self) -> None:
-        """Keep to the quota. Who finds another thread at it goes on."""
-        if self.copies.used() <= self._quota or not self._evicting.acquire(blocking=False):
-            return
-        try:
+        """Keep to the quota. By one thread at a time: no request waits for it."""
+        if self.copies.used() > self._quota:
             going = evictions(self.copies.records(), self.copies.used(), self._quota)
             self._counters.add("evictions", self.drop_records(going))
-        finally:
-            self._evicting.release()
 
     def _tried(self, step: str, work: Callable[[], ResultT]) -> ResultT | None:
         try:

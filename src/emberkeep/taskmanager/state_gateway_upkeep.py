@@ -7,6 +7,7 @@ Follows the task manager's allocations (``taskmanager.ports.AllocationListener``
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 
 import structlog
@@ -100,7 +101,9 @@ class StateUpkeep:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apply_all(), name="local state effects")
+            tasks.create_task(self._make_room_all(), name="local state quota")
             tasks.create_task(self._sweep_all(), name="local state sweep")
+            tasks.create_task(self._compare_all(), name="local state comparison")
             tasks.create_task(self._measure_all(), name="local state report")
 
     async def _apply_all(self) -> None:
@@ -119,29 +122,47 @@ class StateUpkeep:
                 self._gateway.forget(job_id)
                 disk.drop_job(job_id)
 
+    async def _make_room_all(self) -> None:
+        loop, full, disk = asyncio.get_running_loop(), asyncio.Event(), self._gateway.disk
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(full.set)
+
+        disk.when_full = wake
+        while True:
+            full.clear()
+            await asyncio.to_thread(disk.make_room)
+            await full.wait()
+
     async def _sweep_all(self) -> None:
         while True:
             await asyncio.sleep(self._sweep_interval)
-            await self.sweep()
+            self.sweep()
+
+    async def _compare_all(self) -> None:
+        """Apart from all else: a store may hang."""
+        while True:
+            await asyncio.sleep(self._sweep_interval)
+            await self.compare()
 
     async def _measure_all(self) -> None:
         while True:
             await asyncio.to_thread(self._measure)
             await asyncio.sleep(_MEASURE_INTERVAL)
 
-    async def sweep(self) -> None:
-        """Once: drop what nobody claims and what the durable store has no more."""
+    def sweep(self) -> None:
+        """Once: drop what nobody claims."""
         records = self._gateway.disk.copies.records()  # first: who came to own one meanwhile is known below
         self._carry_out(self._ownership.expired(self._clock.monotonic()))
         self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
-        await asyncio.to_thread(self._compare, records)
-        await asyncio.to_thread(self._gateway.disk.make_room)
 
-    def _compare(self, records: tuple[CopyRecord, ...]) -> None:
-        """Spark's DELETE reaches the gateway of one process only: the others see here that a file is gone.
+    async def compare(self) -> None:
+        """Once: drop what the durable store has no more. Spark's DELETE reaches the gateway of one process only."""
+        await asyncio.to_thread(self._compare)
 
-        ``records`` were taken before the durable store is listed: each of them was durable then.
-        """
+    def _compare(self) -> None:
+        records = self._gateway.disk.copies.records()  # before the durable store is listed: each was durable then
         by_directory: dict[tuple[str, str], list[CopyRecord]] = {}
         for record in records:
             directory = record.path.name.rpartition("/")[0]

@@ -311,11 +311,20 @@ def test_the_attempts_marks_are_not_the_jobs_to_touch(node: Node, path: str) -> 
 # --- room -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_quota_never_blocks_a_write(tmp_path: Path) -> None:
+def test_copies_keep_to_the_quota(tmp_path: Path) -> None:
     node = Node(tmp_path, quota=3 * 660_000)
+    full = 0
+
+    def count() -> None:
+        nonlocal full
+        full += 1
+
+    node.gateway.disk.when_full = count
     for number in range(6):
         node.write(f"state/0/1/{number}.delta", CONTENT)
         node.read("state/0/1/0.delta")  # used again and again: it stays
+        node.gateway.disk.make_room()
+    assert full > 0
     assert node.copies.used() <= node.quota
     kept = {record.path.name for record in node.copies.records()}
     assert {"state/0/1/0.delta", "state/0/1/5.delta"} <= kept

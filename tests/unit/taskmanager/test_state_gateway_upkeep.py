@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
-from emberkeep.local_state.model import Caller
+from emberkeep.local_state.model import Caller, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
 from emberkeep.taskmanager.state_gateway_upkeep import CLAIM_TIMEOUT, StateUpkeep
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
@@ -92,7 +93,7 @@ async def test_the_next_attempt_finds_what_the_last_one_left(node: Node, clock: 
         upkeep.allocation_begun(allocation(SLOT))
         node.write("state/0/1/1.delta", CONTENT)
         upkeep.allocation_freed(allocation(SLOT), may_return=True)
-        await upkeep.sweep()
+        upkeep.sweep()
         upkeep.allocation_begun(allocation(NEXT_SLOT, attempt=2))
         await until(lambda: node.copies.records()[0].allocation_id == NEXT_SLOT)
         with pytest.raises(Fenced):
@@ -111,10 +112,10 @@ async def test_after_a_restart_only_what_is_claimed_stays(node: Node, clock: Han
     async with upkeep_of(node, clock) as upkeep:
         upkeep.allocation_recovered(allocation(SLOT))
         clock.now = CLAIM_TIMEOUT - 1
-        await upkeep.sweep()
+        upkeep.sweep()
         assert len(node.copies.records()) == 2
         clock.now = CLAIM_TIMEOUT
-        await upkeep.sweep()
+        upkeep.sweep()
         await kept(node, {"state/0/1/1.delta"})
 
 
@@ -124,7 +125,7 @@ async def test_nothing_of_a_job_that_never_came_back_stays(node: Node, clock: Ha
     node.restarted_gateway()
     async with upkeep_of(node, clock) as upkeep:
         clock.now = CLAIM_TIMEOUT
-        await upkeep.sweep()
+        upkeep.sweep()
         await kept(node, set())
 
 
@@ -138,12 +139,65 @@ async def test_what_spark_purged_elsewhere_goes_here_too(node: Node, clock: Hand
         for number in range(3):
             elsewhere.gateway.delete(EXECUTOR, elsewhere.path(f"state/0/1/{number}.delta"), recursive=False)
         elsewhere.write("state/0/1/3.delta", b"another")
-        await upkeep.sweep()
+        await upkeep.compare()
         await kept(node, {"state/0/1/4.delta", "offsets/0"})
         assert node.counts("purged") == (4,)
         elsewhere.gateway.delete(EXECUTOR, elsewhere.path("state"), recursive=True)
-        await upkeep.sweep()
+        await upkeep.compare()
         await kept(node, {"offsets/0"})
+
+
+async def test_a_store_that_hangs_holds_up_its_comparison_alone(node: Node, clock: HandClock) -> None:
+    node.write("state/0/1/1.delta", CONTENT)
+    node.restarted_gateway()
+    node.gateway.admit(DRIVER_OF[1])
+    goes_on = threading.Event()
+    node.durable.before = lambda _: assert_true(goes_on.wait(240))
+    upkeep = StateUpkeep(node.gateway, clock, sweep_interval=0.005)
+    upkeep.opened(node.copies.records())
+    running = asyncio.create_task(upkeep.run())
+    try:
+        node.durable.calls.clear()
+        await until(lambda: node.durable.calls == ["listing state/0/1"])
+        clock.now = CLAIM_TIMEOUT
+        await kept(node, set())
+    finally:
+        goes_on.set()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_nobody_waits_while_room_is_made(
+    tmp_path: Path, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, quota=20 * 15_000)
+    begun, goes_on = threading.Event(), threading.Event()
+    drop = node.copies.drop
+
+    def slow(path: StatePath) -> None:
+        begun.set()
+        assert_true(goes_on.wait(240))
+        drop(path)
+
+    monkeypatch.setattr(node.copies, "drop", slow)
+    async with upkeep_of(node, clock) as upkeep:
+        upkeep.allocation_begun(allocation(SLOT))
+        for number in range(100):
+            node.write(f"state/0/1/{number}.delta", CONTENT)
+        await until(begun.is_set)
+        for number in range(100):
+            assert node.read(f"state/0/1/{number}.delta") == CONTENT
+        # What came while the room was being made goes little beyond it.
+        assert node.quota < node.copies.used() < node.quota + 30_000
+        goes_on.set()
+        await until(lambda: node.copies.used() <= node.quota)
+        assert node.counts("evictions")[0] > 0
+        node.write("state/0/1/100.delta", CONTENT)
+        assert node.copies.find(node.path("state/0/1/100.delta")) is not None
+
+
+def assert_true(reached: bool) -> None:
+    assert reached
 
 
 async def test_copies_written_while_their_slot_was_given_back_are_found(node: Node, clock: HandClock) -> None:
@@ -153,7 +207,7 @@ async def test_copies_written_while_their_slot_was_given_back_are_found(node: No
         incoming.write(CONTENT)
         upkeep.allocation_freed(allocation(SLOT), may_return=False)
         incoming.commit()
-        await upkeep.sweep()
+        upkeep.sweep()
         await kept(node, set())
 
 
