@@ -121,7 +121,8 @@ class JobWorld:
         effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance, self.hears_since))
         for effect in effects:
             if isinstance(effect, ev.RecordAttempt):
-                self.homes[effect.attempt] = self.machine.granted_home()
+                granted = self.machine.granted_place()
+                self.homes[effect.attempt] = None if granted is None else granted.home
             self._check(effect)
             self.asked.append(effect)
             self.pending.append(effect)

@@ -199,6 +199,11 @@ class JobLife(RuleBasedStateMachine):
         self.world.tell(ev.TaskManagerLost(instance))
         self.lives += 1
 
+    @rule(number=st.integers(1, 2))
+    def place_blocked(self, number: int) -> None:
+        self.world.tell(ev.PlaceBlocked(place(number, self.lives).instance))
+        assert self.world.machine.granted_place() != place(number, self.lives)
+
     # --- people and time ----------------------------------------------------------------------------------------------
 
     @precondition(lambda self: not self.world.machine.status.is_globally_terminal)

@@ -30,6 +30,10 @@ class BoundedCalls:
             self._queue[key] = work
             self._start()
 
+    def is_running(self, key: Hashable) -> bool:
+        """Whether a call under ``key`` has begun and not ended."""
+        return key in self._running
+
     def _start(self) -> None:
         while self._queue and len(self._running) < self._limit:
             key, work = self._queue.popitem(last=False)

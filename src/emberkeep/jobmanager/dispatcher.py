@@ -312,13 +312,24 @@ class Dispatcher(Actor[Call]):
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 
     async def block(self, places: BlockedPlaces) -> None:
-        """From now on drivers leave these places where they are evacuated."""
+        """From now on no driver is ordered to these places, and drivers leave them where they are evacuated."""
         await self.ask(partial(self._block, places))
 
     def _block(self, places: BlockedPlaces) -> None:
         self._moves.places = places
         for job in list(self._table.active.values()):
+            place = job.machine.granted_place()
+            if place is not None and self._moves.is_blocked(place):
+                self._apply(job.job_id, ev.PlaceBlocked(place.instance))
             self._review_move(job)
+
+    def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+        """Order it; where its place was blocked meanwhile give it up, once no earlier order is under way."""
+        key = ("start", job.job_id, attempt)
+        if not self._moves.is_blocked(place):
+            self._calls.submit(key, partial(self._start, job, attempt, place))
+        elif not self._calls.is_running(key):
+            self.tell(partial(self._apply, job.job_id, ev.PlaceBlocked(place.instance)))
 
     def _review_move(self, job: Job) -> None:
         move = self._moves.due(job, self._clock.now())
@@ -527,11 +538,11 @@ class Dispatcher(Actor[Call]):
             case ev.WithdrawPlace():
                 resources.withdraw_place(job_id)
             case ev.RecordAttempt(attempt):
-                home = job.machine.granted_home()
-                record = self._record_attempt(job, attempt, home)
+                place = job.machine.granted_place()
+                record = self._record_attempt(job, attempt, None if place is None else place.home)
                 self.start_effect(f"record attempt of {job_id}", record, deadline=None)
             case ev.StartDriver(attempt, place):
-                self._calls.submit(("start", job_id, attempt), partial(self._start, job, attempt, place))
+                self._order_start(job, attempt, place)
             case ev.StopDriver(attempt, place, grace):
                 self._calls.submit(("stop", job_id, attempt), partial(self._stop, job_id, attempt, place, grace))
             case ev.DropRequirements(attempt):
@@ -574,6 +585,8 @@ class Dispatcher(Actor[Call]):
         self._expiring = False
 
     async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+        if self._moves.is_blocked(place):
+            return  # since it waited for its turn; the machine orders it again, and hears that
         request = StartDriver(
             epoch=self._epoch,
             graph=job.machine.graph,

@@ -13,6 +13,7 @@ import msgspec
 
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.job_table import Job
+from emberkeep.jobs.events import DriverPlace
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure
@@ -63,6 +64,10 @@ class DriverMoves:
         if outcome.kind is FailureKind.LOST and self._is_evacuated(job) and (_streams(job) or self._restarts(job)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
+
+    def is_blocked(self, place: DriverPlace) -> bool:
+        """Whether no driver is to be started there."""
+        return self.places.is_blocked(place.task_manager, place.node_id)
 
     def _is_evacuated(self, job: Job) -> bool:
         home = _home(job)

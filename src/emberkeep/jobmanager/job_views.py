@@ -25,7 +25,7 @@ def view_of(
     """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to."""
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None
-    driver = machine.driver
+    driver, home = machine.driver, machine.driver_home()
     attempts = machine.history.attempts()
     return JobView(
         job_id=machine.graph.job_id,
@@ -48,6 +48,7 @@ def view_of(
         pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
         procedure=None if ended else procedure,
         leaving=moving or machine.phase is not Phase.RUNNING,
+        driver_expected_on=None if home is None else home.task_manager,
     )
 
 

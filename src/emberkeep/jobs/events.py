@@ -107,6 +107,14 @@ class TaskManagerLost:
 
 
 @dataclass(frozen=True)
+class PlaceBlocked:
+    """Nothing new goes to this life of a task manager any more. Sent for a place whose driver was not ordered yet, and
+    for one where no order to start it is under way and none was accepted, as far as is known."""
+
+    instance: InstanceId
+
+
+@dataclass(frozen=True)
 class StartAccepted:
     """The task manager has taken the order to start the driver."""
 
@@ -196,6 +204,7 @@ Event = (
     | StopRecorded
     | Tick
     | TaskManagerLost
+    | PlaceBlocked
     | StartAccepted
     | StartRefused
     | DriverListed

@@ -94,7 +94,7 @@ class JobMachine(JobState):
         place, self._place = self._place, None
         if self.verdict is not None:
             self._record_result(now)
-        elif place is None:  # its task manager was lost meanwhile
+        elif place is None:  # its task manager was lost or blocked meanwhile
             self._request_place(now)
         else:
             self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
@@ -157,6 +157,18 @@ class JobMachine(JobState):
             self._place = None
         if self.driver is not None and not self.driver.gone:
             self.driver.task_manager_lost(event.instance, now.at)
+
+    def _place_blocked(self, event: ev.PlaceBlocked, now: Moment) -> None:
+        if self._place is not None and self._place.instance == event.instance:
+            self._place = None
+        driver = self.driver
+        if self.phase is not Phase.STARTING or driver is None or driver.accepted:
+            return
+        if driver.place is not None and driver.place.instance == event.instance:
+            # An order may have arrived all the same: the driver is ended, or refused should it come up later.
+            self._moving = driver.condemned = True
+            self._effects.append(ev.AttemptOver(driver.attempt))
+            self._attempt_ended(self._moved(), now)
 
     def _outcome_reported(self, event: ev.OutcomeReported, now: Moment) -> None:
         driver = self._live()
@@ -449,6 +461,7 @@ _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.StopRecorded: JobMachine._stop_recorded,
     ev.Tick: JobMachine._tick,
     ev.TaskManagerLost: JobMachine._task_manager_lost,
+    ev.PlaceBlocked: JobMachine._place_blocked,
     ev.StartAccepted: JobMachine._start_accepted,
     ev.StartRefused: JobMachine._start_refused,
     ev.DriverListed: JobMachine._driver_listed,

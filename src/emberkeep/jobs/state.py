@@ -115,9 +115,15 @@ class JobState:
         driver = self.driver
         return driver.place.instance if driver is not None and driver.place is not None else None
 
-    def granted_home(self) -> DriverHome | None:
+    def driver_home(self) -> DriverHome | None:
+        """Where the driver is or may come up: the place that is granted for it, or was; None when it is gone."""
+        if self._place is not None:
+            return self._place.home
+        return None if self.driver is None or self.driver.gone else self.driver.stands_at
+
+    def granted_place(self) -> ev.DriverPlace | None:
         """Where the next driver is going to be started; None when that place was lost meanwhile."""
-        return self._place.home if self._place is not None else None
+        return self._place
 
     def knows_jobmaster(self) -> bool:
         """False: the JobMaster has to register (again)."""

@@ -27,7 +27,7 @@ _OVER = frozenset({_P.BACKING_OFF, _P.RECORDING_RESULT})
 
 
 def _row(phase: Phase, stays: tuple[type[ev.Event], ...], moves: dict[type[ev.Event], set[Phase]]) -> Row:
-    row: Row = {kind: frozenset({phase}) for kind in (ev.Tick, ev.TaskManagerLost, *stays)}
+    row: Row = {kind: frozenset({phase}) for kind in (ev.Tick, ev.TaskManagerLost, ev.PlaceBlocked, *stays)}
     row.update({kind: frozenset(targets) for kind, targets in moves.items()})
     return row
 
@@ -80,6 +80,7 @@ TRANSITIONS: dict[Phase, Row] = {
             ev.JobMasterRegistered: {_P.RUNNING},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
+            ev.PlaceBlocked: {_P.STARTING, _P.ENDING},
             ev.Tick: {_P.STARTING, _P.ENDING, *_OVER},
         },
     ),

@@ -27,9 +27,11 @@ def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
     _hold(not set(member.pending) & set(member.allocations), f"{where}: nothing is both pending and reported")
     _hold(not (member.blocked and member.pending), f"{where}: blocked, and no slot is decided for it")
     _hold(member.blocked or not member.evacuated, f"{where}: evacuated, and so blocked")
-    for job_id in member.reservations:
+    for job_id, reserved in member.reservations.items():
         job = jobs.get(job_id)
         _hold(job is not None and job.reserved_on is member, f"{where}: reserved for {job_id}, which knows of it")
+        ordered = job is not None and job.attempt >= reserved.attempt
+        _hold(ordered or not member.blocked, f"{where}: blocked, and no place is kept for the driver of {job_id}")
     for driver in member.drivers:
         reservation = member.reservations.get(driver.job_id)
         shown = reservation is not None and driver.attempt >= reservation.attempt

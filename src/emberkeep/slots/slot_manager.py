@@ -298,7 +298,8 @@ class SlotManager:
 
     def block(self, places: BlockedPlaces) -> None:
         """From now on nothing new is decided for task managers that ``places`` blocks; slots that were decided for them
-        and are not reported yet are withdrawn. Others that were blocked before get work again."""
+        and are not reported yet are withdrawn, and driver places to which no driver was ordered yet. Others that were
+        blocked before get work again."""
         self._blocked = places
         for member in self._members.values():
             blocked, member.evacuated = self._block_state(member.info)
@@ -309,7 +310,7 @@ class SlotManager:
             else:
                 self._shelves.set_blocked(member, blocked)
             if blocked:
-                self._withdraw_pending(member)
+                self._withdraw_decided(member)
             else:
                 self._due.both()
         self._evacuating = any(member.evacuated for member in self._members.values())
@@ -319,9 +320,14 @@ class SlotManager:
         where = (info.id, info.node_id)
         return self._blocked.is_blocked(*where), self._blocked.is_evacuated(*where)
 
-    def _withdraw_pending(self, member: Member) -> None:
+    def _withdraw_decided(self, member: Member) -> None:
         for allocation_id in list(member.pending):
             self._free_pending(allocation_id)
+        for job_id, reservation in list(member.reservations.items()):
+            job = self._jobs[job_id]
+            if job.attempt < reservation.attempt:  # else its driver may be there: its report, or its end, tells
+                self._places.unreserve(job)
+                self._changed(member)
         self._places.member_closed(member)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------

@@ -136,9 +136,7 @@ class SimCluster:
         client_machine = self.machines.add(CLIENT_NODE, CLIENT_HOST, self._clock())
         self.client = self.machines.start(client_machine, "client")
         self.jm_address = f"{JM_HOST}:{JM_PORT}"
-        self.blocklist = SimBlocklist(
-            self.network, self.history, self.client, self.jm_address, self.jm_machine, lambda: self.jm_service
-        )
+        self.blocklist = SimBlocklist(self.network, self.history, self.client, self.jm_address, self.jm_machine)
         self.nodes = [self._node(number) for number in range(1, plan.task_managers + 1)]
         self.room = LaunchRoom(
             self.machines,

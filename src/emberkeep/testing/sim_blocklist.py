@@ -10,7 +10,6 @@ from typing import TypeVar
 import msgspec
 
 from emberkeep.base.errors import EmberkeepError, RetryLater, UnknownOutcome
-from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import (
     PERMANENT,
     BlockAction,
@@ -20,7 +19,6 @@ from emberkeep.blocklist.model import (
     PlaceKind,
 )
 from emberkeep.jobmanager.blocklist_views import Blocking
-from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.testing.history import History
@@ -31,6 +29,7 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 
 CLIENT_TIMEOUT = 10.0
 CLIENT_PAUSE = 1.0
+LATE = 30.0  # seconds after which no message is under way any more
 
 
 class BlockCall(msgspec.Struct, frozen=True):
@@ -39,25 +38,17 @@ class BlockCall(msgspec.Struct, frozen=True):
 
 
 @dataclass
-class _Promise:
-    """``known``: jobs that had a driver or a place for one there when the block was acknowledged."""
-
-    end_ms: int
-    known: frozenset[JobId]
-
-
-@dataclass
 class SimBlocklist:
-    """``service``: the JobManager that leads, if any; ``machine``: where it runs, whose clock counts."""
+    """``machine``: where the JobManager runs, whose clock counts."""
 
     network: SimNetwork
     history: History
     client: Process
     address: str
     machine: Machine
-    service: Callable[[], JobManagerService | None]
-    promises: dict[str, _Promise] = field(default_factory=dict)  # by node
+    promises: dict[str, int] = field(default_factory=dict)  # by node: until when it is blocked, as was acknowledged
     _wanted: dict[str, int] = field(default_factory=dict)  # the newest wish of the client about each node
+    _may_unblock: dict[str, float] = field(default_factory=dict)  # until when what was sent before may unblock a node
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
@@ -99,7 +90,8 @@ class SimBlocklist:
                 continue
             if self._wanted[node] == wish:
                 made = msgspec.msgpack.decode(data, type=Blocking)
-                self.promises[node] = _Promise(made.entry.end_ms, self._known_on(node))
+                if self._may_unblock.get(node, 0.0) <= asyncio.get_running_loop().time():
+                    self.promises[node] = made.entry.end_ms
                 self.history.add("client", f"{node} is blocked: {action.value}")
                 self.history.count("node blocked")
             return
@@ -107,11 +99,17 @@ class SimBlocklist:
     async def _unblock(self, node: str, wish: int) -> None:
         place = Place(PlaceKind.NODE, node)
         while self._wanted[node] == wish:
+            # Without an answer it may be done at any time; what is answered may arrive once more.
+            self._may_unblock[node] = float("inf")
             try:
                 await self._exchange("unblock", msgspec.msgpack.encode(place))
-            except (RetryLater, UnknownOutcome):
+            except UnknownOutcome:
+                await asyncio.sleep(CLIENT_PAUSE)
+            except RetryLater:
+                self._may_unblock[node] = asyncio.get_running_loop().time() + LATE
                 await asyncio.sleep(CLIENT_PAUSE)
             else:
+                self._may_unblock[node] = asyncio.get_running_loop().time() + LATE
                 self.history.add("client", f"{node} is not blocked any more")
                 return
 
@@ -120,31 +118,22 @@ class SimBlocklist:
 
     # --- what must hold -----------------------------------------------------------------------------------------------
 
-    def _known_on(self, node: str) -> frozenset[JobId]:
-        service = self.service()
-        actors = None if service is None else service._actors
-        if actors is None:
-            return frozenset()
-        members = [member for member in actors[1]._slots.members() if member.info.node_id == node]
-        drivers = {driver.job_id for member in members for driver in member.drivers}
-        return frozenset(drivers.union(*(member.reservations for member in members)))
-
     def tick(self) -> None:
         """Let promises lapse with the clock of the JobManager's machine."""
         now = self.machine.clock.now_ms()
-        for node, promise in list(self.promises.items()):
-            if promise.end_ms <= now:
+        for node, end_ms in list(self.promises.items()):
+            if end_ms <= now:
                 del self.promises[node]
 
     def ordered(self, node: str, request: Message) -> None:
-        """The JobManager has sent this to a task manager on a node."""
+        """The JobManager sends this to a task manager on a node. A driver that was ordered before is not ordered
+        again: an order that was not taken by then is given up."""
         self.tick()
-        promise = self.promises.get(node)
-        if promise is None:
+        if node not in self.promises:
             return
         if isinstance(request, AllocateSlot):
             self.history.violate("i", f"a slot for {request.job_id[:8]} is allocated on {node}, which is blocked")
-        elif isinstance(request, StartDriver) and request.graph.job_id not in promise.known:
+        elif isinstance(request, StartDriver):
             self.history.violate("i", f"a driver of {request.graph.job_id[:8]} is started on {node}, which is blocked")
 
     def left(self) -> list[str]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from emberkeep.base.errors import Conflict, RetryLater, UnknownOutcome
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers, Place, PlaceKind
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.protocol.messages import JobMasterReply
+from emberkeep.protocol.messages import JobMasterReply, Message, StartDriver
 from emberkeep.testing.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
@@ -153,5 +155,103 @@ def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_a
             await service.unblock(Place(PlaceKind.NODE, "tm-1"))
             await cluster.next_jobmaster(JOB, 2)
             await cluster.reaches(JOB, JobStatus.RUNNING)
+
+    in_virtual_time(scenario)
+
+
+def blocked(action: BlockAction) -> BlockedNode:
+    return BlockedNode(id="tm-1", action=action, start_ms=0, causes=("fan",))
+
+
+async def moving(cluster: SmallCluster) -> int | None:
+    """Drivers that are said to leave tm-1."""
+    evacuation = (await cluster.service.task_manager(TaskManagerId("tm-1"))).evacuation
+    return None if evacuation is None else evacuation.drivers_moving
+
+
+@pytest.mark.req("BLK-2")
+@pytest.mark.parametrize("action", BlockAction)
+@pytest.mark.parametrize("comes_up", [True, False])
+def test_an_order_to_start_that_was_not_taken_is_not_repeated_on_a_blocked_node(
+    action: BlockAction, comes_up: bool
+) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            home.refusal = UnknownOutcome("no answer")
+            await service.submit(graph(1))
+            await cluster.holds(lambda: home.started)
+            await service.block(blocked(action), merge=False)
+            orders, began = len(home.started), cluster.loop.time()
+            evacuated = action is not BlockAction.MARK_BLOCKED
+            assert await moving(cluster) == (1 if evacuated else None)
+            await cluster.add("tm-2")
+            if comes_up:  # the order has arrived all the same
+                await cluster.holds(lambda: home.stopped)
+                late = FakeJobMaster(service, JOB, 1, "tm-1")
+                with pytest.raises(Conflict, match="was given up"):
+                    await late.register()
+            await cluster.next_jobmaster(JOB, 2)
+            assert len(home.started) == orders
+            assert 20.0 <= cluster.loop.time() - began < 40.0, "the lease, as the first one may have come up"
+            assert await moving(cluster) == (0 if evacuated else None)
+            view = await cluster.reaches(JOB, JobStatus.RUNNING)
+            assert [record.task_manager for record in view.attempts] == ["tm-1", "tm-2"]
+            assert view.attempts[0].outcome == AttemptOutcome(
+                exit_code=0, kind=FailureKind.MOVED, message="moved from node tm-1"
+            )
+            assert not view.exceptions
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-2")
+def test_an_order_that_is_under_way_may_still_be_taken_where_the_node_is_only_blocked() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            answered = asyncio.Event()
+            serve = home.serve
+
+            async def slowly(request: Message) -> Message:
+                if isinstance(request, StartDriver):
+                    await answered.wait()
+                return await serve(request)
+
+            home.serve = slowly  # type: ignore[method-assign]
+            await service.submit(graph(1))
+            await cluster.reaches(JOB, JobStatus.INITIALIZING)
+            await service.block(blocked(BlockAction.MARK_BLOCKED), merge=False)
+            await cluster.add("tm-2")
+            await asyncio.sleep(5.0)
+            answered.set()
+            await cluster.next_jobmaster(JOB, 1)
+            assert cluster.host(JOB, 1) == [home]
+            assert not cluster.stops()
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-2")
+@pytest.mark.parametrize("action", BlockAction)
+def test_a_place_that_was_granted_is_not_used_once_its_node_is_blocked(action: BlockAction) -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        cluster = SmallCluster(store, ONCE)
+        async with cluster.leading() as service:
+            home = await cluster.add("tm-1")
+            store.before["record_attempt"] = [RetryLater("busy")] * 100
+            await service.submit(graph(1))
+            await cluster.holds(lambda: store.calls["record_attempt"])
+            assert (await service.task_manager(home.info.id)).free_driver_places == 3
+            await service.block(blocked(action), merge=False)
+            assert (await service.task_manager(home.info.id)).free_driver_places == 4, "it is kept for nobody"
+            other = await cluster.add("tm-2")
+            store.before["record_attempt"].clear()
+            await cluster.reaches(JOB, JobStatus.INITIALIZING)
+            await cluster.holds(lambda: other.started)
+            assert not home.started
 
     in_virtual_time(scenario)

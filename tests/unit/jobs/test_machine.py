@@ -156,6 +156,48 @@ class TestStart:
         assert world.take(ev.RequestPlace) is not None
         assert world.status() is JobStatus.CREATED
 
+    @pytest.mark.req("BLK-2")
+    def test_a_place_that_is_blocked_meanwhile_is_not_used(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.tell(ev.PlaceBlocked(place(2).instance))
+        world.tell(ev.PlaceBlocked(place(1).instance))
+        world.write_attempt()
+        assert world.take(ev.StartDriver) is None
+        world.grant(2)
+        world.write_attempt()
+        assert world.take(ev.StartDriver) == ev.StartDriver(2, place(2))
+
+    @pytest.mark.req("BLK-2")
+    def test_a_driver_that_was_not_accepted_where_it_is_blocked_is_given_up_and_never_let_in(self) -> None:
+        world = JobWorld(strategy=FixedDelay(0, 5.0))
+        world.grant()
+        world.write_attempt()
+        late = world.start()  # the order has arrived all the same, and nobody knows
+        world.tell(ev.PlaceBlocked(place(1).instance))
+        assert (world.phase(), world.status()) == (Phase.ENDING, JobStatus.RESTARTING)
+        assert world.take(ev.StopDriver) == ev.StopDriver(1, late.place, 0.0)
+        assert not world.register(late)
+        world.wait(POLICY.lease - 0.5)
+        assert world.take(ev.RequestPlace) is None
+        world.wait(0.5)
+        world.wait(0.0)
+        assert world.to_running(2).attempt == 2
+        (first, _) = world.machine.history.attempts()
+        assert first.outcome is not None
+        assert first.outcome.kind is FailureKind.MOVED
+
+    @pytest.mark.req("BLK-2")
+    def test_a_driver_that_is_there_stays_where_it_is_blocked(self) -> None:
+        world = JobWorld()
+        world.grant()
+        world.write_attempt()
+        driver = world.start()
+        world.tell(ev.StartAccepted(1))
+        world.tell(ev.PlaceBlocked(place(1).instance))
+        assert world.phase() is Phase.STARTING
+        assert world.register(driver)
+
     def test_a_driver_that_does_not_register_in_time_is_ended_and_counts_as_lost(self) -> None:
         world = JobWorld()
         world.grant()
