@@ -13,6 +13,7 @@ class ExitCode(enum.IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     NOT_FOUND = 4
+    TIMED_OUT = 5
     INTERRUPTED = 130
 
 

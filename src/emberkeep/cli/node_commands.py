@@ -106,16 +106,17 @@ def _block(
     cluster: ClusterOptions,
     drivers: EvacuatedDrivers | None = None,
 ) -> int:
-    from emberkeep.cli.node_status import wait_until_free
+    from emberkeep.cli.node_wait import there_now, wait_until_free
     from emberkeep.client.rest_client import RestClient
 
-    request, task_manager = blocking.request(action, drivers), blocking.task_manager
+    request, task_manager, patience = blocking.request(action, drivers), blocking.task_manager, blocking.patience()
 
-    async def work(client: RestClient) -> None:
+    async def work(client: RestClient) -> bool:
         entry = await client.block(name, request, task_manager=task_manager)
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
-        if blocking.wait:
-            await wait_until_free(client, name, task_manager=task_manager)
+        if not await there_now(client, name, task_manager=task_manager):
+            where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"
+            say(f"no {where} registered at present: if that is not the right id, `node unblock` it")
+        return not blocking.wait or await wait_until_free(client, name, task_manager=task_manager, patience=patience)
 
-    with_client(cluster.require(), work)
-    return ExitCode.OK
+    return ExitCode.OK if with_client(cluster.require(), work) else ExitCode.TIMED_OUT

@@ -32,6 +32,8 @@ class BlockOptions:
     "Where it is blocked already: the stronger action, the later end, both causes."
     wait: Flag = False
     "Return when nothing runs in its slots any more; after `evacuate` also no driver that is to move."
+    timeout: Annotated[str | None, Parameter(metavar="DURATION")] = None
+    "With --wait: for how long; exit code 5 when something is left then. Default: for ever."
     task_manager: Flag = False
     "What is named is not a node but a single task manager, by its id."
 
@@ -42,6 +44,15 @@ class BlockOptions:
         return BlockRequest(
             action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge
         )
+
+    def patience(self) -> float | None:
+        """Seconds to wait, None: for ever. Raises InvalidInput."""
+        from emberkeep.cli.job_stop import milliseconds
+
+        if self.timeout is not None and not self.wait:
+            raise InvalidInput("--timeout is given without --wait", field="--timeout", hint="it bounds the waiting")
+        limit = milliseconds(self.timeout)
+        return None if limit is None else limit / 1000
 
     def _end(self) -> int | None:
         """Unix milliseconds. Raises InvalidInput."""

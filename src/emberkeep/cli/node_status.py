@@ -1,20 +1,15 @@
-"""Nodes as ``emberkeep node`` shows them, and waiting until one has nothing to do."""
+"""Nodes as ``emberkeep node`` shows them."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Iterable, Sequence
 
-from emberkeep.cli.messages import say
 from emberkeep.cli.wording import counted, until
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest import TaskManagerSummary
 from emberkeep.protocol.rest_blocklist import BlockedTaskManagerInfo, BlocklistInfo
 
 NODE_COLUMNS = ("NODE", "TASK MANAGERS", "SLOTS", "IN USE", "DRIVERS", "BLOCKED", "CAUSE", "LEAVING")
-_POLL = 0.5  # seconds
-_GONE_SECONDS = 15.0  # for which a JobManager that has just taken over may not have heard a task manager yet
 
 Nodes = tuple[BlocklistInfo, list[TaskManagerSummary]]
 
@@ -45,92 +40,21 @@ def _row(name: str, there: Sequence[TaskManagerSummary], entry: BlockedTaskManag
         name,
         str(len(there)),
         str(sum(task_manager.slots_number for task_manager in there)),
-        str(_in_use(there)),
-        str(_drivers(there)),
+        str(slots_in_use(there)),
+        str(drivers_there(there)),
         "no" if entry is None else f"{entry.action.value} {until(entry.end_timestamp)}",
         "" if entry is None else entry.cause,
         evacuation_text(there),
     )
 
 
-def _in_use(there: Iterable[TaskManagerSummary]) -> int:
+def slots_in_use(there: Iterable[TaskManagerSummary]) -> int:
     return sum(task_manager.slots_number - task_manager.free_slots for task_manager in there)
 
 
-def _drivers(there: Iterable[TaskManagerSummary]) -> int:
+def drivers_there(there: Iterable[TaskManagerSummary]) -> int:
     places = (task_manager.emberkeep for task_manager in there)
     return sum(own.driver_places_total - own.driver_places_available for own in places)
-
-
-async def wait_until_free(client: RestClient, name: str, *, task_manager: bool) -> None:
-    """Return when no slot is in use there, and no driver is left that is to move; tells what is left, and which jobs
-    wait for something, whenever that changes."""
-    shown: str | None = None
-    waiting: dict[str, str] = {}
-    seen_at: float | None = None  # when somebody was there last
-    while True:
-        there = [
-            other
-            for other in await client.task_managers()
-            if name == (other.id if task_manager else other.emberkeep.node_id)
-        ]
-        now = time.monotonic()
-        seen_at = now if there else seen_at
-        if seen_at is not None and not there and now - seen_at < _GONE_SECONDS:
-            await asyncio.sleep(_POLL)
-            continue
-        left, text = _in_use(there) + _moving(there), _left_text(there)
-        if left == 0:
-            say(f"no slot of {name} is in use{await _staying_text(client, there)}")
-            await _say_waiting(client, waiting)
-            return
-        if text != shown:
-            shown = text
-            say(f"{name}: {text}")
-        await _say_waiting(client, waiting)
-        await asyncio.sleep(_POLL)
-
-
-async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary]) -> str:
-    """ "; 1 driver still there, until its job ends: report.py"."""
-    drivers = _staying(there)
-    if not drivers:
-        return ""
-    ids = {driver.jid for task_manager in there for driver in task_manager.emberkeep.drivers}
-    names = [job.name for job in await client.jobs() if job.jid in ids and not job.state.is_globally_terminal]
-    until_when = "its job ends" if drivers == 1 else "their jobs end"
-    return f"; {counted(drivers, 'driver')} still there, until {until_when}: {', '.join(names)}".removesuffix(": ")
-
-
-async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
-    """Say which jobs wait for something, each once."""
-    for job in await client.jobs():
-        text = job.emberkeep.waiting
-        if text and job.jid not in known:
-            say(f"job {job.name} waits: {text}")
-            known[job.jid] = text
-
-
-def _moving(there: Iterable[TaskManagerSummary]) -> int:
-    evacuations = (task_manager.emberkeep.evacuation for task_manager in there)
-    return sum(evacuation.drivers_moving for evacuation in evacuations if evacuation is not None)
-
-
-def _staying(there: Iterable[TaskManagerSummary]) -> int:
-    """Drivers that stay until their jobs end. The place of one that has left an evacuated task manager is taken until
-    its end is recorded, so places say this only where nothing is evacuated."""
-    there = tuple(there)
-    evacuations = [task_manager.emberkeep.evacuation for task_manager in there]
-    if any(evacuation is not None for evacuation in evacuations):
-        return sum(evacuation.drivers_staying for evacuation in evacuations if evacuation is not None)
-    return _drivers(there)
-
-
-def _left_text(there: Sequence[TaskManagerSummary]) -> str:
-    """ "2 slots in use; 2 executors leave, 31 shuffle blocks and 0 cached blocks left; 1 driver moves"."""
-    texts = [f"{counted(_in_use(there), 'slot')} in use"]
-    evacuation = evacuation_text(there)
-    return "; ".join([*texts, *([evacuation] if evacuation else [])])
 
 
 def evacuation_text(there: Iterable[TaskManagerSummary]) -> str:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -52,6 +53,14 @@ class Answer:
     status: int
     headers: Mapping[str, str]
     body: bytes
+
+    def time_ms(self) -> int:
+        """When it was given, by the JobManager's clock: Unix milliseconds, whole seconds. Raises Fatal."""
+        try:
+            moment = parsedate_to_datetime(self.headers["Date"])
+        except (KeyError, ValueError):
+            raise Fatal("the answer does not say its time", hint="is a proxy in between that drops Date?") from None
+        return round(moment.timestamp() * 1000)
 
 
 class HttpCalls:

@@ -44,6 +44,16 @@ class LogChunk:
     complete: bool
 
 
+@dataclass(frozen=True)
+class Leadership:
+    """The JobManager that answers: its epoch, and by its own clock (Unix milliseconds) since when it leads, and when it
+    answered, to the second."""
+
+    epoch: int
+    started_ms: int
+    now_ms: int
+
+
 def job_log_path(job_id: JobId, log_id: str) -> str:
     """Resource of a job's log, by its ``id`` in the list."""
     return f"/jobs/{job_id}/logs/{quote(log_id, safe='')}"
@@ -88,6 +98,11 @@ class RestClient:
 
     async def overview(self) -> rest.ClusterOverview:
         return await self._get("/overview", rest.ClusterOverview)
+
+    async def leadership(self) -> Leadership:
+        answer = await self._http.call(Request("GET", "/overview"))
+        own = decode(answer, rest.ClusterOverview).emberkeep
+        return Leadership(own.epoch, own.started, answer.time_ms())
 
     async def task_managers(self) -> list[rest.TaskManagerSummary]:
         return (await self._get("/taskmanagers", rest.TaskManagers)).taskmanagers

@@ -12,8 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import EvacuatedDrivers
+from emberkeep.cli import node_wait
 from emberkeep.cli.main import main
+from emberkeep.cli.node_wait import Look, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest
 from emberkeep.protocol.messages import ProcessState
@@ -186,6 +189,73 @@ def test_wait_does_not_take_a_job_manager_at_its_word_that_has_just_taken_over(
     assert looks() >= 6, "it has waited for what it had seen there"
     taking_over.join()
     assert "no slot of 127.0.0.1 is in use" in capfd.readouterr().err
+
+
+def test_wait_has_a_limit_and_says_what_is_left(fake: FakeJobManager, capfd: Output) -> None:
+    fake.task_managers = [changed(task_manager_info("tm-1"), 1)]
+    words = ["node", "evacuate", "127.0.0.1", "--cause", "x"]
+    assert main([*words, "--wait", "--timeout", "10ms"]) == 5
+    assert "127.0.0.1 is not free after 0.01 s: 1 slot in use" in capfd.readouterr().err
+    assert main([*words, "--merge", "--timeout", "10s"]) == 2
+    assert "--timeout is given without --wait" in capfd.readouterr().err
+    assert main([*words, "--merge", "--wait", "--timeout", "soon"]) == 2
+
+
+def test_nobody_there_may_be_a_wrong_id_and_is_no_proof_that_nothing_runs_there(
+    fake: FakeJobManager, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_wait, "UNHEARD_SECONDS", 1e6)
+    fake.task_managers = [changed(task_manager_info("tm-1"), 2)]
+    assert main(["node", "evacuate", "127.0.0.9", "--cause", "x", "--wait", "--timeout", "1s"]) == 5
+    err = capfd.readouterr().err
+    assert "no task manager of node 127.0.0.9 is registered at present" in err
+    assert "nothing is known to be left; task managers are still waited for" in err
+    assert main(["node", "block", "tm-2", "--task-manager", "--cause", "x"]) == 0
+    assert "no task manager tm-2 is registered at present" in capfd.readouterr().err
+    assert main(["node", "block", "tm-1", "--task-manager", "--cause", "x"]) == 0
+    assert "registered at present" not in capfd.readouterr().err
+
+
+OLD = 3600.0  # seconds for which a JobManager has led that knows everybody
+
+
+def looks(*seen: tuple[float, int, float, dict[str, int], int]) -> list[bool]:
+    quiet = Quiet(0.0)
+    return [
+        quiet.is_certain(Look(at, epoch, led, {TaskManagerId(name): beat for name, beat in there.items()}, left))
+        for at, epoch, led, there, left in seen
+    ]
+
+
+def test_nothing_is_left_when_that_has_lasted_for_a_heartbeat() -> None:
+    assert looks((1, 7, OLD, {"a": 10}, 0), (2, 7, OLD, {"a": 10}, 0), (3, 7, OLD, {"a": 11}, 0)) == [
+        False,
+        False,
+        True,
+    ]
+    # A slot that was on its way as the node was blocked; and two task managers, of which one is silent.
+    late = looks((1, 7, OLD, {"a": 10}, 0), (2, 7, OLD, {"a": 11}, 1), (3, 7, OLD, {"a": 12}, 0))
+    assert not any(late)
+    assert not any(looks((1, 7, OLD, {"a": 10, "b": 10}, 0), (9, 7, OLD, {"a": 18, "b": 10}, 0)))
+
+
+@pytest.mark.req("BLK-17")
+def test_a_job_manager_that_has_just_taken_over_has_not_heard_everybody() -> None:
+    # Nobody is there yet; later the idle one of two task managers is.
+    empty = looks((0, 7, 2, {}, 0), (14, 7, 16, {}, 0), (14.5, 7, 16, {"a": 1}, 3), (20, 7, 22, {"a": 2}, 0))
+    assert not any(empty)
+    assert not any(looks((0, 7, 2, {"idle": 1}, 0), (5, 7, 7, {"idle": 2}, 0), (12, 7, 14, {"idle": 3}, 0)))
+    assert looks((0, 7, 2, {"idle": 1}, 0), (13, 7, 15, {"idle": 2}, 0)) == [False, True]
+    # In the middle: a new epoch begins the doubt anew.
+    after = looks(
+        (0, 7, OLD, {"a": 1, "b": 1}, 1), (3, 8, 1, {"a": 2}, 0), (9, 8, 7, {"a": 3}, 0), (15, 8, 13, {"a": 4}, 0)
+    )
+    assert not any(after)
+
+
+def test_a_task_manager_that_is_gone_is_waited_for_for_a_while() -> None:
+    assert looks((0, 7, OLD, {"a": 1}, 1), (14, 7, OLD, {}, 0), (16, 7, OLD, {}, 0)) == [False, False, True]
+    assert looks((0, 7, OLD, {}, 0), (14, 7, OLD, {}, 0), (16, 7, OLD, {}, 0)) == [False, False, True]
 
 
 def test_until_in_words() -> None:

@@ -173,8 +173,10 @@ class FakeJobManager:
         self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
-        self.task_managers: list[rest.TaskManagerDetails] = []
+        self.task_managers: list[rest.TaskManagerDetails] = []  # each is heard whenever somebody looks
+        self.epoch, self.started = 1, NOW
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
+        self._heartbeats = 0
         self._entries: dict[str, rest_blocklist.BlockedNodeInfo] = {}
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
@@ -269,9 +271,9 @@ class FakeJobManager:
     async def _overview(self, _request: web.Request) -> web.Response:
         extension = rest.ClusterExtension(
             version="0.1.0",
-            epoch=1,
+            epoch=self.epoch,
             job_manager=self.url.removeprefix("http://"),
-            started=NOW,
+            started=self.started,
             jobs_by_status={},
             driver_places_total=4,
             driver_places_available=4,
@@ -427,7 +429,12 @@ class FakeJobManager:
         return reply(rest_blobs.BlobCollection(deleted=len(unused)))
 
     async def _task_managers(self, _request: web.Request) -> web.Response:
-        return reply(rest.TaskManagers(taskmanagers=list(self.task_managers)))
+        self._heartbeats += 1
+        heard: list[rest.TaskManagerSummary] = [
+            msgspec.structs.replace(task_manager, time_since_last_heartbeat=NOW + self._heartbeats)
+            for task_manager in self.task_managers
+        ]
+        return reply(rest.TaskManagers(taskmanagers=heard))
 
     async def _task_manager(self, request: web.Request) -> web.Response:
         for task_manager in self.task_managers:
