@@ -3,6 +3,7 @@ while drivers and the store fail: what was acknowledged is done once, and nothin
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 
@@ -66,6 +67,18 @@ def check_stopped(run: Run, job: SubmittedJob, triggers: list[str]) -> None:
         violate("scenario", f"{job.name}: nobody has written {missing}")
 
 
+async def asked(run: Run, job: SubmittedJob, procedure: Procedure) -> ProcedureRequest:
+    """Ask, and again while the job is said to be busy: a leader knows a little later than the store that what went
+    before is over."""
+    for _ in range(60):
+        request = run.cluster.ask(job, procedure)
+        await wait_for(run, lambda: job.ask_answer, "the request is answered")
+        if "is busy" not in job.ask_answer:
+            return request
+        await wait_seconds(run, 1.0)
+    raise AssertionError(f"{job.name} stays busy: {job.ask_answer}")
+
+
 def lived(death: Death) -> Report:
     """A stream runs, a savepoint is made of it, then it is stopped. Nothing but the leader dies."""
 
@@ -77,9 +90,8 @@ def lived(death: Death) -> Report:
         first = cluster.ask(stream, Procedure.SAVEPOINT)
         await wait_for(run, lambda: savepoints(run, stream) == [first.trigger_id], "there is a savepoint")
         await wait_for(run, lambda: cluster.store.disk.jobs[stream.job_id].procedure is None, "it is over")  # type: ignore[index]
-        second = cluster.ask(stream, Procedure.DRAIN)
+        second = await asked(run, stream, Procedure.DRAIN)
         await wait_for(run, lambda: ended(run, stream), "the stream has ended")
-        await wait_for(run, lambda: stream.ask_answer, "the request is answered")
         await run.settle()
         check_stopped(run, stream, [first.trigger_id, second.trigger_id])
         if len(cluster.truth.script_starts) != 1:
@@ -272,34 +284,35 @@ def displaced(number: int) -> Report:
         if moving is not None:
             cluster.history.count("a move gave way")
         wanted = rng.choice((Procedure.SUSPEND, Procedure.DRAIN, Procedure.SAVEPOINT))
-        asked = cluster.ask(stream, wanted)
-        if rng.random() < 0.5 and cluster.jm_process is not None:
-            await wait_seconds(run, rng.uniform(0.0, 0.3))
-            cluster.history.add("test", "the leader dies")
-            cluster.machines.kill(cluster.jm_process)
-            cluster.history.count("a leader died")
-            await wait_seconds(run, 0.5)
-            cluster.start_job_manager()
-        for _ in range(60):  # nobody is told when a leader knows that the driver is gone
-            await wait_for(run, lambda: stream.ask_answer, "there is an answer")
-            if "it is being moved" not in stream.ask_answer:
-                break
-            await wait_seconds(run, 1.0)
-            asked = cluster.ask(stream, wanted)
+        dying = asyncio.create_task(leader_dies(run, rng.uniform(0.0, 0.3))) if rng.random() < 0.5 else None
+        request = await asked(run, stream, wanted)
+        if dying is not None:
+            await dying
         if stream.ask_answer != "done":
             cluster.history.violate("scenario", f"it was refused: {stream.ask_answer}")
         for node in nodes:
             cluster.blocklist.unblock(node)
         if wanted is Procedure.SAVEPOINT:
-            await wait_for(run, lambda: savepoints(run, stream) == [asked.trigger_id], "there is a savepoint")
+            await wait_for(run, lambda: savepoints(run, stream) == [request.trigger_id], "there is a savepoint")
         else:
             await wait_for(run, lambda: ended(run, stream), "the stream has ended")
-            check_stopped(run, stream, [asked.trigger_id])
+            check_stopped(run, stream, [request.trigger_id])
         await run.settle()
         await run.end_everything()
         check_handles(run)
 
     return play(ClusterPlan(seed=f"displaced {number}", task_managers=2), story)
+
+
+async def leader_dies(run: Run, seconds: float) -> None:
+    cluster = run.cluster
+    await wait_seconds(run, seconds)
+    assert cluster.jm_process is not None
+    cluster.history.add("test", "the leader dies")
+    cluster.machines.kill(cluster.jm_process)
+    cluster.history.count("a leader died")
+    await wait_seconds(run, 0.5)
+    cluster.start_job_manager()
 
 
 def waits_for_a_place(run: Run, job: SubmittedJob) -> bool:
