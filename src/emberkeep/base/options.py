@@ -329,6 +329,17 @@ STOP_BATCH_TIMEOUT = define(
         "request fails and the job goes on.",
     )
 )
+STOP_FUNCTION_TIMEOUT = define(
+    Option(
+        "execution.stop.function-timeout",
+        600.0,
+        duration,
+        "duration",
+        "How long a user function may take for one call at a savepoint or an end of the job: each function in the "
+        "driver, and all instances on executors together. Then a savepoint or stop fails and the job goes on; at the "
+        "end of its sources the attempt fails.",
+    )
+)
 SAVEPOINT_DIRECTORY = define(
     Option(
         "execution.checkpointing.savepoint-dir",

@@ -22,7 +22,7 @@ from emberkeep.api.job import Job, job_environment
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import LOCAL_RECOVERY, SPARK_AUTHENTICATE
+from emberkeep.base.options import LOCAL_RECOVERY, SPARK_AUTHENTICATE, STOP_FUNCTION_TIMEOUT
 from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
@@ -188,6 +188,7 @@ class _Driver:
             job_id=graph.job_id,
             savepoint=graph.savepoint,
             asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
+            function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
         )
 
     def _gateway_job(self) -> JobId | None:

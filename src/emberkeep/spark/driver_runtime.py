@@ -203,8 +203,9 @@ def install(
     install_await_hook(gate, known)
     guard_checkpoints(may_commit, plans.planning)
     restored = _function_states(contexts, restore)
-    executors = ExecutorFunctions(settings.host, current_job().attempt, restored)
-    functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed)
+    seconds = settings.function_seconds
+    executors = ExecutorFunctions(settings.host, current_job().attempt, restored, seconds)
+    functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     functions.install()
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 

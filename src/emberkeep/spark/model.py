@@ -36,7 +36,8 @@ class DriverSettings:
     ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location. ``gateway_job``:
     the job whose checkpoints go through the node's state gateway, None where Spark reaches them by itself.
     ``savepoint``: location of the one that the job starts from, "" for none. ``asked_before``: what an
-    earlier attempt was asked to do; this one carries it on.
+    earlier attempt was asked to do; this one carries it on. ``function_seconds``: that a user function may take for
+    one call.
     """
 
     host: str
@@ -54,6 +55,7 @@ class DriverSettings:
     job_id: JobId | None = None
     savepoint: str = ""
     asked_before: Procedure | None = None
+    function_seconds: float = 600.0
 
 
 @dataclass(frozen=True)

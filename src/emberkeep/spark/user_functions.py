@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -24,6 +24,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
 from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.function_calls import FunctionCalls
 from emberkeep.spark.scheduler_control import call
 
 log = structlog.get_logger(__name__)
@@ -43,19 +44,26 @@ class DriverFunctions:
         executors: ExecutorFunctions,
         ended_on_request: Callable[[], bool] = lambda: False,
         failed: Callable[[], bool] = lambda: False,
+        seconds: float = 600.0,
     ) -> None:
         """``restored``: states of the savepoint that the job starts from, by name; raises SparkUnavailable while there
         is no SparkContext. ``ended_on_request``: a procedure has ended the job, or is doing so. ``failed``: a query of
-        the script has failed."""
+        the script has failed. ``seconds``: that a function may take for one call."""
         self._registry = registry
         self._restored = restored
         self._executors = executors
         self._foreach = ForeachObjects()
         self._ended_on_request = ended_on_request
         self._failed = failed
-        self._lock = threading.RLock()
+        self._seconds = seconds
+        self._calls = FunctionCalls(seconds)
+        # No code of the user runs while it is held.
+        self._changed = threading.Condition()
+        self._beginning: dict[str, int] = {}  # by function: the thread on which it gets its state and is opened
         self._begun: set[str] = set()
+        self._asked: set[str] = set()  # for their state, by the newest snapshot
         self._ended: set[str] = set()
+        self._ending = threading.RLock()  # the end of the sources comes once
         self._ended_badly = False
         self._pid = os.getpid()
 
@@ -90,12 +98,14 @@ class DriverFunctions:
 
     def prepare_to_shutdown(self) -> None:
         self._executors.call_all("prepare_to_shutdown")
-        self._call_all("prepare_to_shutdown")
+        self._call_all(self._living(), "prepare_to_shutdown")
 
     def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
         del checkpoint_id
         states = self._executors.snapshot_state()
-        for name, state in self._call_all("snapshot_state").items():
+        living = self._living()
+        self._asked = {entry.name for entry in living}
+        for name, state in self._call_all(living, "snapshot_state").items():
             if state is not None:
                 try:
                     states[name] = encode_state(name, state)
@@ -105,22 +115,16 @@ class DriverFunctions:
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._executors.notify_checkpoint_complete(checkpoint_id)
-        self._call_all("notify_checkpoint_complete", checkpoint_id)
+        asked = [entry for entry in self._living() if entry.name in self._asked]
+        self._call_all(asked, "notify_checkpoint_complete", checkpoint_id)
 
     def shutdown(self) -> None:
         self._executors.call_all("shutdown")
-        self._call_all("shutdown")
+        self._call_all(self._living(), "shutdown")
 
     def close(self) -> None:
-        """Last call first: what came later may stand on what came before."""
-        self._executors.close()
-        with self._lock:
-            for entry in reversed(self._living()):
-                self._ended.add(entry.name)
-                try:
-                    close_once(entry.function)
-                except Exception as error:
-                    log.exception("a user function could not be closed", function=entry.name, reason=str(error))
+        """Those on executors first, then the last one first: what came later may stand on what came before."""
+        self._calls.close_all(self._closings())
 
     # --- the script's own end -----------------------------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class DriverFunctions:
     def sources_ended(self) -> None:
         """The script has come to its end by itself, and well: call what belongs to that, once. Raises
         UserFunctionFailed, which makes a failure of it."""
-        with self._lock:
+        with self._ending:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             _end_queries()
@@ -152,27 +156,51 @@ class DriverFunctions:
             self._begin(entry)
 
     def _living(self) -> list[Registered]:
-        begun = self._begun - self._ended
+        with self._changed:
+            begun = self._begun - self._ended
         return [entry for entry in self._registry.entries() if entry.name in begun]
 
+    def _closings(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Each function once, and ended when its turn comes: where it is not waited for, the next call goes on."""
+        yield "functions on executors", self._executors.close
+        while living := self._living():
+            entry = living[-1]
+            with self._changed:
+                self._ended.add(entry.name)
+            yield entry.name, functools.partial(close_once, entry.function)
+
     def _begin(self, entry: Registered) -> None:
-        with self._lock:
+        """Returns when it is open, or the thread that opens it is this one."""
+        with self._changed:
+            if self._beginning.get(entry.name) == threading.get_ident():
+                return
+            if not self._changed.wait_for(lambda: entry.name not in self._beginning, self._seconds):
+                raise UserFunctionFailed(f"open of {entry.name}: it has not returned in {self._seconds:g} s")
             if entry.name in self._begun:
                 return
-            function = entry.function
-            if hasattr(function, "initialize_state"):
-                try:
-                    state = self._restored().get(entry.name)
-                except SparkUnavailable:
-                    return  # it begins with the first query
-                if state is not None:
-                    function.initialize_state(decode_state(entry.name, state))
+            self._beginning[entry.name] = threading.get_ident()
+        try:
+            self._begin_now(entry)
+        finally:
+            with self._changed:
+                del self._beginning[entry.name]
+                self._changed.notify_all()
+
+    def _begin_now(self, entry: Registered) -> None:
+        function = entry.function
+        if hasattr(function, "initialize_state"):
+            try:
+                state = self._restored().get(entry.name)
+            except SparkUnavailable:
+                return  # it begins with the first query
+            if state is not None:
+                function.initialize_state(decode_state(entry.name, state))
+        with self._changed:
             self._begun.add(entry.name)
-            open_once(function)
+        open_once(function)
 
     def _has_any(self) -> bool:
-        with self._lock:
-            return bool(self._living() or self._executors.instances())
+        return bool(self._living() or self._executors.instances())
 
     def _query_failed(self) -> bool:
         try:
@@ -181,23 +209,19 @@ class DriverFunctions:
             log.warning("Spark does not say how its queries are", reason=str(error))
             return True
 
-    def _call_all(self, method: str, *arguments: Any) -> dict[str, Any]:
+    def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:
         """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
         results = {}
-        with self._lock:
-            for entry in self._living():
-                call = getattr(entry.function, method, None)
-                if not callable(call) or getattr(entry.function, "_life", "") == "closed":
-                    continue
-                try:
-                    results[entry.name] = call(*arguments)
-                except Exception as error:
-                    log.exception("a user function failed", function=entry.name, method=method)
-                    raise UserFunctionFailed(
-                        f"{method} of {entry.name} in the driver: {type(error).__name__}: {error}",
-                        hint="the driver's log has the traceback",
-                    ) from error
+        for entry in entries:
+            found = getattr(entry.function, method, None)
+            if callable(found) and not self._has_ended(entry):
+                results[entry.name] = self._calls.call(entry.name, method, found, *arguments)
         return results
+
+    def _has_ended(self, entry: Registered) -> bool:
+        """A RichFunction can be closed by the script as well."""
+        with self._changed:
+            return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
 
     def _around_function(self, original: Any) -> Any:
         @functools.wraps(original)

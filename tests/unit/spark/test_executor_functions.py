@@ -104,8 +104,8 @@ def workers() -> Iterator[Workers]:
     workers.end()
 
 
-def driver_with(restored: Mapping[str, bytes] | None = None) -> ExecutorFunctions:
-    return ExecutorFunctions("127.0.0.1", 3, lambda: restored or {})
+def driver_with(restored: Mapping[str, bytes] | None = None, seconds: float = _DEADLINE_SECONDS) -> ExecutorFunctions:
+    return ExecutorFunctions("127.0.0.1", 3, lambda: restored or {}, seconds)
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -245,6 +245,25 @@ def test_an_instance_that_is_lost_during_a_call_is_named(workers: Workers) -> No
     with pytest.raises(UserFunctionFailed, match=rf"snapshot_state of counter in process {process.pid} .* was lost"):
         driver.snapshot_state()
     assert driver.snapshot_state() == {}, "asked again, it is with those that are there"
+
+
+@pytest.mark.req("END-6", "END-8")
+def test_an_instance_that_hangs_is_named(workers: Workers) -> None:
+    driver = driver_with(seconds=0.2)
+
+    def factory() -> Any:
+        class Hanging:
+            def snapshot_state(self) -> None:
+                import time
+
+                time.sleep(10_000)
+
+        return Hanging()
+
+    process = workers.start(driver.link(), factory)
+    words = rf"snapshot_state of counter in process {process.pid} .* did not answer in 0.2 s"
+    with pytest.raises(UserFunctionFailed, match=words):
+        driver.snapshot_state()
 
 
 def test_what_an_instance_raises_reaches_the_driver(workers: Workers) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,9 +15,12 @@ from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.lifecycle.machine import PLANS, Step
 from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark import function_calls
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executor_functions import ExecutorFunctions
 from emberkeep.spark.user_functions import DriverFunctions
+
+_DEADLINE_SECONDS = 240.0
 
 # END-3; `open` and `initialize_state` come before.
 FINITE = ["prepare_to_shutdown", "shutdown", "close"]
@@ -71,11 +76,30 @@ class OnlyClose:
         self.closed += 1
 
 
+class Hanging(Traced):
+    """``hanging``: the method that does not return before ``released``."""
+
+    def __init__(self, hanging: str) -> None:
+        super().__init__()
+        self._hanging = hanging
+        self.hangs, self.released = threading.Event(), threading.Event()
+
+    def _called(self, name: str) -> None:
+        super()._called(name)
+        if name == self._hanging:
+            self.hangs.set()
+            assert self.released.wait(_DEADLINE_SECONDS)
+
+
 def functions_of(
-    *functions: Any, restored: Callable[[], Mapping[str, bytes]] = dict, stopped: Callable[[], bool] = lambda: False
+    *functions: Any,
+    restored: Callable[[], Mapping[str, bytes]] = dict,
+    stopped: Callable[[], bool] = lambda: False,
+    seconds: float = _DEADLINE_SECONDS,
 ) -> DriverFunctions:
     registry = Registry()
-    driver = DriverFunctions(registry, restored, ExecutorFunctions("127.0.0.1", 1, restored), stopped)
+    executors = ExecutorFunctions("127.0.0.1", 1, restored, seconds)
+    driver = DriverFunctions(registry, restored, executors, stopped, seconds=seconds)
     driver.follow()
     for function in functions:
         registry.add(function)
@@ -187,6 +211,61 @@ def test_a_function_that_cannot_be_closed_keeps_no_other_open() -> None:
     first, second = Traced(), Traced("close")
     functions_of(first, second).close()
     assert first.calls[-1] == second.calls[-1] == "close"
+
+
+@pytest.mark.req("END-3", "END-6")
+def test_a_function_that_hangs_fails_the_stop_and_is_not_called_twice_at_once() -> None:
+    healthy, sick = Traced(), Hanging("snapshot_state")
+    driver = functions_of(healthy, sick, seconds=0.2)
+    with pytest.raises(
+        UserFunctionFailed, match=r"snapshot_state of .*Hanging in the driver: .* not returned in 0.2 s"
+    ):
+        carry_out(driver, Procedure.SUSPEND)
+    with pytest.raises(
+        UserFunctionFailed, match=r"prepare_to_shutdown of .*Hanging .* not returned from snapshot_state"
+    ):
+        carry_out(driver, Procedure.DRAIN)
+    assert sick.calls == ["open", "snapshot_state"]
+    sick.released.set()
+    driver._calls._newest[f"{Hanging.__module__}.Hanging"].result.result(_DEADLINE_SECONDS)
+    before = len(sick.calls)
+    carry_out(driver, Procedure.DRAIN)  # asked again
+    assert sick.calls[before:] == healthy.calls[-len(DRAIN) :] == DRAIN
+
+
+@pytest.mark.req("END-2", "END-3")
+@pytest.mark.parametrize("hanging", ["open", "prepare_to_shutdown", "shutdown", "close"])
+def test_nothing_that_hangs_keeps_functions_open(hanging: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_calls, "_PATIENCE_SECONDS", 0.1)
+    first, sick, last = Traced(), Hanging(hanging), Traced()
+    driver = functions_of(first, last, seconds=1.0)
+
+    def live() -> None:
+        with suppress(UserFunctionFailed):
+            driver._registry.add(sick)
+            driver.sources_ended()
+
+    thread = threading.Thread(target=live)
+    thread.start()
+    assert sick.hangs.wait(_DEADLINE_SECONDS)
+    driver.ended_badly()
+    driver.close()
+    assert [function.calls.count("close") for function in (first, sick, last)] == [1, 1, 1]
+    sick.released.set()
+    thread.join(_DEADLINE_SECONDS)
+    assert not thread.is_alive()
+    if hanging == "prepare_to_shutdown":
+        assert "shutdown" not in first.calls + sick.calls + last.calls, "it was cancelled meanwhile"
+
+
+@pytest.mark.req("END-3")
+def test_who_came_after_the_snapshot_is_not_told_that_it_is_durable() -> None:
+    old, new = Traced(), Traced()
+    driver = functions_of(old)
+    driver.snapshot_state(7)
+    driver._registry.add(new)
+    driver.notify_checkpoint_complete(7)
+    assert (old.calls[1:], new.calls[1:]) == (["snapshot_state", "notify_checkpoint_complete"], [])
 
 
 @pytest.mark.req("END-10")
