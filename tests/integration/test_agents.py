@@ -167,8 +167,21 @@ def test_a_node_that_is_killed_and_started_again_gets_its_slot_back_with_another
     assert not place.blobs.exists() or not list(place.blobs.rglob("*.blob"))
     wait_for_batches(cluster, job_id, stream)
     cluster.up()
+
+    # The driver's task manager is to end, its work first: the driver goes between two batches, and nothing has failed.
+    home = cluster.job(job_id).emberkeep.driver
+    assert home is not None
+    daemon = cluster.daemon(home.taskmanager_id)
+    cluster.shell.done("taskmanager", "stop", home.taskmanager_id, "--drain-first", "1h")
+    until(lambda: not daemon.is_running, "the task manager ends")
+    cluster.wait_for_driver(job_id, attempt=2)
+    wait_for_batches(cluster, job_id, stream)
+    cluster.up()
     stream.finish()
-    assert cluster.wait_for_end(job_id).emberkeep.attempt == 1
+    job = cluster.wait_for_end(job_id)
+    causes = [(attempt.failure_kind, attempt.root_cause) for attempt in job.emberkeep.attempts]
+    moved = f"moved from node {home.taskmanager_id.removeprefix('tm-')}"
+    assert causes == [(FailureKind.MOVED, moved), (None, "")], cluster.story(job_id)
     stream.check()
 
 

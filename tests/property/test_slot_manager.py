@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
-from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.ledger import DriverNeed, DriverUse, Member
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.place_queue import Granted
 from emberkeep.slots.slot_manager import Allotted, SlotManager
@@ -67,15 +67,16 @@ class Tenant:
 
 
 class Places(NamedTuple):
-    """The nodes that are blocked."""
+    """The nodes that are blocked, and those of them that are evacuated."""
 
     nodes: frozenset[str]
+    evacuated: frozenset[str] = frozenset()
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return node_id in self.nodes
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        return False
+        return node_id in self.evacuated
 
 
 class Cluster(RuleBasedStateMachine):
@@ -93,7 +94,7 @@ class Cluster(RuleBasedStateMachine):
         self.orders: list[Allotted] = []  # decided, not arrived
         self.given: set[AllocationId] = set()
         self.jobs_made = 0
-        self.given_up: set[AllocationId] = set()  # by their JobMasters, while their task managers were away
+        self.given_up: set[AllocationId] = set()  # by their JobMasters, as their task managers were away or evacuated
         self.disturbed = False  # orders, reports or lives were lost, so what is decided may cross what is the case
         self.blocked: frozenset[str] = frozenset()
         self.late: list[tuple[Node, TaskManagerInfo, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
@@ -296,21 +297,46 @@ class Cluster(RuleBasedStateMachine):
         held = {key: member.info.id for key, member in self.slots._jobs[tenant.job_id].held.items()}
         self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
 
-    @precondition(lambda self: any(member.away for member in self.slots.members()))
+    @precondition(lambda self: any(member.away or member.evacuated for member in self.slots.members()))
     @rule(data=st.data())
     def job_master_gives_up(self, data: st.DataObject) -> None:
-        """Some slots on task managers that are away; replacements are wanted at once."""
+        """Some slots on task managers that are away or evacuated; replacements are wanted at once."""
         tenant = data.draw(st.sampled_from([*self.tenants.values()]))
         account = self.slots._jobs[tenant.job_id]
         if account.over or not tenant.attempt:
             return
-        away = [key for key, member in account.held.items() if member.away]
-        given_up = set(data.draw(st.lists(st.sampled_from(away), unique=True))) if away else set()
+        going = [key for key, member in account.held.items() if member.away or member.evacuated]
+        given_up = set(data.draw(st.lists(st.sampled_from(going), unique=True))) if going else set()
         held = {key: member.info.id for key, member in account.held.items() if key not in given_up}
         self.given_up |= given_up
         self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
         assert not given_up & account.held.keys()
         assert held.keys() == account.held.keys(), "nothing else is given up"
+
+    @precondition(lambda self: self._kept_after_all())
+    @rule(data=st.data())
+    def job_master_keeps(self, data: st.DataObject) -> None:
+        """A slot that it had given up, as the evacuation is over before its executor was told to leave."""
+        key, member = data.draw(st.sampled_from(self._kept_after_all()))
+        tenant = self.tenants[member.allocations[key].job_id]
+        account = self.slots._jobs[tenant.job_id]
+        held = {key: member.info.id for key, member in account.held.items()}
+        self.given_up.discard(key)
+        self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, {**held, key: member.info.id})
+        assert account.held.keys() == {*held, key}, "it counts again"
+
+    def _kept_after_all(self) -> list[tuple[AllocationId, Member]]:
+        """What was given up, is still reported, and belongs to an attempt that goes on."""
+        return [
+            (key, member)
+            for member in self.slots.members()
+            for key, slot in member.allocations.items()
+            if key in self.given_up
+            and not (member.away or member.evacuated)
+            and slot.job_id in self.tenants
+            and slot.attempt == self.slots._jobs[slot.job_id].attempt
+            and not self.slots._jobs[slot.job_id].over
+        ]
 
     @precondition(lambda self: any(tenant.attempt for tenant in self.tenants.values()))
     @rule(data=st.data(), ends=st.booleans())
@@ -342,12 +368,27 @@ class Cluster(RuleBasedStateMachine):
                 tenant.place = None
                 self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
 
-    @rule(blocked=st.frozensets(st.sampled_from([f"tm-{number}" for number in range(4)]), max_size=2))
-    def nodes_are_blocked(self, blocked: frozenset[str]) -> None:
+    @rule(blocked=st.frozensets(st.sampled_from([f"tm-{number}" for number in range(4)]), max_size=2), data=st.data())
+    def nodes_are_blocked(self, blocked: frozenset[str], data: st.DataObject) -> None:
         self.blocked = blocked
-        self.slots.block(Places(blocked))
+        evacuated = frozenset(node for node in sorted(blocked) if data.draw(st.booleans()))
+        self.slots.block(Places(blocked, evacuated))
+        for member in self.slots.members():
+            assert member.evacuated == (member.info.id in evacuated or member.draining)
         # What was decided is given up, and may arrive all the same.
         self.disturbed = self.disturbed or any(order.info.id in blocked for order in self.orders)
+
+    @precondition(lambda self: self.nodes and not any(member.leaving for member in self.slots.members()))
+    @rule(data=st.data(), drains=st.booleans())
+    def node_is_about_to_end(self, data: st.DataObject, drains: bool) -> None:
+        """Its next life is not."""
+        members = self.slots.members()
+        if members:
+            member = data.draw(st.sampled_from(members))
+            self.slots.leaves(member.info.id, drains=drains)
+            self.slots.leaves(member.info.id, drains=drains)
+            assert self.slots.draining() == ({member.info.id} if drains else set())
+            self.disturbed = self.disturbed or any(order.info.id == member.info.id for order in self.orders)
 
     # --- decisions ----------------------------------------------------------------------------------------------------
 
@@ -356,6 +397,8 @@ class Cluster(RuleBasedStateMachine):
         room = {member.info.id: _room(self.slots, member.info.id) for member in self.slots.members()}
         avoided = {member.info.id for member in self.slots.members() if member.avoided or member.away}
         avoided |= {TaskManagerId(name) for name in self.blocked}
+        leaving = {member.info.id for member in self.slots.members() if member.leaving}
+        avoided |= leaving
         spread = {
             (job_id, member.info.id): count
             for job_id in self.tenants
@@ -368,6 +411,7 @@ class Cluster(RuleBasedStateMachine):
             tenant = self.tenants[granted.job_id]
             assert tenant.place is None, "a job has one driver place at a time"
             assert granted.info.node_id not in self.blocked, "no driver goes to a blocked node"
+            assert granted.info.id not in leaving, "nor to one that is about to end"
             tenant.place = granted
         if not matches.places:  # else the room has changed before the slots were given
             for member in self.slots.members():
@@ -463,9 +507,10 @@ class Cluster(RuleBasedStateMachine):
         self.slots.expire(self.now)
         self.slots.check_invariants()
         for member in self.slots.members():
-            everything = (member.info.slots, member.info.total.cores, member.info.total.memory_mb)
-            assert (member.free_slots, member.free_cores, member.free_memory) == everything, "nothing leaks"
-            assert member.free_places == member.info.driver_places, "no driver place leaks"
+            everything = (member.info.total.cores, member.info.total.memory_mb)
+            assert (member.free_cores, member.free_memory) == everything, "nothing leaks"
+            slots, places = (0, 0) if member.leaving else (member.info.slots, member.info.driver_places)
+            assert (member.free_slots, member.free_places) == (slots, places), "no slot and no driver place leaks"
             assert member.claimed_by is None
 
 

@@ -49,7 +49,8 @@ def stop_task_manager(
     task_manager
         Its id, as `emberkeep taskmanagers` shows it. May be left out where there is only one.
     drain_first
-        Let what runs there end by itself for that long, such as 10min; nothing new is placed there meanwhile.
+        Let its work go for that long, such as 10min: executors and streaming jobs move, other jobs end by themselves.
+        Nothing new is placed there meanwhile.
     no_wait
         Return at once, not when it is gone.
     """

@@ -12,7 +12,7 @@ from emberkeep.base import options
 from emberkeep.base.actors import INBOX_LIMIT, Actor
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
-from emberkeep.base.ids import InstanceId, JobId
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.admission import (
@@ -322,6 +322,13 @@ class Dispatcher(Actor[Call]):
             if place is not None and self._moves.is_blocked(place):
                 self._apply(job.job_id, ev.PlaceBlocked(place.instance))
             self._review_move(job)
+
+    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        self.tell(partial(self._drain, task_managers, movable))
+
+    def _drain(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        self._moves.draining, self._moves.movable = task_managers, movable
+        self._block(self._moves.places)
 
     def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
         """Order it; where its place was blocked meanwhile give it up, once no earlier order is under way."""

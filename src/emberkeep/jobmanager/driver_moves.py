@@ -1,5 +1,6 @@
 """Drivers on evacuated nodes. A streaming one stops between two micro-batches and goes on elsewhere; another one is
-restarted elsewhere or stays until its job ends, as the blocklist says.
+restarted elsewhere or stays until its job ends, as the blocklist says. A task manager that drains is left likewise, by
+streaming drivers only, and as soon as there is room for them elsewhere.
 
 What has to move follows from the list and from where the drivers are. It is looked at with each word of a JobMaster and
 with each change of the list, so a new leader need not know what was decided before it.
@@ -11,6 +12,7 @@ import enum
 
 import msgspec
 
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.job_table import Job
 from emberkeep.jobs.events import DriverPlace
@@ -35,6 +37,8 @@ class DriverMoves:
 
     def __init__(self, places: BlockedPlaces, patience: float) -> None:
         self.places = places
+        self.draining: frozenset[TaskManagerId] = frozenset()
+        self.movable: frozenset[JobId] = frozenset()  # jobs on those for whose drivers there is room elsewhere
         self._patience = patience
 
     def due(self, job: Job, now: float) -> Move:
@@ -42,7 +46,7 @@ class DriverMoves:
         machine, running = job.machine, job.standing.running
         if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
             return Move.NONE
-        if not self._is_evacuated(job):
+        if not self._is_evacuated(job) and not (self._drains(job) and job.job_id in self.movable):
             job.moving_since = None
             return Move.NONE
         if running is not None and running.procedure in (Procedure.SUSPEND, Procedure.DRAIN):
@@ -61,17 +65,22 @@ class DriverMoves:
 
     def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
         """The loss of a driver that had to move is its move: who ordered it may not be the one who hears of it."""
-        if outcome.kind is FailureKind.LOST and self._is_evacuated(job) and (_streams(job) or self._restarts(job)):
+        moves = _streams(job) or self._restarts(job)
+        if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
 
     def is_blocked(self, place: DriverPlace) -> bool:
         """Whether no driver is to be started there."""
-        return self.places.is_blocked(place.task_manager, place.node_id)
+        return place.task_manager in self.draining or self.places.is_blocked(place.task_manager, place.node_id)
 
     def _is_evacuated(self, job: Job) -> bool:
         home = _home(job)
         return home is not None and self.places.is_evacuated(home.task_manager, home.node_id)
+
+    def _drains(self, job: Job) -> bool:
+        home = _home(job)
+        return home is not None and home.task_manager in self.draining
 
     def _restarts(self, job: Job) -> bool:
         home = _home(job)

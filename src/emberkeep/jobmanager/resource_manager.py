@@ -66,6 +66,10 @@ class ClusterListener(Protocol):
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         """These lives of task managers are over or silent for too long."""
 
+    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        """These are about to end, and what runs there is to go elsewhere first. ``movable``: jobs with a driver there
+        that would find a place."""
+
     def drivers_changed(
         self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
     ) -> None:
@@ -83,6 +87,7 @@ class Standing:
     lost: tuple[InstanceId, ...]
     missing: str
     blocked: bool = False  # what is missing may be there once nodes are not blocked any more
+    draining: tuple[TaskManagerId, ...] = ()
 
 
 @dataclass
@@ -153,6 +158,8 @@ class ResourceManager(Actor[Call]):
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._match_due = False
         self._places = blocked or BlockedPlaces()
+        self._draining: frozenset[TaskManagerId] = frozenset()
+        self._movable: frozenset[JobId] = frozenset()
         self._faults: FaultWatch | None = None  # None: nobody looks for bad nodes
         self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
         self._blocking = False
@@ -240,7 +247,7 @@ class ResourceManager(Actor[Call]):
         lost = self._lost.get(job_id)
         missing = self._slots.missing(job_id)
         blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
-        return Standing(tuple(lost.instances) if lost else (), missing, blocked)
+        return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
 
     async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
         """What the cluster cannot give to these jobs at present, in words."""
@@ -378,6 +385,7 @@ class ResourceManager(Actor[Call]):
             registered = self._registered[info.id] = _Registered(info, report, self._clock.now_ms())
             registered.take(report, self._clock.now_ms())
             self._slots.holds_state(info.id, _sizes(report))
+            self._note_leaving(info.id, report)
             self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
         return TaskManagerRegistered(epoch=self._epoch, heartbeat_interval=self._heartbeat_interval)
 
@@ -417,6 +425,7 @@ class ResourceManager(Actor[Call]):
             registered.take(report, self._clock.now_ms())
         if not late and report.local_state != before.local_state:
             self._slots.holds_state(request.id, _sizes(report))
+        self._note_leaving(request.id, report)
         if away:
             logger.info("task manager %s at %s is heard again", request.id, registered.info.address)
         if away or registered.report.drivers != before.drivers:
@@ -430,6 +439,19 @@ class ResourceManager(Actor[Call]):
         if report.leaving and not late and not registered.keys:
             self._take_leave(registered.info)
         return verdict
+
+    def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
+        if report.leaving:
+            self._slots.leaves(task_manager, drains=report.draining)
+        if report.draining is not (task_manager in self._draining):
+            self._review_draining()
+
+    def _review_draining(self) -> None:
+        before = (self._draining, self._movable)
+        self._draining = self._slots.draining()
+        self._movable = self._slots.movable() if self._draining else frozenset()
+        if (self._draining, self._movable) != before:
+            self._told.task_managers_draining(self._draining, self._movable)
 
     def _take_leave(self, info: TaskManagerInfo) -> None:
         """A task manager that shuts down has nothing left: it counts as lost now, not only when it has been silent."""
@@ -480,6 +502,8 @@ class ResourceManager(Actor[Call]):
             for job_id in filter(self._slots.has_job, holders):
                 self._lost.setdefault(job_id, _Lost()).add(info.instance)
         self._told.task_managers_lost(tuple(info.instance for info, _ in lost))
+        if self._draining:
+            self._review_draining()
 
     async def _watch(self) -> None:
         while True:
@@ -492,6 +516,8 @@ class ResourceManager(Actor[Call]):
         now = self._clock.now()
         lapsed = self._slots.expire(now, self._hearing.since(now))
         self._block_suspects()
+        if self._draining:
+            self._review_draining()
         for info in lapsed.away:
             logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
         if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now

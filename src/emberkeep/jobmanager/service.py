@@ -295,6 +295,7 @@ class JobManagerService:
             blocklist=blocklist,
             procedure=procedure,
             procedure_recorded=recorded,
+            draining=standing.draining,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:

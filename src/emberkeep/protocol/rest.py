@@ -473,7 +473,7 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
 
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
     """``adopted``: drivers and executors that this process has taken over from the one before it. ``state_gateway``:
-    null where ``state.backend.local-recovery`` is off. ``evacuation``: null where it is not evacuated."""
+    null where ``state.backend.local-recovery`` is off. ``evacuation``: null where nothing is to leave."""
 
     state: TaskManagerState
     instance: str

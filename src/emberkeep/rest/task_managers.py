@@ -19,7 +19,11 @@ class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Query of a task manager's end."""
 
     drain: Annotated[
-        float, Meta(description="Seconds for which its work may end by itself, from 0 to 604800; nothing new comes.")
+        float,
+        Meta(
+            description="Seconds that its work has to go, from 0 to 604800: executors and streaming drivers move "
+            "elsewhere as far as there is room, other drivers end with their jobs."
+        ),
     ] = 0.0
 
 

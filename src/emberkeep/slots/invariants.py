@@ -26,7 +26,8 @@ def _check_member(member: Member, jobs: Mapping[JobId, JobAccount]) -> None:
     where = member.info.id
     _hold(not set(member.pending) & set(member.allocations), f"{where}: nothing is both pending and reported")
     _hold(not (member.blocked and member.pending), f"{where}: blocked, and no slot is decided for it")
-    _hold(member.blocked or not member.evacuated, f"{where}: evacuated, and so blocked")
+    _hold(not (member.leaving and member.pending), f"{where}: about to end, and no slot is decided for it")
+    _hold(member.blocked or member.draining or not member.evacuated, f"{where}: evacuated, and so blocked or draining")
     for job_id, reserved in member.reservations.items():
         job = jobs.get(job_id)
         _hold(job is not None and job.reserved_on is member, f"{where}: reserved for {job_id}, which knows of it")

@@ -50,6 +50,8 @@ class Member:
     blocked: bool = False  # by the blocklist: nothing new goes there
     evacuated: bool = False  # what runs there goes as well
     retiring: bool = False  # it had nothing to do and is told to end: nothing new goes there
+    leaving: bool = False  # it says that it is about to end: nothing new goes there
+    draining: bool = False  # likewise, and what runs there is to go elsewhere first
     claimed_by: JobId | None = None  # kept free for a driver that has waited for long
     claimed_memory: int = 0  # what that driver needs: not for slots
     free_slots: int = 0
@@ -78,6 +80,8 @@ class Member:
         self.free_cores = info.total.cores - cores
         self.free_memory = info.total.memory_mb - memory
         self.free_places = info.driver_places - places
+        if self.leaving:
+            self.free_slots = self.free_places = 0
         return (
             self.free_slots > before[0]
             or self.free_cores > before[1]

@@ -161,7 +161,7 @@ class PlaceRound:
         self._state = state
         self._heaps: dict[str, list[tuple[int, int, Member]]] = {}
         for member in members:
-            if _takes_drivers(member):
+            if takes_drivers(member):
                 self._heaps.setdefault(member.info.runtime.python, []).append(_room(member))
         for heap in self._heaps.values():
             heapq.heapify(heap)
@@ -179,7 +179,7 @@ class PlaceRound:
         able = [
             (member.info.id == job.last_place, size, -member.ordinal, member)
             for member, size in self._state.of(job.job_id).items()
-            if _takes_drivers(member)
+            if takes_drivers(member)
             and member.free_memory >= need.memory_mb
             and need.python in ("", member.info.runtime.python)
         ]
@@ -199,7 +199,8 @@ class PlaceRound:
         _settle(self._heaps[member.info.runtime.python])
 
 
-def _takes_drivers(member: Member) -> bool:
+def takes_drivers(member: Member) -> bool:
+    """Whether a driver may be placed there, as far as it has the memory."""
     closed = member.avoided or member.away or member.blocked or member.retiring
     return member.free_places > 0 and not closed and member.claimed_by is None
 
@@ -208,7 +209,7 @@ def _settle(heap: list[tuple[int, int, Member]]) -> None:
     """Bring the true best to the top: members have less free than when they were put in, or nothing."""
     while heap:
         member = heap[0][2]
-        if not _takes_drivers(member):
+        if not takes_drivers(member):
             heapq.heappop(heap)
         elif heap[0] != _room(member):
             heapq.heapreplace(heap, _room(member))

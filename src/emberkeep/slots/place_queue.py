@@ -141,7 +141,8 @@ class PlaceQueue:
         able = [
             member
             for member in self._members.values()
-            if not (member.away or member.blocked or member.retiring) and shortage.could_host(member.info, need)
+            if not (member.away or member.blocked or member.retiring or member.leaving)
+            and shortage.could_host(member.info, need)
         ]
         if able:
             member = max(able, key=lambda member: (member.free_memory, -member.ordinal))

@@ -20,7 +20,7 @@ from emberkeep.slots import shortage
 from emberkeep.slots.blocked import BlockedPlaces, NothingBlocked
 from emberkeep.slots.ledger import DriverNeed, DriverUse, JobAccount, Member
 from emberkeep.slots.locality import StateIndex
-from emberkeep.slots.matching import SlotRound
+from emberkeep.slots.matching import SlotRound, takes_drivers
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.place_queue import Due, Granted, PlaceQueue
 from emberkeep.slots.shelves import Shelves
@@ -294,6 +294,41 @@ class SlotManager:
                 self._shelves.update(member)
                 self._due.both()
 
+    def leaves(self, task_manager: TaskManagerId, *, drains: bool) -> None:
+        """A task manager has said that it is about to end: nothing new is decided for it. ``drains``: what runs there
+        goes elsewhere first."""
+        member = self._members[task_manager]
+        if not member.leaving:
+            member.leaving = True
+            self._withdraw_decided(member)
+            if not member.away:
+                self._shelves.update(member)
+        if drains:
+            member.draining = member.evacuated = self._evacuating = True
+
+    def draining(self) -> frozenset[TaskManagerId]:
+        """Task managers whose work is to go elsewhere, as they are about to end."""
+        return frozenset(key for key, member in self._members.items() if member.draining)
+
+    def movable(self) -> frozenset[JobId]:
+        """Jobs with a driver on such a task manager for which there is room on another one now, or would be without
+        its own slots there."""
+        return frozenset(
+            driver.job_id
+            for member in self._members.values()
+            if member.draining
+            for driver in member.drivers
+            if driver.live and self._has_room(driver, member)
+        )
+
+    def _has_room(self, driver: DriverUse, home: Member) -> bool:
+        for member in self._members.values():
+            if takes_drivers(member) and member.info.runtime.python == home.info.runtime.python:
+                own = (one.profile.memory_mb for one in member.allocations.values() if one.job_id == driver.job_id)
+                if member.free_memory + sum(own) >= driver.memory_mb:
+                    return True
+        return False
+
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
     def block(self, places: BlockedPlaces) -> None:
@@ -302,7 +337,8 @@ class SlotManager:
         blocked before get work again."""
         self._blocked = places
         for member in self._members.values():
-            blocked, member.evacuated = self._block_state(member.info)
+            blocked, evacuated = self._block_state(member.info)
+            member.evacuated = evacuated or member.draining
             if blocked == member.blocked:
                 continue
             if member.away:

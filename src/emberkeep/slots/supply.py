@@ -18,7 +18,7 @@ LOOKED_AT = 1000  # jobs that miss something, the oldest ones: they are enough t
 @dataclass(frozen=True)
 class Standing:
     """One registered task manager. ``spare``: what it has free but gives nobody for the moment, as it refused or was
-    out of reach just now."""
+    out of reach just now. ``blocked``: nothing new goes there, by the blocklist or as it is about to end."""
 
     id: TaskManagerId
     slots: int
@@ -88,7 +88,7 @@ def room_of(spec: TaskManagerSpec) -> Room:
 def standing_of(member: Member) -> Standing:
     """How the supply sees a registered task manager."""
     spare = None
-    if member.avoided and not (member.away or member.blocked or member.retiring):
+    if member.avoided and not (member.away or member.blocked or member.retiring or member.leaving):
         spare = Room(
             max(0, member.free_slots),
             max(0, member.free_places),
@@ -101,7 +101,7 @@ def standing_of(member: Member) -> Standing:
         slots=member.info.slots,
         idle=member.is_idle,
         away=member.away,
-        blocked=member.blocked,
+        blocked=member.blocked or member.leaving,
         spare=spare,
     )
 

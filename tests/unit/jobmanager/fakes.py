@@ -96,6 +96,7 @@ class FakeTaskManager:
         self.stopped: list[StopDriver] = []
         self.ending: list[StopTaskManager] = []
         self.left: tuple[JobId, ...] = ()
+        self.leaving = self.draining = False
         self.refusal: EmberkeepError | None = None
         self.replies: list[TaskManagerHeartbeatReply] = []
 
@@ -119,6 +120,7 @@ class FakeTaskManager:
                 if request.instance != self.info.instance:
                     raise Conflict(f"{self.info.id} was started anew")
                 self.ending.append(request)
+                self.leaving, self.draining = True, request.drain > 0
             case AllocateSlot():
                 if len(self.allocations) >= self.info.slots:
                     raise Conflict(f"{self.info.id} has no free slot")
@@ -141,6 +143,8 @@ class FakeTaskManager:
             allocations=tuple(self.allocations.values()),
             drivers=tuple(self.drivers.values()),
             left=self.left,
+            leaving=self.leaving,
+            draining=self.draining,
         )
 
     async def register(self) -> None:
