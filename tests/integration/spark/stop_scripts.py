@@ -130,7 +130,8 @@ KINDS = {"windows": windows, "sessions": sessions, "distinct": distinct, "joined
          "transformed": transformed}
 '''
 
-# Two queries, one of them without a name, over the same files; stopped, restored, killed in the middle of a drain.
+# Two queries, one of them without a name and into a table, over the same files; stopped, restored, killed in the middle
+# of a drain. The catalog of tables lives only as long as its driver.
 STORY = (
     COMMON
     + """
@@ -172,7 +173,7 @@ def crash():
     steps.finish_batches(nothing)
     fill("5", 60)  # nobody has read it
 
-    def killed(query):
+    def killed(*_):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(3600)
 
@@ -207,14 +208,19 @@ try:
     queries.append(windows.writeStream.queryName("windows").format("parquet").start(str(root / "windows")))
 except Exception as error:
     story["refused"] = f"{type(error).__name__}: {error}"
-    try:
-        windows.writeStream.queryName("windows").format("parquet").start(str(root / "elsewhere"))
-    except Exception as other:
-        story["elsewhere"] = f"{type(other).__name__}: {other}"
+    spark.sql(f"CREATE TABLE kept (a BIGINT, k STRING, c BIGINT) USING parquet LOCATION '{root}/windows'")
+    writer = windows.writeStream.queryName("windows").format("parquet")
+    starts = {"elsewhere": lambda: writer.start(str(root / "elsewhere")), "kept": lambda: writer.toTable("kept"),
+              "new table": lambda: writer.toTable("default.fresh")}
+    for name, start in starts.items():
+        try:
+            start()
+        except Exception as other:
+            story[name] = f"{type(other).__name__}: {other}"
     print(json.dumps(story))
     sys.exit(0)
-queries.append(rows.select("k", "n", "t").writeStream.format("json")
-    .option("checkpointLocation", str(root / name)).start(str(root / "raw")))
+queries.append(rows.select("k", "n", "t").writeStream.format("json").option("path", str(root / "raw"))
+    .option("checkpointLocation", str(root / name)).toTable("raw"))
 threading.Thread(target=lead, daemon=True).start()
 story["awaited"] += [queries[0].awaitTermination(0.5), spark.streams.awaitAnyTermination(0.5)]
 spark.streams.awaitAnyTermination()
