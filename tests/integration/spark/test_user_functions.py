@@ -64,7 +64,7 @@ class Counter:
         self.seen = 0
     def say(self, method):
         with open(root / f"executors-{mode}", "a") as said:
-            said.write(f"{os.getpid()} {method}\\n")
+            said.write(f"{os.getppid()}/{os.getpid()} {method}\\n")
     def initialize_state(self, states): self.seen += sum(states)
     def snapshot_state(self):
         self.say("snapshot_state")
@@ -79,7 +79,7 @@ class Writer(RichFunction):
     def __init__(self): self.seen = 0
     def say(self, what):
         with open(root / f"writers-{mode}", "a") as said:
-            said.write(f"{os.getpid()} {what}\\n")
+            said.write(f"{os.getppid()}/{os.getpid()} {what}\\n")
     def __call__(self, row): self.seen += 1
     def initialize_state(self, states): self.seen = sum(states)
     def snapshot_state(self):
@@ -98,6 +98,22 @@ def counted(frames):
 
 functions, story = runtime.functions, {}
 counter = on_executor(Counter, "counter")
+
+# Both executors have an instance, and no worker is idle for so long that Spark lets it go. Each has one core, so tasks
+# that take a while at the same time are on both.
+def daemon(frames):
+    for frame in frames:
+        counter()
+        time.sleep(0.5)
+        yield pd.DataFrame({"daemon": [os.getppid()]})
+
+def daemons():
+    return {row.daemon for row in spark.range(2, numPartitions=2).mapInPandas(daemon, "daemon long").collect()}
+
+def keep_workers():
+    while True:
+        daemons()
+        time.sleep(5)
 visible, aged = root / "out", root / "aged"
 
 def shown():
@@ -162,11 +178,14 @@ def lead():
         os.kill(os.getpid(), signal.SIGTERM)
 
 import signal
+import pandas as pd
 rows = stream(root / "in")
 register(Service())
 spark.streams.addListener(Listener())
 sink = RollingFileSink(str(visible), max_age=None)
 traced = Traced("traced")
+until(lambda: len(daemons()) == 2)
+threading.Thread(target=keep_workers, daemon=True).start()
 queries = [
     rows.select("n", "t").mapInPandas(counted, "n long, t timestamp")
     .writeStream.queryName("out").foreachBatch(sink).start(),
@@ -207,6 +226,7 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
             seconds=240,
             checkpoint_root=(tmp_path / checkpoints).as_uri(),
             job_id="a" * 32,
+            hosts=("127.0.0.2", "127.0.0.3"),
             savepoint=f"{root.as_uri()}/{savepoint}" if savepoint else "",
         )
         assert done.exit_code == 0, done.stderr
@@ -218,18 +238,29 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     def seconds_of_rows(output: str = "out") -> list[int]:
         return sorted(int(stamp.timestamp()) - 1_600_000_000 for stamp in pd.read_parquet(root / output)["t"])
 
-    def in_workers(name: str) -> list[list[str]]:
-        """Calls of each process."""
+    def in_workers(name: str) -> dict[str, list[str]]:
+        """Calls by process, which is told by its executor's daemon and its own pid."""
         calls: dict[str, list[str]] = {}
         for line in (root / name).read_text().splitlines():
             process, method = line.split(" ", 1)
             calls.setdefault(process, []).append(method.split()[0])
-        return list(calls.values())
+        return calls
 
-    graceful = ["prepare_to_shutdown", "snapshot_state", "notify_checkpoint_complete", "shutdown"]
+    def check_workers(mode: str, counters: list[str], writers: list[str]) -> None:
+        """Each instance has seen exactly this; the counters live on both executors."""
+        found = in_workers(f"executors-{mode}")
+        assert list(found.values()) == [counters, counters]
+        assert len({process.split("/")[0] for process in found}) == 2
+        found = in_workers(f"writers-{mode}")
+        assert set(map(tuple, found.values())) == {("open", *writers)}, "one instance over all micro-batches"
+
+    suspended = ["snapshot_state", "notify_checkpoint_complete", "close"]
+    drained = ["prepare_to_shutdown", "snapshot_state", "notify_checkpoint_complete", "shutdown", "close"]
+    finite = ["prepare_to_shutdown", "shutdown", "close"]
     others = ["listener close", "service close"]  # closed in the reverse order of their coming
     story = run("suspend", "one")
-    assert trace(root, "suspend") == ["open", "snapshot_state", "notify_checkpoint_complete", "close", *others]
+    assert trace(root, "suspend") == ["open", *suspended, *others]
+    check_workers("suspend", suspended, suspended)
     assert story["shown"] == 0, "nothing is flushed"
     states = story["states"]
     assert isinstance(states, list)
@@ -241,22 +272,13 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     shutil.rmtree(tmp_path / "one")
     story = run("drain", "two", "suspended")
     assert (story["counted"], story["written"]) == (40, 40), "the state of executors' instances came back"
-    assert in_workers("executors-drain")
-    for calls in in_workers("executors-drain") + in_workers("writers-drain"):
-        assert calls[-1] == "close"
-        # An instance that was idle for a minute leaves with its state.
-        assert calls[-5:] == [*graceful, "close"] or calls[-2] == "snapshot_state"
-        assert calls.count("close") == 1
-    assert all(calls.count("open") == 1 for calls in in_workers("writers-drain")), "over all micro-batches"
+    # The first stop fails after the functions on executors; rows come after it, and writers with them.
+    check_workers("drain", ["prepare_to_shutdown", *drained], drained)
     assert trace(root, "drain") == [
         "initialize_state 2",
         "open",
         "prepare_to_shutdown",  # fails: the job goes on
-        "prepare_to_shutdown",
-        "snapshot_state",
-        "notify_checkpoint_complete",
-        "shutdown",
-        "close",
+        *drained,
         *others,
     ]
     assert "prepare_to_shutdown of __main__.Traced in the driver: OSError: no space left" in str(story["failed"])
@@ -266,8 +288,9 @@ def test_calls_and_output_of_every_good_end(drivers: DriverRunner, tmp_path: Pat
     assert seconds_of_rows() == list(range(40))
 
     run("finite", "three", "drained")
-    finite = trace(root, "finite")
-    assert finite[0].startswith("initialize_state")
-    assert finite[1:] == ["open", "prepare_to_shutdown", "shutdown", "close", *others]
+    calls = trace(root, "finite")
+    assert calls[0].startswith("initialize_state")
+    assert calls[1:] == ["open", *finite, *others]
+    check_workers("finite", finite, finite)
     for output in ("out", "aged"):
         assert seconds_of_rows(output) == list(range(50)), "what was read after the drain is there, too"
