@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -77,6 +78,10 @@ class Places(NamedTuple):
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return node_id in self.evacuated
+
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        nodes = {node_id for _, node_id in present}
+        return tuple(name for name in sorted(self.nodes) if name not in nodes)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -297,7 +302,7 @@ class Cluster(RuleBasedStateMachine):
         held = {key: member.info.id for key, member in self.slots._jobs[tenant.job_id].held.items()}
         self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
 
-    @precondition(lambda self: any(member.away or member.evacuated for member in self.slots.members()))
+    @precondition(lambda self: self.tenants and any(each.away or each.evacuated for each in self.slots.members()))
     @rule(data=st.data())
     def job_master_gives_up(self, data: st.DataObject) -> None:
         """Some slots on task managers that are away or evacuated; replacements are wanted at once."""
