@@ -6,7 +6,7 @@ import msgspec
 
 from emberkeep.blocklist.errors import AlreadyBlocked, BlocklistFull, NotBlocked
 from emberkeep.blocklist.merge import covers, merged
-from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist, Place, PlaceKind, Removal, Report
+from emberkeep.blocklist.model import BlockAction, Blocked, BlockedNode, Blocklist, Place, PlaceKind, Removal, Report
 
 REMOVALS_KEPT = 200
 LIST_BYTES = 512 * 1024  # of the list as JSON: a ZooKeeper node holds 1 MiB
@@ -35,8 +35,9 @@ class BlocklistTracker:
         """The entries about nodes."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, BlockedNode))
 
-    def put(self, entry: Blocked, *, merge: bool) -> tuple[Blocked, bool]:
-        """Add an entry, or with ``merge`` merge it into the one that is there.
+    def put(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> tuple[Blocked, bool]:
+        """Add an entry, or with ``merge`` merge it into the one that is there. ``keep_drivers``: nobody has said what
+        becomes of drivers, so where that one evacuates it stays with what it says.
 
         Returns the entry as it is now, and whether it was merged. Raises AlreadyBlocked, BlocklistFull.
         """
@@ -45,6 +46,8 @@ class BlocklistTracker:
             raise AlreadyBlocked(
                 f"{entry.place} is blocked already: {known.cause}", hint="merge into that entry, or unblock it first"
             )
+        if keep_drivers and known is not None and known.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS:
+            entry = msgspec.structs.replace(entry, drivers=known.drivers)
         new = entry if known is None else merged(known, entry)
         if new != known:
             self._set(new)

@@ -62,7 +62,7 @@ def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEF
 
 @node_app.command
 def evacuate(
-    node: str, /, *, blocking: BlockOptions, drivers: Drivers = "restart", cluster: ClusterOptions = DEFAULT_CLUSTER
+    node: str, /, *, blocking: BlockOptions, drivers: Drivers | None = None, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
     """Give a node no new work, and bring elsewhere what runs there. Executors are replaced at once; they hand over what
     they have cached and shuffled, and end. Drivers of streaming jobs stop between two batches and go on elsewhere.
@@ -73,10 +73,12 @@ def evacuate(
         Its id, as `emberkeep node list` shows it.
     drivers
         What becomes of drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
+        Default: with --merge what is said of an evacuation that is under way, else `restart`.
     """
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 
-    return _block(BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, node, blocking, cluster, EvacuatedDrivers(drivers))
+    said = None if drivers is None else EvacuatedDrivers(drivers)
+    return _block(BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, node, blocking, cluster, said)
 
 
 @node_app.command

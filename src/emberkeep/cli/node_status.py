@@ -42,10 +42,16 @@ def _row(name: str, there: Sequence[TaskManagerSummary], entry: BlockedTaskManag
         str(sum(task_manager.slots_number for task_manager in there)),
         str(slots_in_use(there)),
         str(drivers_there(there)),
-        "no" if entry is None else f"{entry.action.value} {until(entry.end_timestamp)}",
+        "no" if entry is None else _blocked_text(entry),
         "" if entry is None else entry.cause,
         evacuation_text(there),
     )
+
+
+def _blocked_text(entry: BlockedTaskManagerInfo) -> str:
+    """ "MARK_BLOCKED_AND_EVACUATE_TASKS until it is unblocked, drivers wait"."""
+    drivers = f", drivers {entry.drivers.value}" if entry.drivers is not None else ""
+    return f"{entry.action.value} {until(entry.end_timestamp)}{drivers}"
 
 
 def slots_in_use(there: Iterable[TaskManagerSummary]) -> int:

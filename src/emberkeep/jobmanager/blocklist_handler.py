@@ -86,12 +86,12 @@ class BlocklistHandler(Actor[Call]):
         reply: Blocklist = await self.ask(lambda: self._listed)
         return reply
 
-    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         """Add an entry, or merge it into the one that is there. Raises AlreadyBlocked, BlocklistFull, RetryLater,
         UnknownOutcome, Fatal."""
 
         def make(draft: BlocklistTracker) -> Blocking:
-            made, was_merged = draft.put(entry, merge=merge)
+            made, was_merged = draft.put(entry, merge=merge, keep_drivers=keep_drivers)
             return Blocking(entry=made, merged=was_merged)
 
         reply: Blocking = await self._ask_change(f"block {entry.place}: {entry.cause}", make)

@@ -22,8 +22,9 @@ class BlocklistGateway(Protocol):
     async def blocklist(self) -> Blocklist:
         """The whole list."""
 
-    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
-        """Add an entry, durably; from its answer on nothing new is decided for that place.
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
+        """Add an entry, durably; from its answer on nothing new is decided for that place. ``keep_drivers``: where it
+        is merged into one that evacuates, that one says what becomes of drivers.
 
         Raises AlreadyBlocked (there is one, and ``merge`` is false), BlocklistFull, RetryLater, UnknownOutcome, Fatal.
         """

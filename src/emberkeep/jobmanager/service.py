@@ -378,9 +378,9 @@ class JobManagerService:
     async def blocklist(self) -> Blocklist:
         return await self._blocklist.blocklist()
 
-    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         self._check_confirmed()
-        return await self._blocklist.block(entry, merge=merge)
+        return await self._blocklist.block(entry, merge=merge, keep_drivers=keep_drivers)
 
     async def unblock(self, place: Place) -> None:
         self._check_confirmed()

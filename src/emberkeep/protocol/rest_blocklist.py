@@ -10,7 +10,8 @@ from emberkeep.protocol.rest import Camel, Millis
 class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
     without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it. ``drivers``: where
-    tasks are evacuated, what becomes of drivers without a streaming query; without it they are restarted elsewhere."""
+    tasks are evacuated, what becomes of drivers without a streaming query; without it what the entry says that is
+    merged into, or they are restarted elsewhere."""
 
     action: BlockAction
     cause: str
@@ -19,13 +20,15 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
     allow_merge: bool = False
 
 
-class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True):
-    """``endTimestamp`` 9223372036854775807: it does not time out."""
+class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=True):
+    """``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: where tasks are evacuated, what becomes
+    of drivers without a streaming query."""
 
     action: BlockAction
     start_timestamp: Millis
     end_timestamp: int  # Unix milliseconds
     cause: str
+    drivers: EvacuatedDrivers | None = None
 
 
 class BlockedNodeInfo(BlockedTaskManagerInfo, frozen=True, kw_only=True):

@@ -41,7 +41,11 @@ async def blocklist(call: Call) -> msgspec.Struct:
 
 def _task_manager(entry: Blocked) -> BlockedTaskManagerInfo:
     return BlockedTaskManagerInfo(
-        action=entry.action, start_timestamp=entry.start_ms, end_timestamp=entry.end_ms, cause=entry.cause
+        action=entry.action,
+        start_timestamp=entry.start_ms,
+        end_timestamp=entry.end_ms,
+        cause=entry.cause,
+        drivers=_drivers_said(entry),
     )
 
 
@@ -51,8 +55,13 @@ def _node(entry: Blocked, task_managers: list[TaskManagerView]) -> BlockedNodeIn
         start_timestamp=entry.start_ms,
         end_timestamp=entry.end_ms,
         cause=entry.cause,
+        drivers=_drivers_said(entry),
         task_managers=[view.info.id for view in task_managers if view.info.node_id == entry.id],
     )
+
+
+def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
+    return entry.drivers if entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS else None
 
 
 def _place(call: Call) -> Place:
@@ -73,7 +82,7 @@ async def block(call: Call) -> web.StreamResponse:
         causes=(parse_cause(body.cause),),
         drivers=_drivers(body),
     )
-    blocking = await call.api.gateway.block(entry, merge=body.allow_merge)
+    blocking = await call.api.gateway.block(entry, merge=body.allow_merge, keep_drivers=body.drivers is None)
     made, status = blocking.entry, 202 if blocking.merged else 201
     if isinstance(made, BlockedNode):
         return json_response(_node(made, await call.api.gateway.task_managers()), status)

@@ -50,6 +50,7 @@ def test_block_evacuate_and_unblock(fake: FakeJobManager, capfd: Output) -> None
     assert (path, other) == ("nodes/rack 7/1", "taskmanagers/tm-1")
     assert first.action.value == "MARK_BLOCKED"
     assert second.action.value == "MARK_BLOCKED_AND_EVACUATE_TASKS"
+    assert [request.drivers for request, _ in fake.blocked] == [None, None, None]
     assert isinstance(first.end_timestamp, int)
     assert (second.end_timestamp, first.allow_merge) == (5_682_938_400_000, False)
     assert (third.end_timestamp, third.allow_merge, third.cause) == (None, True, "more")
@@ -86,14 +87,20 @@ def test_list(fake: FakeJobManager, capfd: Output) -> None:
     assert "no task manager is registered" in capfd.readouterr().err
     fake.task_managers = [task_manager_info("tm-1")]
     node = fake.task_managers[0].emberkeep.node_id
-    for words in (["block", node], ["block", "tm-1", "--task-manager"], ["evacuate", "elsewhere"]):
+    for words in (
+        ["block", node],
+        ["block", "tm-1", "--task-manager"],
+        ["evacuate", "elsewhere", "--drivers", "wait"],
+    ):
         assert main(["node", *words, "--cause", "fan"]) == 0
     capfd.readouterr()
     assert main(["node", "list"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert lines[0].split()[:3] == ["NODE", "TASK", "MANAGERS"]
     assert {line.split()[0] for line in lines[1:]} == {node, "tm-1", "elsewhere"}
-    assert "MARK_BLOCKED_AND_EVACUATE_TASKS until it is unblocked" in next(line for line in lines if "else" in line)
+    assert "MARK_BLOCKED_AND_EVACUATE_TASKS until it is unblocked, drivers wait" in next(
+        line for line in lines if "else" in line
+    )
     assert main(["node", "list", "-o", "json"]) == 0
     assert set(json.loads(capfd.readouterr().out)["blockedNodes"]) == {node, "elsewhere"}
 

@@ -462,7 +462,12 @@ class FakeJobManager:
         self.blocked.append((body, path))
         end = PERMANENT if body.end_timestamp is None else int(body.end_timestamp)
         self._entries[path] = rest_blocklist.BlockedNodeInfo(
-            action=body.action, start_timestamp=NOW, end_timestamp=end, cause=body.cause, task_managers=[]
+            action=body.action,
+            start_timestamp=NOW,
+            end_timestamp=end,
+            cause=body.cause,
+            drivers=body.drivers,
+            task_managers=[],
         )
         return reply(self._entries[path], 201)
 

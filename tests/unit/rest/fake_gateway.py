@@ -74,14 +74,14 @@ class FakeGateway(JobManagerGateway):
         self._maybe_refuse()
         return self.blocked.blocklist
 
-    async def block(self, entry: Blocked, *, merge: bool) -> Blocking:
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         self._maybe_refuse()
-        made, merged = self.blocked.put(entry, merge=merge)
+        made, merged = self.blocked.put(entry, merge=merge, keep_drivers=keep_drivers)
         return Blocking(entry=made, merged=merged)
 
     async def unblock(self, place: Place) -> None:
         self._maybe_refuse()
-        self.blocked.remove(place)
+        self.blocked.remove(place, self._now_ms())
 
     def epoch(self) -> int:
         return self.leading_epoch

@@ -30,11 +30,17 @@ async def test_the_list_has_task_managers_and_nodes_with_those_that_stand_there(
     assert PERMANENT == 9223372036854775807
     assert await listed(site) == {"blockedTaskManagers": {}, "blockedNodes": {}}
     await put(site, "/v1/blocklist/nodes/node-2", action=MARK, cause="disk", endTimestamp=NOW_MS + 1)
-    await put(site, "/v1/blocklist/nodes/nobody%20%2F%20here", action=EVACUATE, cause="rack 7")
+    await put(site, "/v1/blocklist/nodes/nobody%20%2F%20here", action=EVACUATE, cause="rack 7", drivers="wait")
     await put(site, "/v1/blocklist/taskmanagers/tm-3", action=EVACUATE, cause="slow")
     assert await listed(site) == {
         "blockedTaskManagers": {
-            "tm-3": {"action": EVACUATE, "startTimestamp": NOW_MS, "endTimestamp": PERMANENT, "cause": "slow"}
+            "tm-3": {
+                "action": EVACUATE,
+                "startTimestamp": NOW_MS,
+                "endTimestamp": PERMANENT,
+                "cause": "slow",
+                "drivers": "restart",
+            }
         },
         "blockedNodes": {
             "node-2": {
@@ -49,6 +55,7 @@ async def test_the_list_has_task_managers_and_nodes_with_those_that_stand_there(
                 "startTimestamp": NOW_MS,
                 "endTimestamp": PERMANENT,
                 "cause": "rack 7",
+                "drivers": "wait",
                 "taskManagers": [],
             },
         },
@@ -71,6 +78,29 @@ async def test_drivers_are_restarted_elsewhere_unless_they_are_to_wait(
     assert (await put(site, PATHS[0], cause="disk", **body)).status == 201
     (entry,) = (await site.gateway.blocklist()).entries
     assert entry.drivers is drivers
+
+
+@pytest.mark.req("BLK-18")
+@pytest.mark.parametrize(
+    ("before", "then", "drivers"),
+    [
+        ({"action": EVACUATE, "drivers": "wait"}, {"action": EVACUATE}, "wait"),
+        ({"action": EVACUATE, "drivers": "wait"}, {"action": MARK}, "wait"),
+        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE}, "restart"),
+        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE, "drivers": "wait"}, "restart"),
+        ({"action": EVACUATE, "drivers": "wait"}, {"action": EVACUATE, "drivers": "restart"}, "restart"),
+        ({"action": MARK}, {"action": EVACUATE}, "restart"),
+        ({"action": MARK}, {"action": EVACUATE, "drivers": "wait"}, "wait"),
+        ({"action": MARK}, {"action": MARK}, None),
+    ],
+)
+async def test_what_says_nothing_of_drivers_leaves_an_evacuation_as_it_is(
+    site: Site, before: dict[str, Any], then: dict[str, Any], drivers: str | None
+) -> None:
+    for path in PATHS:
+        await put(site, path, cause="disk", **before)
+        answer = await put(site, path, cause="again", allowMerge=True, **then)
+        assert (answer.status, answer.json().get("drivers")) == (202, drivers)
 
 
 @pytest.mark.req("BLK-12")

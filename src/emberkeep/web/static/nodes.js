@@ -21,7 +21,7 @@ form.addEventListener("submit", async (submit) => {
   const fields = form.elements;
   const body = { action: fields.action.value, cause: fields.cause.value, allowMerge: fields.merge.checked };
   if (fields.hours.value !== "") body.endTimestamp = Math.round(Date.now() + Number(fields.hours.value) * HOUR_MS);
-  if (fields.action.value !== "MARK_BLOCKED") body.drivers = fields.drivers.value;
+  if (fields.action.value !== "MARK_BLOCKED" && fields.drivers.value !== "") body.drivers = fields.drivers.value;
   const path = `${form.dataset.api}/${fields.kind.value}/${encodeURIComponent(fields.id.value)}`;
   const request = { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   if (await send(submit.submitter, formError, path, request)) dialog.close();
