@@ -16,6 +16,7 @@ from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.rest_savepoints import SavepointCheck
+from emberkeep.rest.locations import HADOOP_SCHEMES
 
 T = TypeVar("T")
 
@@ -23,8 +24,6 @@ log = structlog.get_logger(__name__)
 
 MOST_PROBLEMS = 100  # that a check names
 _LARGEST_MANIFEST = 256 * 1024**2  # bytes
-
-_HADOOP_NAMES = {"s3a": "s3", "s3n": "s3"}  # schemes of object stores as Spark knows them
 
 
 class SavepointStore:
@@ -51,7 +50,7 @@ def _with_store(path: str, work: Callable[[DurableState], T]) -> T:
 def _open(path: str) -> DurableState:
     scheme, separator, rest = path.partition("://")
     if separator:
-        path = f"{_HADOOP_NAMES.get(scheme.lower(), scheme)}://{rest}"
+        path = f"{HADOOP_SCHEMES.get(scheme.lower(), scheme)}://{rest}"
     elif path.startswith("file:/"):  # as Hadoop writes it
         path = path.removeprefix("file:")
     return open_state_store(path)

@@ -27,7 +27,7 @@ from emberkeep.protocol.rest_savepoints import (
     TriggerResponse,
 )
 from emberkeep.rest.api import Api
-from emberkeep.rest.locations import check_location
+from emberkeep.rest.locations import check_location, is_same_place
 from emberkeep.rest.routing import Call, Route
 from emberkeep.rest.savepoint_shapes import savepoint_entries, savepoint_info, savepoint_status
 
@@ -143,7 +143,7 @@ async def _dispose(api: Api, path: str) -> None:
     """Raises Conflict while a job may start from it."""
     for view in await api.gateway.jobs():
         starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
-        if starts_from.rstrip("/") == path.rstrip("/"):
+        if starts_from and is_same_place(starts_from, path):
             raise Conflict(
                 f"job {view.job_id} ({view.name}) has started from {path}, and may have to do so again",
                 hint="dispose of it once that job has ended, or stop that job with a savepoint of its own",

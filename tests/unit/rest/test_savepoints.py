@@ -16,6 +16,7 @@ from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, QuerySavepoint, SavepointFile, encode_manifest
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+from emberkeep.rest.locations import is_same_place
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.server import Answer, Site
 
@@ -299,10 +300,32 @@ async def test_disposal_deletes_a_savepoint_and_nothing_else(site: Site, savepoi
     assert (await post(site, "/savepoint-disposal", {"savepoint-path": ""})).problem().field == "savepoint-path"
 
 
-async def test_what_a_running_job_has_started_from_stays(site: Site, gateway: FakeGateway, savepoint: Path) -> None:
+@pytest.mark.parametrize("written", ["{}/", "file:{}", "file://{}", "file://localhost{}", "/{}", "{}/queries/.."])
+async def test_what_a_running_job_has_started_from_stays(
+    site: Site, gateway: FakeGateway, savepoint: Path, written: str
+) -> None:
     graph = gateway.views[JOB].graph
     assert graph is not None
-    gateway.change(JOB, graph=msgspec.structs.replace(graph, savepoint=f"{savepoint}/"))
+    gateway.change(JOB, graph=msgspec.structs.replace(graph, savepoint=written.format(savepoint)))
     assert (await disposed(site, savepoint))["failure-cause"]["class"] == "Conflict"
     gateway.change(JOB, status=JobStatus.FINISHED)
     assert await disposed(site, savepoint) == {}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("s3a://bucket/a", "s3://bucket/a/", True),
+        ("S3N://bucket/a", "s3://bucket//a", True),
+        ("file:///a/b%20c", "/a/b c", True),
+        ("hdfs://name/a", "hdfs://name/a/", True),
+        ("s3://bucket/a", "s3://other/a", False),
+        ("s3://bucket/a", "gs://bucket/a", False),
+        ("s3://bucket/a", "/bucket/a", False),
+        ("hdfs://name/a", "/a", False),
+        ("/a/savepoint-1", "/a/savepoint-12", False),
+    ],
+)
+def test_one_place_can_be_written_in_several_ways(one: str, other: str, same: bool) -> None:
+    assert is_same_place(one, other) is same
+    assert is_same_place(other, one) is same
