@@ -21,6 +21,7 @@ from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executor_blocks import BlocksLeft
 from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.function_states import FunctionStates
 from emberkeep.spark.job_files import add_to_path
 from emberkeep.spark.model import (
     Application,
@@ -193,8 +194,10 @@ def install(
     gate = AwaitGate(notices, held=settings.asked_before in ENDINGS)
     plans = PlanGate()
     storages = SavepointStorages(open_objects, settings.scratch_dir / "savepoint")
-    procedures = QueryProcedures(known, gate, plans, storages, may_commit, settings.asked_before)
-    restore = Restore(settings.savepoint, settings.job_id or JobId(""), storages, notices)
+    job_id, attempt = settings.job_id or JobId(""), current_job().attempt
+    states = FunctionStates(settings.checkpoint_root, job_id, attempt, locations, may_commit, notices)
+    procedures = QueryProcedures(known, gate, plans, storages, may_commit, settings.asked_before, states.keep)
+    restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
     starts = OrderedStarts(gate, restore, procedures)
     queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
@@ -204,15 +207,14 @@ def install(
     guard_checkpoints(may_commit, plans.planning)
     restored = _function_states(contexts, restore)
     seconds = settings.function_seconds
-    executors = ExecutorFunctions(settings.host, current_job().attempt, restored, seconds)
+    executors = ExecutorFunctions(settings.host, attempt, restored, seconds)
     functions = DriverFunctions(REGISTRY, restored, executors, lambda: not gate.is_open, known.has_failed, seconds)
     functions.install()
     return DriverRuntime(contexts, queries, placement, procedures, functions)
 
 
 def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:
-    """What functions gave to the savepoint that the job starts from, by name; empty where it starts from nothing. The
-    call raises SparkUnavailable, SavepointDamaged, RestoreRefused."""
+    """See Restore. The call raises SparkUnavailable (no SparkContext is up), and what that raises."""
 
     def states() -> Mapping[str, bytes]:
         from pyspark.sql import SparkSession

@@ -39,7 +39,8 @@ _TRIAL = "_trial"  # a file that shows whether a savepoint's directory can be wr
 
 class QueryProcedures:
     """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
-    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write."""
+    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``keep``: told of
+    each savepoint that is complete, with a session and the states of functions; see FunctionStates."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class QueryProcedures:
         storages: SavepointStorages,
         may_commit: Callable[[], None],
         asked_before: Procedure | None = None,
+        keep: Callable[[Any, str, int, Mapping[str, bytes]], None] = lambda *_: None,
     ) -> None:
         self.gate = gate
         self.plans = plans
@@ -58,6 +60,7 @@ class QueryProcedures:
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
+        self._keep = keep
         self._drain_begun = False  # by an earlier attempt that was to end the job with it
         self._starting_away = threading.Lock()
 
@@ -157,7 +160,9 @@ class QueryProcedures:
         queries = self._recoverable()
         if not queries:
             raise _nothing_to_save()
-        return self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
+        written = self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
+        self._keep(self._session(), written.path, heading.created_ms, functions)
+        return written
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()

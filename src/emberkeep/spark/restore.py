@@ -1,15 +1,16 @@
 """Starting a job's queries from a savepoint: each checkpoint is put into its place before its query starts, once.
 
 A record beside the checkpoint says which savepoint it was begun from, so later attempts of the job go on from where
-the query has come to. It is written before the first file and again after the last: what a crash has left half done is
-removed and done again, as no batch can have run.
+the query has come to, and need the savepoint no more. It is written before the first file and again after the last:
+what a crash has left half done is removed and done again, as no batch can have run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import msgspec
 import structlog
@@ -31,6 +32,7 @@ from emberkeep.lifecycle.manifest import (
 from emberkeep.spark.drain import log_state
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.file_sink import check_file_sink
+from emberkeep.spark.function_states import FunctionStates, KeptStates
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.savepoint_copy import THREADS
@@ -50,29 +52,44 @@ class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     job_id: JobId  # that it was restored for
     manifest_sha256: str
-    key: str  # of the query in the savepoint
+    key: str  # of the query in the savepoint; "" for one that was not in it and began from nothing
     complete: bool
 
 
 class Restore:
-    """``savepoint``: location of the job's; "" for none. One per process; queries start one at a time."""
+    """``savepoint``: location of the job's; "" for none. ``may_commit``: returns when this attempt may write. One per
+    process; queries start one at a time."""
 
-    def __init__(self, savepoint: str, job_id: JobId, storages: SavepointStorages, notices: Notices) -> None:
+    def __init__(
+        self,
+        savepoint: str,
+        job_id: JobId,
+        storages: SavepointStorages,
+        states: FunctionStates,
+        may_commit: Callable[[], None],
+        notices: Notices,
+    ) -> None:
         self._savepoint = savepoint.rstrip("/")
         self._job_id = job_id
         self._storages = storages
+        self._states = states
+        self._may_commit = may_commit
         self._notices = notices
         self._manifest: tuple[Manifest, str] | None = None
         self._verified = False
         self._taken: dict[str, str] = {}  # by key in the savepoint: the query of the script that has it
 
-    def function_states(self, session: object) -> dict[str, bytes]:
-        """What ``snapshot_state`` had returned, by instance; empty where the job starts from nothing.
+    def function_states(self, session: Any) -> Mapping[str, bytes]:
+        """What functions begin with, by instance: what ``snapshot_state`` had returned for the savepoint; in a later
+        attempt for the newest one that is recorded. Empty where there is none.
 
-        Raises SavepointDamaged, RestoreRefused.
+        Raises SavepointDamaged, RestoreRefused, Fatal.
         """
+        return self._states.begin_with(session, lambda: self._states_in_savepoint(session))
+
+    def _states_in_savepoint(self, session: Any) -> KeptStates | None:
         if not self._savepoint:
-            return {}
+            return None
         storage = self._storages.at(self._savepoint, HadoopFiles(session))
         manifest, _ = self._read(storage)
         known = {file.path: file for file in manifest.files}
@@ -84,42 +101,50 @@ class Restore:
                 raise self._missing(each.path) from error
             self._compare(known[each.path], described(each.path, data))
             states[each.name] = data
-        return states
+        return KeptStates(job_id=self._job_id, savepoint=self._savepoint, created_ms=manifest.created_ms, states=states)
 
     def prepare(self, query: ScriptQuery) -> None:
         """Before the query starts. Raises RestoreRefused, SavepointDamaged; the script's start fails with it."""
         if not self._savepoint:
             return
-        files = HadoopFiles(query.session)
-        storage = self._storages.at(self._savepoint, files)
-        manifest, digest = self._read(storage)
         if query.reached is None:
             self._notices.say(f"{query} cannot recover: it starts from nothing, not from the savepoint")
             return
+        files = HadoopFiles(query.session)
         location = query.reached.rstrip("/")
         record = self._record(files, location)
-        if record is not None and record.complete and (record.job_id, record.manifest_sha256) == (self._job_id, digest):
+        if record is not None and record.complete and record.job_id == self._job_id:
             self._taken[record.key] = query.key
-            return  # an earlier start of this job has done it
+            return  # an earlier start of this job has done it; the savepoint may be gone since
+        storage = self._storages.at(self._savepoint, files)
+        manifest, digest = self._read(storage)
         saved = self._choose(manifest, query)
-        if saved is None:
-            return
-        done = RestoredCheckpoint(job_id=self._job_id, manifest_sha256=digest, key=saved.key, complete=True)
+        key = "" if saved is None else saved.key
+        done = RestoredCheckpoint(job_id=self._job_id, manifest_sha256=digest, key=key, complete=True)
+        stands = False
         if record is not None and not record.complete:
-            if record.job_id != self._job_id:
-                raise RestoreRefused(
-                    f"{query.started.location} was being restored for job {record.job_id}",
-                    hint="cancel that job, or remove the directory if it has ended",
-                )
-            for part in (*_PARTS, _RECORD):
-                files.delete(f"{location}/{part}")
-        elif self._stands_at(files, query, location, saved):
-            self._write(files, location, done)
-            return
-        check_file_sink(files, query, saved)
-        self._verify(storage, manifest)
-        self._put(files, storage, location, manifest.files_of(saved), done)
-        self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
+            self._remove_half_done(files, query, location, record)
+        elif saved is not None:
+            stands = self._stands_at(files, query, location, saved)
+        self.function_states(query.session)  # they are kept for later attempts, which may not find the savepoint
+        if saved is not None and not stands:
+            check_file_sink(files, query, saved)
+            self._verify(storage, manifest)
+            self._put(files, storage, location, manifest.files_of(saved), done)
+            self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
+        self._write(files, location, done)
+
+    def _remove_half_done(
+        self, files: HadoopFiles, query: ScriptQuery, location: str, record: RestoredCheckpoint
+    ) -> None:
+        if record.job_id != self._job_id:
+            raise RestoreRefused(
+                f"{query.started.location} was being restored for job {record.job_id}",
+                hint="cancel that job, or remove the directory if it has ended",
+            )
+        for part in (*_PARTS, _RECORD):
+            self._may_commit()
+            files.delete(f"{location}/{part}")
 
     def _read(self, storage: SavepointStorage) -> tuple[Manifest, str]:
         if self._manifest is None:
@@ -203,22 +228,26 @@ class Restore:
         wanted: Sequence[SavepointFile],
         done: RestoredCheckpoint,
     ) -> None:
-        """``wanted``: of the query, below the savepoint."""
+        """``wanted``: of the query, below the savepoint. That it is complete is not recorded yet."""
         self._write(files, location, msgspec.structs.replace(done, complete=False))
         prefix = query_directory(done.key) + "/"
         targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]
         directories = sorted({target.rpartition("/")[0] for target in targets})
         files.make_directories(directories)
+
+        def fetch(name: str, target: str) -> SavepointFile:
+            self._may_commit()
+            return storage.fetch(name, target)
+
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
-            copied = threads.map(storage.fetch, [file.path for file in wanted], targets)
+            copied = threads.map(fetch, [file.path for file in wanted], targets)
             for file, there in zip(wanted, copied, strict=True):
                 self._compare(file, there)
         files.sync_tree(location, directories)
-        self._write(files, location, done)
         log.info("restored", location=location, savepoint=self._savepoint, query=done.key, files=len(wanted))
 
-    @staticmethod
-    def _write(files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:
+    def _write(self, files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:
+        self._may_commit()
         data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record))
         files.write(f"{location}/{_RECORD}", data)
 

@@ -50,7 +50,9 @@ class Job:
         self.lives += 1
         hook._queries.clear()
         hook._root, hook._next_ordinal = f"{self.home.as_uri()}/life-{self.lives}", 0
-        starts._restore = Restore(savepoint, JobId(f"{self.lives:032x}"), starts._restore._storages, hook._notices)
+        before = starts._restore
+        starts._restore = Restore(savepoint, JobId(f"{self.lives:032x}"), before._storages, before._states, nothing,
+                                  hook._notices)
         steps._drain_begun = False
         steps.gate.open()
         self.start()
@@ -226,7 +228,7 @@ class Job:
         self.more_rows(rng)  # nobody has read it
         drain = steps._drain
         original = drain._run_planned
-        def crashed(query):
+        def crashed(*_):
             raise Crashed
         drain._run_planned = crashed
         try:

@@ -1,0 +1,113 @@
+"""States of functions that a later attempt begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.manifest import SavepointFile
+from emberkeep.spark import function_states
+from emberkeep.spark.function_states import FunctionStates, KeptStates
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.state_locations import DirectLocations
+from tests.unit.spark.files_on_disk import FilesOnDisk
+
+JOB = JobId("a" * 32)
+STARTED_FROM = KeptStates(job_id=JOB, savepoint="/s/first", created_ms=1_600_000_000_000, states={"sink": b"1"})
+
+
+def started_from() -> KeptStates:
+    return STARTED_FROM
+
+
+def gone() -> KeptStates:
+    raise Fatal("the savepoint is gone")
+
+
+class FullDisk(FilesOnDisk):
+    def write(self, location: str, data: bytes) -> SavepointFile:
+        del data
+        raise Fatal(f"{location}: no space left")
+
+
+@pytest.fixture(autouse=True)
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FilesOnDisk())
+
+
+@pytest.fixture
+def attempt(tmp_path: Path) -> Callable[..., FunctionStates]:
+    def attempt(number: int, job: JobId = JOB, may_commit: Callable[[], None] = lambda: None) -> FunctionStates:
+        return FunctionStates(f"{tmp_path}/job/", job, number, DirectLocations(), may_commit, Notices())
+
+    return attempt
+
+
+@pytest.mark.req("END-5")
+def test_a_later_attempt_begins_with_the_newest_states_and_says_whose(
+    attempt: Callable[..., FunctionStates], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = attempt(1)
+    assert first.begin_with(None, started_from) == {"sink": b"1"}
+    assert capsys.readouterr().err == ""
+    assert attempt(2).begin_with(None, gone) == {"sink": b"1"}, "the savepoint is not needed any more"
+    assert "attempt 2 gives its functions" in capsys.readouterr().err
+    for number in range(3):
+        first.keep(None, f"/s/own-{number}", 1_600_000_000_000 + number, {"sink": b"2", f"worker@{number}": b"3"})
+    assert first.begin_with(None, gone) == {"sink": b"1"}, "it goes on with what it has begun with"
+    assert attempt(3).begin_with(None, gone) == {"sink": b"2", "worker@2": b"3"}
+    said = capsys.readouterr().err
+    assert "the savepoint /s/own-2 (2020-09-13 12:26:40 UTC): sink, worker." in said
+    assert len(list((tmp_path / "job" / "_emberkeep_functions").iterdir())) == 1
+
+
+def test_an_attempt_of_a_job_without_savepoints_begins_with_nothing(
+    attempt: Callable[..., FunctionStates], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in (1, 2):
+        assert attempt(number).begin_with(None, lambda: None) == {}
+    assert not (tmp_path / "job").exists()
+    attempt(2).keep(None, "/s/own", 1, {})
+    assert attempt(3).begin_with(None, started_from) == {}, "in the newest savepoint there were none"
+    assert capsys.readouterr().err == ""
+
+
+def test_what_another_job_has_kept_is_not_taken(attempt: Callable[..., FunctionStates]) -> None:
+    attempt(1, JobId("b" * 32)).keep(None, "/s/theirs", 1, {"sink": b"theirs"})
+    assert attempt(2).begin_with(None, started_from) == {"sink": b"1"}
+
+
+def test_a_savepoint_stands_when_its_states_cannot_be_kept(
+    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attempt(1).begin_with(None, started_from)
+    monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
+    attempt(1).keep(None, "/s/own", 1, {"sink": b"2"})
+    assert "functions in /s/own cannot be kept for later attempts: " in capsys.readouterr().err
+    assert attempt(2).begin_with(None, gone) == {"sink": b"1"}
+    assert "the savepoint /s/first" in capsys.readouterr().err
+
+
+@pytest.mark.req("HA-7")
+def test_a_superseded_attempt_keeps_nothing(attempt: Callable[..., FunctionStates]) -> None:
+    attempt(2).keep(None, "/s/own", 1, {"sink": b"2"})
+
+    def superseded() -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        attempt(1, may_commit=superseded).keep(None, "/s/older", 1, {"sink": b"older"})
+    assert attempt(3).begin_with(None, gone) == {"sink": b"2"}
+
+
+def test_a_damaged_record_is_named_with_what_to_do(attempt: Callable[..., FunctionStates], tmp_path: Path) -> None:
+    attempt(1).begin_with(None, started_from)
+    (record,) = (tmp_path / "job" / "_emberkeep_functions").iterdir()
+    record.write_bytes(record.read_bytes()[:-2])
+    with pytest.raises(Fatal, match="damaged") as error:
+        attempt(2).begin_with(None, started_from)
+    assert f"remove {tmp_path}/job/_emberkeep_functions" in str(error.value)

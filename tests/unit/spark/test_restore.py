@@ -1,0 +1,157 @@
+"""Starting queries from a savepoint, in the attempts of one job."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark import function_states, restore
+from emberkeep.spark.checkpoints import QueryIdentity
+from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.function_states import FunctionStates
+from emberkeep.spark.model import StartedQuery
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.restore import Restore
+from emberkeep.spark.savepoint_copy import SavepointWriter
+from emberkeep.spark.savepoint_storage import DirectoryStorage, SavepointStorages
+from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.state_locations import DirectLocations
+from tests.unit.spark.files_on_disk import FilesOnDisk, files_on_disk, write_checkpoint
+
+
+def query(name: str, location: Path) -> ScriptQuery:
+    return ScriptQuery(
+        writer=SimpleNamespace(_spark=None),
+        method="start",
+        positional=(),
+        named={},
+        key=f"query-{name}",
+        name=name,
+        identity=QueryIdentity("foreachbatch", "append", "f"),
+        started=StartedQuery(str(location)),
+        reached=str(location),
+        fields=[],
+    )
+
+
+class Job:
+    """That starts from a savepoint of queries "a" and "b", made after batch 41."""
+
+    def __init__(self, place: Path, number: int = 1) -> None:
+        self.place, self.number = place, number
+        self.savepoint = place / "savepoint"
+
+    def attempt(self, number: int, may_commit: Callable[[], None] = lambda: None) -> Restore:
+        job_id, notices = JobId(f"{self.number:032x}"), Notices()
+        states = FunctionStates(
+            f"{self.place}/job-{self.number}", job_id, number, DirectLocations(), may_commit, notices
+        )
+        storages = SavepointStorages(lambda _: None, self.place / "staging")
+        return Restore(str(self.savepoint), job_id, storages, states, may_commit, notices)
+
+    def query(self, name: str) -> ScriptQuery:
+        return query(name, self.place / f"job-{self.number}" / name)
+
+    def newest(self, name: str) -> list[int]:
+        return FilesOnDisk().numbered(str(self.place / f"job-{self.number}" / name / "commits"))
+
+    def run_a_batch(self, name: str, batch: int) -> None:
+        write_checkpoint(self.place / f"job-{self.number}" / name, batch)
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    for module in (restore, function_states):
+        monkeypatch.setattr(module, "HadoopFiles", lambda _: files_on_disk())
+    heading = Manifest(
+        job_id=JobId("a" * 32),
+        job_name="test",
+        attempt=1,
+        trigger_id="b" * 32,
+        procedure=Procedure.SUSPEND,
+        created_ms=1,
+        spark_version="4.3.0",
+        emberkeep_version="0",
+        queries=(),
+        files=(),
+    )
+    job = Job(tmp_path)
+    before = [query(name, tmp_path / "before" / name) for name in ("a", "b")]
+    for each in before:
+        write_checkpoint(Path(str(each.reached)), 41)
+    storage = DirectoryStorage(str(job.savepoint), files_on_disk())
+    writer = SavepointWriter(files_on_disk(), str(job.savepoint), storage, lambda: None)
+    writer.write(heading, before, {}, {"sink": b"kept"}, lambda _: None)
+    return job
+
+
+@pytest.mark.req("END-5")
+def test_later_attempts_need_the_savepoint_no_more(job: Job) -> None:
+    first = job.attempt(1)
+    for name in ("a", "b", "new"):
+        first.prepare(job.query(name))
+    assert (job.newest("a"), job.newest("b"), job.newest("new")) == ([41], [41], [])
+    job.run_a_batch("a", 42)
+    shutil.rmtree(job.savepoint)
+    second = job.attempt(2)
+    assert second.function_states(None) == {"sink": b"kept"}
+    for name in ("a", "b", "new"):
+        second.prepare(job.query(name))
+    assert job.newest("a") == [41, 42], "it goes on from where it has come to"
+    with pytest.raises(RestoreRefused, match="there is no savepoint"):
+        second.prepare(job.query("other"))
+
+
+@pytest.mark.req("END-5")
+def test_what_another_job_has_restored_is_looked_at_anew(job: Job) -> None:
+    job.attempt(1).prepare(job.query("a"))
+    job.run_a_batch("a", 42)
+    other = Job(job.place, 2)
+    theirs = query("a", job.place / "job-1" / "a")
+    with pytest.raises(RestoreRefused, match=r"is elsewhere \(batch 42 committed"):
+        other.attempt(1).prepare(theirs)
+
+
+@pytest.mark.req("END-5", "END-6")
+def test_what_a_crash_has_left_half_done_is_done_again(job: Job) -> None:
+    """Asked before each change: the states, the record before, three files, the record after."""
+    for questions in range(6):
+        with pytest.raises(InterruptedError):
+            job.attempt(1, ends_after(questions)).prepare(job.query("a"))
+    (job.place / "job-1" / "a" / "commits").mkdir(exist_ok=True)
+    (job.place / "job-1" / "a" / "commits" / "17").write_text("half done")
+    job.attempt(2).prepare(job.query("a"))
+    assert job.newest("a") == [41]
+
+
+@pytest.mark.req("HA-7", "END-5")
+def test_a_superseded_attempt_leaves_what_its_successor_has_come_to(job: Job) -> None:
+    """It was stopped when the record said that the restore was half done."""
+    with pytest.raises(InterruptedError):
+        job.attempt(1, ends_after(3)).prepare(job.query("a"))
+    thawed = job.attempt(1, ends_after(0))
+    found = thawed._record(files_on_disk(), str(job.query("a").reached))
+    assert found is not None
+    assert not found.complete
+    job.attempt(2).prepare(job.query("a"))
+    job.run_a_batch("a", 42)
+    with pytest.raises(InterruptedError):
+        thawed._remove_half_done(files_on_disk(), job.query("a"), str(job.query("a").reached), found)
+    assert job.newest("a") == [41, 42]
+
+
+def ends_after(questions: int) -> Callable[[], None]:
+    left = iter(range(questions))
+
+    def wait() -> None:
+        if next(left, None) is None:
+            raise InterruptedError("superseded")
+
+    return wait
