@@ -11,6 +11,7 @@ import structlog
 from emberkeep.adapters.http_server import BoundPort, bind_port
 from emberkeep.base.durable import read_record, write_record
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.options import GATEWAY_PORT
 
 log = structlog.get_logger(__name__)
@@ -20,27 +21,30 @@ _PATIENCE = 10.0  # seconds for the port of the earlier life: a connection of so
 _PAUSE = 0.2  # seconds between two tries
 
 
-async def bind_gateway_port(host: str, port: int, memory: Path, *, patience: float = _PATIENCE) -> BoundPort:
+async def bind_gateway_port(
+    host: str, port: int, memory: Path, *, patience: float = _PATIENCE, files: FileOps = SYSTEM_FILES
+) -> BoundPort:
     """Bind ``port``; 0: the one in ``memory``, or where there is none any free one. Remembers it.
 
     ``patience``: seconds for which the one in ``memory`` is tried.
 
     Raises Fatal (port in use, no permission, ``memory`` cannot be written).
     """
-    earlier = await asyncio.to_thread(_remembered, memory) if port == 0 else None
+    earlier = await asyncio.to_thread(remembered_port, memory) if port == 0 else None
     bound = await _bound_again(host, earlier, patience) if earlier is not None else None
     if bound is None:
         bound = bind_port(host, port, port_option=GATEWAY_PORT.key)
     try:
         payload = msgspec.json.encode(bound.port)
-        await asyncio.to_thread(write_record, memory, _KIND, _VERSION, payload)
+        await asyncio.to_thread(write_record, memory, _KIND, _VERSION, payload, files=files)
     except BaseException:
         bound.close()
         raise
     return bound
 
 
-def _remembered(memory: Path) -> int | None:
+def remembered_port(memory: Path) -> int | None:
+    """The port of the earlier life; None where none is remembered, or not readably. Blocks."""
     try:
         return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
     except Absent:

@@ -22,6 +22,7 @@ import msgspec
 from emberkeep.adapters.process_table import MARKER_VARIABLE
 from emberkeep.base.durable import read_record, sync_directory, write_record
 from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.process_identity import ProcessIdentity, boot_id, read_stat
 
 RECORD_KIND, RECORD_VERSION = "process", 1
@@ -64,9 +65,9 @@ def record_path(directory: Path, marker: str) -> Path:
     return directory / f"{marker}{RECORD_SUFFIX}"
 
 
-def write_process_record(path: Path, record: ProcessRecord) -> None:
+def write_process_record(path: Path, record: ProcessRecord, files: FileOps = SYSTEM_FILES) -> None:
     """Raises Fatal."""
-    write_record(path, RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record))
+    write_record(path, RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record), files=files)
 
 
 def read_process_record(path: Path) -> ProcessRecord:
@@ -77,10 +78,11 @@ def read_process_record(path: Path) -> ProcessRecord:
         raise Fatal(f"{path}: {error}") from error
 
 
-def remove_record(path: Path) -> None:
+def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
     """Raises OSError. A record that stays by mistake is harmless: its process is recognised as gone."""
-    path.unlink(missing_ok=True)
-    sync_directory(path.parent)
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(str(path))
+    sync_directory(path.parent, files)
 
 
 def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:

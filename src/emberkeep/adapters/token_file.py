@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Fatal
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
 
@@ -23,7 +25,7 @@ def load_token(path: Path) -> str:
         raise _unusable(path, error) from error
 
 
-def load_or_create_token(path: Path) -> str:
+def load_or_create_token(path: Path, files: FileOps = SYSTEM_FILES) -> str:
     """Like ``load_token``, but when there is no such file, make it (mode 0600) with a random token.
 
     Processes that start at the same moment agree on one. Raises Fatal also when the file cannot be made.
@@ -31,7 +33,7 @@ def load_or_create_token(path: Path) -> str:
     if not path.is_symlink() and not path.exists():
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _create(path)
+            _create(path, files)
         except OSError as error:
             raise _unusable(path, error) from error
     return load_token(path)
@@ -76,19 +78,21 @@ def _check_private(path: Path, status: os.stat_result) -> None:
         )
 
 
-def _create(path: Path) -> None:
+def _create(path: Path, files: FileOps) -> None:
     """Link a complete file into place: unlike a rename this never replaces the token that another process just made."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(secrets.token_urlsafe(32).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor = files.create(temporary)
         try:
-            os.link(temporary, path)
+            files.write(descriptor, secrets.token_urlsafe(32).encode() + b"\n")
+            files.sync(descriptor)
+        finally:
+            os.close(descriptor)
+        try:
+            files.link(temporary, str(path))
         except FileExistsError:
             return
-        sync_directory(path.parent)
+        sync_directory(path.parent, files)
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(temporary)

@@ -61,9 +61,9 @@ class AgentLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     port: int
 
 
-def write_agent_life(path: Path, life: AgentLife) -> None:
+def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES) -> None:
     """Raises Fatal."""
-    write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life))
+    write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life), files=files)
 
 
 def read_agent_life(path: Path) -> AgentLife | None:

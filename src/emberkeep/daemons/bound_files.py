@@ -8,16 +8,17 @@ import msgspec
 
 from emberkeep.base.durable import read_record, write_record
 from emberkeep.base.errors import Fatal
+from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.jobs.model import Artefact
 
 ARTEFACTS_FILE = "artefacts.record"
 _KIND, _VERSION = "process-artefacts", 1
 
 
-def write_artefacts(path: Path, artefacts: tuple[Artefact, ...]) -> None:
+def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps = SYSTEM_FILES) -> None:
     """Makes the directory, too. Blocks. Raises Fatal, OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_record(path, _KIND, _VERSION, msgspec.json.encode(artefacts))
+    write_record(path, _KIND, _VERSION, msgspec.json.encode(artefacts), files=files)
 
 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:

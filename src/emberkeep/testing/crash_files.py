@@ -37,6 +37,7 @@ class Loss(enum.Enum):
 class _File:
     content: bytes = b""
     durable: int = 0  # bytes of it, from the beginning: files are only ever written at their end
+    mode: int = 0o600
 
 
 @dataclass(eq=False)
@@ -91,7 +92,7 @@ class RecordedFiles:
     def create(self, path: str, mode: int = 0o600, *, directory: int | None = None) -> int:
         with self._lock:
             descriptor = SYSTEM_FILES.create(path, mode, directory=directory)
-            self._add(path, directory, os.fstat(descriptor).st_ino, _File())
+            self._add(path, directory, os.fstat(descriptor).st_ino, _File(mode=mode))
             self._record(f"create {path}")
         return descriptor
 
@@ -169,7 +170,8 @@ class RecordedFiles:
                 self._scan(Path(entry.path), node)
             else:
                 content = Path(entry.path).read_bytes()
-                node = self._nodes.setdefault(entry.inode(), _File(content, len(content)))
+                mode = entry.stat(follow_symlinks=False).st_mode & 0o777
+                node = self._nodes.setdefault(entry.inode(), _File(content, len(content), mode))
             directory.names[entry.name] = directory.durable[entry.name] = node
 
     def _at(self, path: str, directory: int | None) -> tuple[_Directory, str]:
@@ -216,6 +218,7 @@ def _build(node: _Directory, path: Path, loss: Loss, made: dict[int, Path] | Non
         else:
             made[id(child)] = path / name
             (path / name).write_bytes(_left(child, loss))
+            (path / name).chmod(child.mode)
 
 
 def _left(file: _File, loss: Loss) -> bytes:
