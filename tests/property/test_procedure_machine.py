@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emberkeep.lifecycle.machine import (
+    PLANS,
     TRIES,
     Effect,
     Noted,
@@ -38,13 +39,15 @@ TABLE = {
 
 
 class Driver:
-    """Carries steps out as a driver would; ``failing``: numbers of the steps, in order, that fail."""
+    """Carries steps out as a driver would; ``failing``: numbers of the steps, in order, that fail; ``hanging``: that
+    fail as they do not end."""
 
-    def __init__(self, procedure: Procedure, failing: Iterable[int] = ()) -> None:
+    def __init__(self, procedure: Procedure, failing: Iterable[int] = (), hanging: Iterable[int] = ()) -> None:
         self.request = ProcedureRequest(trigger_id=TRIGGER, procedure=procedure, target_directory="file:///s")
         self.machine = ProcedureMachine()
         self.trace: list[tuple[Step, bool]] = []  # with whether it succeeded
-        self._failing = set(failing)
+        self._hanging = set(hanging)
+        self._failing = set(failing) | self._hanging
         self._now = 0
 
     def run(self) -> None:
@@ -68,8 +71,10 @@ class Driver:
             assert len(ahead) == 1, "one step at a time"
             step = ahead[0].step
             fails = len(self.trace) in self._failing
+            hangs = len(self.trace) in self._hanging
             self.trace.append((step, not fails))
-            event = StepFailed(TRIGGER, step, f"{step.value} broke") if fails else StepDone(TRIGGER, step, "p", "m")
+            failed = StepFailed(TRIGGER, step, f"{step.value} broke", hangs=hangs)
+            event = failed if fails else StepDone(TRIGGER, step, "p", "m", f"{step.value} warns")
             ahead = [effect for effect in self._tell(event) if isinstance(effect, Run)]
 
     @property
@@ -133,9 +138,13 @@ def test_a_move_that_an_earlier_attempt_has_made_is_over_at_once() -> None:
 
 
 @pytest.mark.req("END-6")
-@given(procedure=st.sampled_from(Procedure), failing=st.sets(st.integers(0, 16), max_size=6))
-def test_whatever_fails(procedure: Procedure, failing: set[int]) -> None:
-    driver = Driver(procedure, failing)
+@given(
+    procedure=st.sampled_from(Procedure),
+    failing=st.sets(st.integers(0, 16), max_size=6),
+    hanging=st.sets(st.integers(0, 16), max_size=2),
+)
+def test_whatever_fails(procedure: Procedure, failing: set[int], hanging: set[int]) -> None:
+    driver = Driver(procedure, failing, hanging)
     driver.run()
     _check_forward(driver)
     if driver.phase is ProcedurePhase.FAILED:
@@ -212,3 +221,39 @@ def test_progress_is_told_in_words_and_numbers() -> None:
     progress = machine.progress
     assert progress is not None
     assert (progress.detail, progress.files_done, progress.bytes_total) == ("copying 3 files", 1, 30)
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("number", range(4))
+def test_a_step_that_hangs_is_undone_unless_it_may_still_plan_a_batch(number: int) -> None:
+    driver = Driver(Procedure.DRAIN, hanging=[number])
+
+    driver.run()
+
+    assert driver.phase is ProcedurePhase.FAILED
+    hanging = driver.steps[number]
+    with_queries = hanging in (Step.FINISH_BATCHES, Step.DRAIN)
+    assert driver.steps[number + 1 :] == [Step.FAIL_ATTEMPT if with_queries else Step.START_QUERIES]
+
+
+def test_what_is_to_be_known_beside_success_is_kept_and_nothing_of_it_after_a_failure() -> None:
+    driver = Driver(Procedure.SAVEPOINT)
+    driver.run()
+    progress = driver.machine.progress
+    assert progress is not None
+    assert progress.warning.split("; ") == [f"{step.value} warns" for step in driver.steps]
+
+    failed = Driver(Procedure.DRAIN, failing=[4])
+    failed.run()
+    assert failed.machine.progress is not None
+    assert (failed.phase, failed.machine.progress.warning) == (ProcedurePhase.FAILED, "")
+
+
+def test_a_function_that_does_not_shut_down_is_told_with_the_savepoint() -> None:
+    number = len(PLANS[Procedure.DRAIN]) - 1
+    driver = Driver(Procedure.DRAIN, failing=range(number, number + TRIES))
+    driver.run()
+    progress = driver.machine.progress
+    assert progress is not None
+    assert progress.phase is ProcedurePhase.COMPLETED
+    assert "a function did not shut down: SHUTDOWN broke" in progress.warning

@@ -340,6 +340,18 @@ STOP_FUNCTION_TIMEOUT = define(
         "end of its sources the attempt fails.",
     )
 )
+STOP_SAVEPOINT_TIMEOUT = define(
+    Option(
+        "execution.stop.savepoint-timeout",
+        3600.0,
+        duration,
+        "duration",
+        "How long each step of a savepoint or stop may take once the micro-batches have ended: the planned batches of "
+        "a drain, a call of all user functions, the copy, the start of queries that had ended. Then the request fails "
+        "and the job goes on; where a step hangs so that it cannot be taken back, the attempt ends, and the next one "
+        "goes on.",
+    )
+)
 SAVEPOINT_DIRECTORY = define(
     Option(
         "execution.checkpointing.savepoint-dir",

@@ -189,4 +189,6 @@ def _ended(state: SavepointStatus, output: OutputFormat) -> int:
     if output is OutputFormat.TABLE:
         print(own.location)
     say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")
+    if own.warning:
+        say(f"warning: {own.warning}")
     return ExitCode.OK if not ends or own.job_status is JobStatus.FINISHED else ExitCode.FAILED

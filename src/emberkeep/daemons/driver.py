@@ -22,7 +22,12 @@ from emberkeep.api.job import Job, job_environment
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import LOCAL_RECOVERY, SPARK_AUTHENTICATE, STOP_FUNCTION_TIMEOUT
+from emberkeep.base.options import (
+    LOCAL_RECOVERY,
+    SPARK_AUTHENTICATE,
+    STOP_FUNCTION_TIMEOUT,
+    STOP_SAVEPOINT_TIMEOUT,
+)
 from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
@@ -189,6 +194,7 @@ class _Driver:
             savepoint=graph.savepoint,
             asked_before=None if self._spec.procedure is None else self._spec.procedure.procedure,
             function_seconds=self._configuration[STOP_FUNCTION_TIMEOUT],
+            step_seconds=self._configuration[STOP_SAVEPOINT_TIMEOUT],
         )
 
     def _gateway_job(self) -> JobId | None:

@@ -29,6 +29,7 @@ from emberkeep.base.options import (
     OFFLOAD_MIN_SIZE,
     ORPHAN_TIMEOUT,
     RPC_TIMEOUT,
+    STOP_SAVEPOINT_TIMEOUT,
 )
 from emberkeep.base.system import System, real_system
 from emberkeep.daemons.agent_watch import AgentWatch
@@ -235,6 +236,7 @@ class JobMasterThread:
                 lambda: self._bridge.runtime,
                 lambda: self._bridge.functions,
                 self._bridge.end_script,
+                self._configuration[STOP_SAVEPOINT_TIMEOUT],
             )
             self._service = service
             app = web.Application()

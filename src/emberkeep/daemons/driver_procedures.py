@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -16,6 +16,7 @@ from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.daemons.driver_spec import DriverSpec
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.machine import Noted, Step, StepDone
 from emberkeep.lifecycle.manifest import Manifest, savepoint_directory
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
@@ -24,17 +25,20 @@ from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.driver_runtime import DriverRuntime
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.procedures import QueryProcedures
-from emberkeep.spark.savepoint_copy import CopyProgress, Written
+from emberkeep.spark.savepoint_copy import CopyProgress
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
 
 _PAUSE = 0.1
+_GRACE = 120.0  # seconds beyond its time in which a step may see that by itself, and interrupt a batch
+_DISCARD_SECONDS = 60.0  # the way back does not wait longer for a store that has failed
 _LEFT_BY = 20  # attempts before this one
 
 
 class DriverProcedures:
-    """ProcedureSteps. ``runtime``: None until the driver is set up. ``leave``: ends the process with this outcome."""
+    """ProcedureSteps. ``runtime``: None until the driver is set up. ``leave``: ends the process with this outcome.
+    ``step_seconds``: that each step may take which has no deadline of its own."""
 
     def __init__(
         self,
@@ -43,15 +47,16 @@ class DriverProcedures:
         runtime: Callable[[], DriverRuntime | None],
         functions: Callable[[], UserFunctions | None],
         leave: Callable[[AttemptOutcome], Awaitable[None]],
+        step_seconds: float = 3600.0,
     ) -> None:
         self._spec = spec
         self._clock = clock
         self._runtime = runtime
         self._functions = functions
         self._leave = leave
-        # One step at a time, beside the looks at Spark that go on meanwhile.
-        self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-procedure")
-        self._states: dict[str, bytes] = {}
+        self._step_seconds = step_seconds
+        self._thread = _new_thread()
+        self._states: dict[str, Mapping[str, bytes]] = {}  # of functions, by trigger id
         self._lock = threading.Lock()
         self._note: Noted | None = None
 
@@ -73,12 +78,33 @@ class DriverProcedures:
             await self._leave(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=reason))
             return StepDone(trigger_id, step)
         work = partial(self._carry_out, step, request)
-        written = await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        if written is None:
-            return StepDone(trigger_id, step)
-        return StepDone(trigger_id, step, written.path, written.manifest_sha256)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        seconds = self._bound(step, request)
+        try:
+            return await asyncio.wait_for(asyncio.shield(running), seconds)
+        except TimeoutError:
+            log.error("a step hangs and is let alone", step=step.value, seconds=seconds)
+            running.add_done_callback(partial(_ended_late, step))
+            self._thread.shutdown(wait=False)
+            self._thread = _new_thread()
+            raise StepHangs(
+                f"step {step.value} has not ended in {seconds:.0f} s",
+                hint="a file system or a function that does not answer? To give it longer: "
+                "execution.stop.savepoint-timeout",
+            ) from None
 
-    def _carry_out(self, step: Step, request: ProcedureRequest) -> Written | None:
+    def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
+        """Seconds after which a step counts as hanging. Those that can end by themselves have done so before."""
+        match step:
+            case Step.FINISH_BATCHES | Step.PAUSE:
+                return None  # they keep to the request's deadline
+            case Step.DISCARD_SAVEPOINT:
+                return min(_DISCARD_SECONDS, self._step_seconds)
+            case Step.CHECK:
+                return self._step_seconds + (self._limit(request).seconds_left or 0.0) + _GRACE
+        return self._step_seconds + _GRACE
+
+    def _carry_out(self, step: Step, request: ProcedureRequest) -> StepDone:
         """On the thread. Raises EmberkeepError, whatever happens."""
         while (runtime := self._runtime()) is None:
             time.sleep(_PAUSE)  # the driver is being set up
@@ -92,12 +118,13 @@ class DriverProcedures:
                 raise Fatal("the script has stopped Spark meanwhile, and its queries with it") from error
             raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
 
-    def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> Written | None:
+    def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
         directory = self._directory(request, self._spec.attempt)
         functions = self._functions()
         note = partial(self._take_note, request)
         match step:
             case Step.CHECK:
+                self._states.clear()
                 queries.check(directory, note, self._limit(request))
                 self._remove_leftovers(request, queries)
             case Step.FINISH_BATCHES:
@@ -107,21 +134,23 @@ class DriverProcedures:
             case Step.RESUME:
                 queries.resume()
             case Step.DRAIN:
-                queries.drain(note)
+                return StepDone(request.trigger_id, step, warning=queries.drain(note))
             case Step.WRITE_SAVEPOINT:
                 watch = partial(self._watch, request)
-                return queries.write_savepoint(self._heading(request), directory, self._states, watch)
+                states = self._states.get(request.trigger_id, {})
+                written = queries.write_savepoint(self._heading(request), directory, states, watch)
+                return StepDone(request.trigger_id, step, written.path, written.manifest_sha256)
             case Step.DISCARD_SAVEPOINT:
                 queries.discard_savepoint(directory)
             case Step.START_QUERIES:
                 queries.start_queries()
             case Step.END_SCRIPT_WAIT:
                 queries.end()
-            case Step.SNAPSHOT_STATE:
-                self._states = {} if functions is None else functions.snapshot_state(request.requested_ms)
+            case Step.SNAPSHOT_STATE if functions is not None:
+                self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
             case _ if functions is not None:
                 _call(functions, step, request)
-        return None
+        return StepDone(request.trigger_id, step)
 
     def _directory(self, request: ProcedureRequest, attempt: int) -> str:
         return savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id, attempt)
@@ -171,6 +200,16 @@ class DriverProcedures:
     def _say(self, note: Noted) -> None:
         with self._lock:
             self._note = note
+
+
+def _new_thread() -> ThreadPoolExecutor:
+    """One step at a time, beside the looks at Spark that go on meanwhile."""
+    return ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-procedure")
+
+
+def _ended_late(step: Step, running: asyncio.Future[StepDone]) -> None:
+    failure = None if running.cancelled() else running.exception()
+    log.warning("a step that was let alone has ended", step=step.value, failure=str(failure or ""))
 
 
 def _call(functions: UserFunctions, step: Step, request: ProcedureRequest) -> None:

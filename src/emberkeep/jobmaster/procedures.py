@@ -12,6 +12,7 @@ import structlog
 
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.machine import (
     Event,
     Noted,
@@ -33,7 +34,8 @@ class ProcedureSteps(Protocol):
     """Carries single steps out in the driver's process."""
 
     async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
-        """Takes as long as it takes; may be repeated. ``reason``: of FAIL_ATTEMPT. Raises EmberkeepError."""
+        """Bounds itself; may be repeated. ``reason``: of FAIL_ATTEMPT. Raises EmberkeepError; StepHangs: what it has
+        begun may go on."""
 
     def noted(self) -> Noted | None:
         """How far the step under way has come, if it has said so."""
@@ -97,6 +99,6 @@ class Procedures:
             done = await self.steps.run(effect.step, effect.request, effect.reason)
         except EmberkeepError as error:
             log.warning("a step has failed", step=effect.step.value, reason=str(error))
-            self._tell(StepFailed(trigger_id, effect.step, str(error)))
+            self._tell(StepFailed(trigger_id, effect.step, str(error), hangs=isinstance(error, StepHangs)))
         else:
             self._tell(done)

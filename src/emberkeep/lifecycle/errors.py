@@ -9,6 +9,10 @@ class ProcedureRefused(EmberkeepError):
     """Nothing was changed; the job runs on as before."""
 
 
+class StepHangs(EmberkeepError):
+    """A step of a procedure has not ended in its time, and cannot be ended: it may go on whenever it likes."""
+
+
 class UserFunctionFailed(EmberkeepError):
     """A user function raised, or an instance of it could not be reached."""
 

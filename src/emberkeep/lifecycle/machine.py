@@ -76,6 +76,7 @@ _PHASES = {
     Step.PREPARE_TO_SHUTDOWN: ProcedurePhase.DRAINING,
 }
 _BACKWARD = (Step.RESUME, Step.DISCARD_SAVEPOINT, Step.START_QUERIES)
+_WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)  # one that hangs may plan a batch of a query that was started again
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -90,18 +91,22 @@ class Requested(msgspec.Struct, frozen=True):
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """``savepoint`` and ``manifest_sha256``: of WRITE_SAVEPOINT."""
+    """``savepoint`` and ``manifest_sha256``: of WRITE_SAVEPOINT. ``warning``: what people should know all the same."""
 
     trigger_id: str
     step: Step
     savepoint: str = ""
     manifest_sha256: str = ""
+    warning: str = ""
 
 
 class StepFailed(msgspec.Struct, frozen=True):
+    """``hangs``: it may still be under way, and go on at any time."""
+
     trigger_id: str
     step: Step
     reason: str
+    hangs: bool = False
 
 
 class Noted(msgspec.Struct, frozen=True):
@@ -215,6 +220,7 @@ class ProcedureMachine:
     def _done(self, event: StepDone, now_ms: int) -> list[Effect]:
         if event.step is Step.WRITE_SAVEPOINT:
             self._change(savepoint=event.savepoint, manifest_sha256=event.manifest_sha256)
+        self._warn(event.warning)
         return self._next(now_ms)
 
     def _next(self, now_ms: int) -> list[Effect]:
@@ -233,7 +239,12 @@ class ProcedureMachine:
         assert self._request is not None  # noqa: S101
         if self._failure:
             self._change(
-                phase=ProcedurePhase.FAILED, failure=self._failure, ended_ms=now_ms, savepoint="", manifest_sha256=""
+                phase=ProcedurePhase.FAILED,
+                failure=self._failure,
+                ended_ms=now_ms,
+                savepoint="",
+                manifest_sha256="",
+                warning="",
             )
             return [Tell()]
         self._change(phase=ProcedurePhase.COMPLETED, ended_ms=now_ms, detail=detail or self._detail())
@@ -243,14 +254,16 @@ class ProcedureMachine:
         assert self._request is not None  # noqa: S101
         if event.step in _BACKWARD and self._failure:
             return self._way_back_failed(event, now_ms)
-        if event.step in (Step.NOTIFY_COMPLETE, Step.SHUTDOWN):
+        if event.step in (Step.NOTIFY_COMPLETE, Step.SHUTDOWN) and not event.hangs:
             self._tries += 1
             if self._tries < TRIES:
                 return self._begin()
         if event.step is Step.SHUTDOWN:  # the savepoint stands, and functions know it: there is no way back
-            self._change(detail=f"drained, but a function did not shut down: {event.reason}")
+            self._warn(f"a function did not shut down: {event.reason}")
             return self._next(now_ms)
         self._failure = event.reason
+        if event.hangs and event.step in _WITH_QUERIES:
+            return self._fail_attempt(now_ms)
         self._ahead = (event.step, *_way_back(self._request.procedure, self.calls))
         return self._next(now_ms)
 
@@ -259,6 +272,10 @@ class ProcedureMachine:
         if event.step is Step.DISCARD_SAVEPOINT:
             return self._next(now_ms)  # what is left of it is no savepoint, or one that nobody was told of
         self._failure = f"{self._failure}; and the queries could not be started again: {event.reason}"
+        return self._fail_attempt(now_ms)
+
+    def _fail_attempt(self, now_ms: int) -> list[Effect]:
+        assert self._request is not None  # noqa: S101
         self._ahead = ()
         self.calls.append(Step.FAIL_ATTEMPT)
         return [*self._end(now_ms), Run(Step.FAIL_ATTEMPT, self._request, self._failure)]
@@ -295,6 +312,12 @@ class ProcedureMachine:
     def _detail(self) -> str:
         assert self.progress is not None  # noqa: S101
         return self.progress.detail
+
+    def _warn(self, text: str) -> None:
+        assert self.progress is not None  # noqa: S101
+        if text:
+            before = self.progress.warning
+            self._change(warning=f"{before}; {text}" if before else text)
 
     def _change(self, **fields: object) -> None:
         assert self.progress is not None  # noqa: S101

@@ -73,4 +73,5 @@ class ProcedureProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     ended_ms: int = 0  # with a final phase
     savepoint: str = ""  # its path, with COMPLETED
     manifest_sha256: str = ""  # with ``savepoint``
+    warning: str = ""  # what is to be known of it beside that it has succeeded
     failure: str = ""  # with FAILED: what was wrong, where, and what to do

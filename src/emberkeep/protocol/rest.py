@@ -233,7 +233,8 @@ class AttemptInfo(Kebab, frozen=True, kw_only=True):
 
 class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     """How far a savepoint, a stop or a move has come. ``procedure``: null where only its savepoint is known. ``phase``:
-    null before it is begun; ``detail`` and ``waiting`` say in words what is done or waited for."""
+    null before it is begun; ``detail`` and ``waiting`` say in words what is done or waited for, ``warning`` what is to
+    be known of it beside that it has succeeded."""
 
     trigger_id: str
     procedure: Procedure | None
@@ -252,6 +253,7 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     location: str  # of the savepoint, once it is durable that there is one
     manifest_sha256: str
     job_status: JobStatus
+    warning: str = ""
 
 
 class JobExtension(Kebab, frozen=True, kw_only=True):

@@ -63,6 +63,7 @@ def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureI
         location=view.savepoint,
         manifest_sha256=view.manifest_sha256,
         job_status=job.status,
+        warning="" if view.failure else told.warning,
     )
 
 

@@ -15,7 +15,6 @@ Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -30,15 +29,14 @@ from emberkeep.spark.checkpoint_logs import LogState
 from emberkeep.spark.errors import DrainGivenUp, SparkInternalsMissing
 from emberkeep.spark.file_sink import newest_batch, output_directory
 from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.scheduler_control import call
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery, check_not_failed
+from emberkeep.spark.limit import NO_LIMIT, Limit
+from emberkeep.spark.planned_batch import BatchFailed, run_planned_batch
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 
 log = structlog.get_logger(__name__)
 
 DRAIN_BATCHES = 10  # at most, for timers that set timers
-_RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _TIMERS = ("withstate",)  # operators (flatMapGroups, applyInPandas, transform …WithState) whose functions set timers
-_AWAIT_SECONDS = 1.0
 
 Note = Callable[[str], None]
 
@@ -66,52 +64,54 @@ class Drain:
         self._queries = queries
         self._may_commit = may_commit
 
-    def settle(self, query: ScriptQuery) -> None:
-        """What is left of a drain is finished, or given up, so that the query can read on. Raises Fatal."""
+    def settle(self, query: ScriptQuery, limit: Limit = NO_LIMIT) -> None:
+        """What is left of a drain is finished, or given up, so that the query can read on. Raises Fatal, StepHangs."""
         if not log_state(HadoopFiles(query.session), _reached(query)).drained:
             return
         try:
-            self.roll_forward(query)
+            self.roll_forward(query, limit)
         except DrainGivenUp as error:
             log.warning("a drain is given up", query=str(query), reason=error.message)
         else:
             self.undo(query)
 
-    def roll_forward(self, query: ScriptQuery) -> None:
+    def roll_forward(self, query: ScriptQuery, limit: Limit = NO_LIMIT) -> None:
         """Run the batch that is planned and not committed; return when it is. Raises DrainGivenUp where it was one of a
-        drain and has failed; Fatal."""
+        drain and has failed; Fatal, StepHangs."""
         files = HadoopFiles(query.session)
         location = _reached(query)
         if log_state(files, location).is_between_batches:
             return
-        self._run_planned(files, location, query)
+        self._run_planned(files, location, query, limit)
         state = log_state(files, location)
         if not state.is_between_batches:
             raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
 
-    def drain(self, query: ScriptQuery, note: Note) -> None:
-        """Until nothing comes out any more, or DRAIN_BATCHES.
+    def drain(self, query: ScriptQuery, note: Note, limit: Limit = NO_LIMIT) -> bool:
+        """Until nothing comes out any more, or DRAIN_BATCHES. Returns whether all has come out: false where functions
+        were still setting timers.
 
         Raises ProcedureRefused with nothing changed; Conflict (somebody else writes to this checkpoint); DrainGivenUp
-        when a batch fails; Fatal when it fails and stays planned.
+        when a batch fails, or is not over at the limit; Fatal when it fails and stays planned; StepHangs.
         """
         files = HadoopFiles(query.session)
         location = _reached(query)
-        self.roll_forward(query)
+        self.roll_forward(query, limit)
         state = log_state(files, location)
         if state.committed < 0 or not _has_state(files, location):
-            return
+            return True
         first = before_drain(files, location, state)
         while state.committed - first < DRAIN_BATCHES:
             batch = state.committed + 1
             note(f"draining {query}: batch {batch}")
-            self._plan(files, location, query, state.committed)
-            progress = self._run_planned(files, location, query)
+            self._plan(files, location, query, state.committed, limit)
+            progress = self._run_planned(files, location, query, limit)
             state = log_state(files, location)
             _check(query, batch, state, progress)
             if not _may_bring_more(progress):
-                return
+                return True
         log.warning("timers go on setting timers", query=str(query), batches=DRAIN_BATCHES)
+        return False
 
     def undo(self, query: ScriptQuery) -> None:
         """Give the logs of a drained query the watermark from before the drain. What came out stays. Idempotent."""
@@ -144,7 +144,7 @@ class Drain:
             )
         log.info("reads on after a drain", location=location, batch=state.committed, watermark_ms=watermark)
 
-    def _plan(self, files: HadoopFiles, location: str, query: ScriptQuery, committed: int) -> None:
+    def _plan(self, files: HadoopFiles, location: str, query: ScriptQuery, committed: int, limit: Limit) -> None:
         try:
             text = _entry(files, location, "offsets", committed)
             logs.next_watermark(_entry(files, location, "commits", committed))
@@ -152,31 +152,21 @@ class Drain:
         except SparkInternalsMissing as error:
             raise ProcedureRefused(f"{query} cannot be drained: {error.message}", hint=error.hint) from error
         self._may_commit()
+        if limit.is_over:
+            raise Fatal(f"{query} was not drained in time", hint="give it longer: execution.stop.savepoint-timeout")
         try:
             files.add_log_entry(f"{location}/offsets/{committed + 1}", planned)
         except Conflict as error:
             raise Conflict(f"{query}: somebody else has planned batch {committed + 1}: {error.message}") from error
 
-    def _run_planned(self, files: HadoopFiles, location: str, query: ScriptQuery) -> dict[str, Any]:
-        """Spark's report of the batch, empty when there is none. Raises DrainGivenUp, Fatal."""
+    def _run_planned(
+        self, files: HadoopFiles, location: str, query: ScriptQuery, limit: Limit = NO_LIMIT
+    ) -> dict[str, Any]:
+        """Spark's report of the batch, empty when there is none. Raises DrainGivenUp, Fatal, StepHangs."""
         try:
-            return self._run_once(query)
-        except _BatchFailed as error:
+            return run_planned_batch(self._queries, query, limit, retained=DRAIN_BATCHES + 2)
+        except BatchFailed as error:
             raise self._after_failure(files, location, query, error) from error
-
-    def _run_once(self, query: ScriptQuery) -> dict[str, Any]:
-        """Raises _BatchFailed."""
-        with _retaining(query.session):
-            handle = self._queries.start_again(query, once=True)
-        ended = False
-        while not ended:
-            ended = bool(call("a planned batch", handle._jsq.awaitTermination, int(_AWAIT_SECONDS * 1000)))
-        try:
-            check_not_failed(query, handle)
-        except Fatal as error:
-            raise _BatchFailed(error.message, hint=error.hint) from error
-        last = call("progress of a planned batch", handle._jsq.lastProgress)
-        return {} if last is None else dict(json.loads(str(last.json())))
 
     def _after_failure(self, files: HadoopFiles, location: str, query: ScriptQuery, failure: Fatal) -> Fatal:
         """Give a drain's batch up where that can be done. Returns what is to be raised."""
@@ -200,10 +190,6 @@ class Drain:
         )
 
 
-class _BatchFailed(Fatal):
-    """By an exception, while it ran."""
-
-
 def _check(query: ScriptQuery, batch: int, state: LogState, progress: dict[str, Any]) -> None:
     """Raises Fatal when what has run is not what was planned."""
     rows = int(progress.get("numInputRows", 0))
@@ -222,21 +208,6 @@ def _may_bring_more(progress: dict[str, Any]) -> bool:
         and (int(operator.get("numRowsUpdated", 0)) > 0 or int(operator.get("numRowsRemoved", 0)) > 0)
         for operator in progress.get("stateOperators", ())
     )
-
-
-class _retaining:  # noqa: N801 - used as a function
-    """The logs keep what was there before the drain: a query takes the setting over when it starts."""
-
-    def __init__(self, session: Any) -> None:
-        self._configuration = session.conf
-        self._before = ""
-
-    def __enter__(self) -> None:
-        self._before = str(self._configuration.get(_RETAIN))
-        self._configuration.set(_RETAIN, str(max(int(self._before), DRAIN_BATCHES + 2)))
-
-    def __exit__(self, *_: object) -> None:
-        self._configuration.set(_RETAIN, self._before)
 
 
 def _newest(files: HadoopFiles, location: str, log_name: str) -> int:

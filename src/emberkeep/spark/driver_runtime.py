@@ -196,7 +196,9 @@ def install(
     storages = SavepointStorages(open_objects, settings.scratch_dir / "savepoint")
     job_id, attempt = settings.job_id or JobId(""), current_job().attempt
     states = FunctionStates(settings.checkpoint_root, job_id, attempt, locations, may_commit, notices)
-    procedures = QueryProcedures(known, gate, plans, storages, may_commit, settings.asked_before, states.keep)
+    procedures = QueryProcedures(
+        known, gate, plans, storages, may_commit, settings.asked_before, states.keep, settings.step_seconds
+    )
     restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
     starts = OrderedStarts(gate, restore, procedures)
     queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices, known, starts)

@@ -37,7 +37,7 @@ class DriverSettings:
     the job whose checkpoints go through the node's state gateway, None where Spark reaches them by itself.
     ``savepoint``: location of the one that the job starts from, "" for none. ``asked_before``: what an
     earlier attempt was asked to do; this one carries it on. ``function_seconds``: that a user function may take for
-    one call.
+    one call. ``step_seconds``: that planned batches, or the copy of a savepoint, may take.
     """
 
     host: str
@@ -56,6 +56,7 @@ class DriverSettings:
     savepoint: str = ""
     asked_before: Procedure | None = None
     function_seconds: float = 600.0
+    step_seconds: float = 3600.0
 
 
 @dataclass(frozen=True)

@@ -8,24 +8,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Any
 
 import structlog
 
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
 from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late
-from emberkeep.spark.drain import Drain, log_state
+from emberkeep.spark.drain import DRAIN_BATCHES, Drain, log_state
 from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.running_batch import RunningBatch
 from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.savepoint_storage import SavepointStorages
+from emberkeep.spark.savepoint_trial import trial_failure
 from emberkeep.spark.scheduler_control import call
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 
@@ -34,13 +34,14 @@ log = structlog.get_logger(__name__)
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
 _SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
 _PAUSE = 0.1
-_TRIAL = "_trial"  # a file that shows whether a savepoint's directory can be written
+_TRIAL_SECONDS = 60.0  # that it may take at least
 
 
 class QueryProcedures:
     """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
     nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``keep``: told of
-    each savepoint that is complete, with a session and the states of functions; see FunctionStates."""
+    each savepoint that is complete, with a session and the states of functions; see FunctionStates. ``step_seconds``:
+    that planned batches and a copy may take."""
 
     def __init__(
         self,
@@ -51,12 +52,14 @@ class QueryProcedures:
         may_commit: Callable[[], None],
         asked_before: Procedure | None = None,
         keep: Callable[[Any, str, int, Mapping[str, bytes]], None] = lambda *_: None,
+        step_seconds: float = 3600.0,
     ) -> None:
         self.gate = gate
         self.plans = plans
         self._queries = queries
         self._storages = storages
         self._may_commit = may_commit
+        self._step_seconds = step_seconds
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
@@ -84,10 +87,10 @@ class QueryProcedures:
         if not state.is_between_batches and (state.drained or ending):
             log.info("a planned batch is run", query=str(query), batch=state.planned)
         if not ending:
-            self._drain.settle(query)
+            self._drain.settle(query, self._step_limit())
             return True
         try:
-            self._drain.roll_forward(query)
+            self._drain.roll_forward(query, self._step_limit())
         except DrainGivenUp as error:  # the drain is planned anew, and says so if it fails again
             log.warning("a drain is given up", query=str(query), reason=error.message)
         return False
@@ -103,12 +106,14 @@ class QueryProcedures:
             raise _nothing_to_save()
         note(f"trying whether {directory} can be written")
         self._may_commit()
-        try:
-            self._try_to_write(directory)
-        except EmberkeepError as error:
+        session = self._session()
+        failure = trial_failure(
+            lambda: self._storages.at(directory, HadoopFiles(session)), max(_TRIAL_SECONDS, limit.seconds_left or 0.0)
+        )
+        if failure is not None:
             raise ProcedureRefused(
-                f"no savepoint can be written to {directory}: {error.message}", hint=error.hint
-            ) from error
+                f"no savepoint can be written to {directory}: {failure.message}", hint=failure.hint
+            ) from failure
 
     def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
         """End all queries between two batches; to the script they look as if they ran. A drain that has begun is gone
@@ -147,11 +152,17 @@ class QueryProcedures:
     def resume(self) -> None:
         self.plans.open()
 
-    def drain(self, note: Note) -> None:
-        """See Drain. The queries have ended."""
-        for query in self._recoverable():
-            if query.away:
-                self._drain.drain(query, note)
+    def drain(self, note: Note) -> str:
+        """See Drain. The queries have ended. Returns what has not come out, in words; "" when all has."""
+        limit = self._step_limit()
+        ended = [query for query in self._recoverable() if query.away]
+        left = [str(query) for query in ended if not self._drain.drain(query, note, limit)]
+        if not left:
+            return ""
+        return (
+            f"timers of {', '.join(left)} were still setting timers after {DRAIN_BATCHES} planned batches: what these "
+            "wait for has not come out, and is in the savepoint"
+        )
 
     def write_savepoint(
         self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch
@@ -186,7 +197,7 @@ class QueryProcedures:
                 # One that was let run on is active; what one has failed with meanwhile is for the script to see.
                 if not _is_active(query) and query.handle.exception() is None:
                     if query.reached is not None:
-                        self._drain.settle(query)
+                        self._drain.settle(query, self._step_limit())
                     query.handle._jsq = self._queries.start_again(query)._jsq
                 query.away = False
             sessions = {id(query.session): query.session for query in away}
@@ -226,20 +237,20 @@ class QueryProcedures:
     def _recoverable(self) -> list[ScriptQuery]:
         return [query for query in self._queries.all() if query.reached is not None]
 
-    def _try_to_write(self, directory: str) -> None:
-        """Leaves nothing behind. Raises EmberkeepError."""
-        storage = self._storages.at(directory, HadoopFiles(self._session()))
-        try:
-            storage.write(_TRIAL, b"this file is removed at once\n")
-        except EmberkeepError:
-            with suppress(EmberkeepError):
-                storage.remove()
-            raise
-        storage.remove()
-
     def _writer(self, directory: str) -> SavepointWriter:
-        files = HadoopFiles(self._session())
-        return SavepointWriter(files, directory, self._storages.at(directory, files), self._may_commit)
+        files, limit = HadoopFiles(self._session()), self._step_limit()
+
+        def may_write() -> None:
+            self._may_commit()
+            if limit.is_over:
+                raise Fatal(
+                    "the savepoint was not written in time", hint="give it longer: execution.stop.savepoint-timeout"
+                )
+
+        return SavepointWriter(files, directory, self._storages.at(directory, files), may_write)
+
+    def _step_limit(self) -> Limit:
+        return Limit(time.monotonic() + self._step_seconds)
 
     def _session(self) -> Any:
         queries = self._queries.all()

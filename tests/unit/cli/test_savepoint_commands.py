@@ -119,6 +119,16 @@ def test_stop_tells_what_it_does_and_ends_with_the_path(gateway: Scripted, capfd
     assert (request.procedure, request.target_directory) == (Procedure.DRAIN, "/s")
 
 
+@pytest.mark.req("END-4")
+def test_what_a_drain_has_left_is_told_last(gateway: Scripted, capfd: Output) -> None:
+    gateway.ends_as = JobStatus.FINISHED
+    left = told(ProcedurePhase.COMPLETED, warning="timers of query 'one' were still setting timers")
+    gateway.steps = [{"is_over": True, "savepoint": "/s/1", **left}]
+    assert main(["stop", "flights", "--drain", "--savepoint-path", "/s"]) == 0
+    said = [line for line in capfd.readouterr().err.splitlines() if "JobManager does not see" not in line]
+    assert said[-1] == "emberkeep: warning: timers of query 'one' were still setting timers"
+
+
 def test_a_savepoint_that_only_the_drivers_machine_has_is_warned_of(
     gateway: Scripted, tmp_path: Path, capfd: Output
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,12 +11,15 @@ from typing import Any, cast
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
 from emberkeep.spark import drain as module
+from emberkeep.spark import planned_batch
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.drain import DRAIN_BATCHES, Drain
 from emberkeep.spark.errors import DrainGivenUp
 from emberkeep.spark.hadoop_files import FoundFile
+from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 
@@ -57,6 +61,9 @@ class Spark:
     def __init__(self, files: Files, fails: Callable[[int, int], bool], timers: int = 0) -> None:
         self.files = files
         self.runs: list[tuple[int, int]] = []
+        self.hangs = False
+        self.heeds_stop = True
+        self.stopped = False
         self._fails = fails
         self._timers = timers
         for batch in range(3):
@@ -77,7 +84,7 @@ class Spark:
         watermark = self.watermark(batch)
         self.runs.append((batch, watermark))
         failed = self._fails(batch, watermark)
-        if not failed:
+        if not failed and not self.hangs:
             self.commit(batch, watermark)
         self._timers -= 1
         report = {
@@ -85,13 +92,21 @@ class Spark:
             "numInputRows": 0,
             "stateOperators": [{"operatorName": "transformWithState", "numRowsUpdated": int(self._timers >= 0)}],
         }
+        alive = iter([True, False])
+        if self.hangs:
+            alive = iter(lambda: not self.stopped, object())
         failure = SimpleNamespace(getMessage=lambda: "ValueError: year 10000 is out of range")
+        thread = SimpleNamespace(isAlive=lambda: next(alive))
         java = SimpleNamespace(
-            awaitTermination=lambda _: True,
+            streamingQuery=lambda: SimpleNamespace(queryExecutionThread=lambda: thread),
+            stop=self.stop,
             exception=lambda: SimpleNamespace(isDefined=lambda: failed, get=lambda: failure),
             lastProgress=lambda: None if failed else SimpleNamespace(json=lambda: json.dumps(report)),
         )
         return SimpleNamespace(_jsq=java)
+
+    def stop(self) -> None:
+        self.stopped = self.heeds_stop
 
     def watermark(self, batch: int) -> int:
         return int(json.loads(self.files.texts[f"{PLACE}/offsets/{batch}"].split("\n")[1])["batchWatermarkMs"])
@@ -172,7 +187,7 @@ def test_one_after_others_takes_nothing_back_that_came_out(files: Files) -> None
 def test_one_that_a_crash_has_left_and_that_fails_is_given_up_by_the_next_attempt(files: Files) -> None:
     spark = Spark(files, never)
     drain = drain_of(spark)
-    drain._plan(cast(Any, files), PLACE, query(), 2)
+    drain._plan(cast(Any, files), PLACE, query(), 2, NO_LIMIT)
     spark._fails = at_the_end
     drain.settle(query())
     assert (spark.planned, spark.watermark(3)) == (3, BEFORE)
@@ -200,3 +215,38 @@ def test_a_batch_of_the_query_itself_that_fails_is_left_as_it_is(files: Files) -
     with pytest.raises(Fatal, match="year 10000"):
         drain_of(spark).drain(query(), ignored)
     assert spark.watermark(3) == BEFORE + 1
+
+
+@pytest.mark.req("END-4", "END-6")
+def test_one_that_does_not_end_is_interrupted_and_given_up(files: Files) -> None:
+    spark = Spark(files, never)
+    spark.hangs = True
+    with pytest.raises(DrainGivenUp, match="has not ended in time"):
+        drain_of(spark).drain(query(), ignored, soon())
+    assert (spark.stopped, spark.committed, spark.watermark(3)) == (True, 2, BEFORE)
+    files.texts.clear()
+    with pytest.raises(Fatal, match="was not drained in time"):
+        drain_of(Spark(files, never)).drain(query(), ignored, Limit(time.monotonic()))
+
+
+@pytest.mark.req("END-4", "END-6")
+def test_one_that_cannot_be_interrupted_stays_planned(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_batch, "_INTERRUPT_SECONDS", 0.1)
+    spark = Spark(files, never)
+    spark.hangs, spark.heeds_stop = True, False
+    with pytest.raises(StepHangs, match="does not heed"):
+        drain_of(spark).drain(query(), ignored, soon())
+    assert spark.watermark(3) == MAX_WATERMARK_MS, "it may still commit"
+
+
+def soon() -> Limit:
+    """Long enough for a batch to be planned."""
+    return Limit(time.monotonic() + 0.5)
+
+
+@pytest.mark.req("END-4")
+@pytest.mark.parametrize(("batches", "all_out"), [(0, True), (DRAIN_BATCHES - 1, True), (DRAIN_BATCHES, False)])
+def test_timers_that_set_timers_are_bounded_and_what_is_left_is_told(files: Files, batches: int, all_out: bool) -> None:
+    spark = Spark(files, never, timers=batches)
+    assert drain_of(spark).drain(query(), ignored) is all_out
+    assert len(spark.runs) == min(batches + 1, DRAIN_BATCHES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -26,6 +27,8 @@ class Place:
     def __init__(self, **fails: EmberkeepError) -> None:
         self.files: dict[str, bytes] = {}
         self.fails = fails
+        self.waits = threading.Event()
+        self.waits.set()
 
     def write(self, name: str, data: bytes) -> SavepointFile:
         self.files[name] = data
@@ -34,6 +37,7 @@ class Place:
         return described(name, data)
 
     def remove(self) -> None:
+        self.waits.wait(240)
         if "remove" in self.fails:
             raise self.fails["remove"]
         self.files.clear()
@@ -98,8 +102,18 @@ def test_one_that_cannot_is_refused_before_anything_is_touched(at: str, failure:
 
 
 def test_a_location_that_means_nothing_is_refused() -> None:
-    with pytest.raises(ProcedureRefused, match="no savepoint can be written to s3://: there is no bucket in it"):
+    with pytest.raises(ProcedureRefused, match=r"no savepoint can be written to s3://: there is no bucket in it"):
         check(of(Place(), query()), "s3://")
+
+
+@pytest.mark.req("END-6")
+def test_one_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(procedures, "_TRIAL_SECONDS", 0.1)
+    place = Place()
+    place.waits.clear()
+    with pytest.raises(ProcedureRefused, match="has not answered in 0 s"):
+        check(of(place, query()))
+    place.waits.set()
 
 
 @pytest.mark.req("END-6")

@@ -1,0 +1,94 @@
+"""Steps that do not end hold nothing up: they are let alone, and others are carried out beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from emberkeep.base.clock import Clock
+from emberkeep.daemons import driver_procedures
+from emberkeep.daemons.driver_procedures import DriverProcedures
+from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.lifecycle.errors import StepHangs
+from emberkeep.lifecycle.machine import Step, StepDone
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+
+SECONDS = 240.0
+REQUEST = ProcedureRequest(trigger_id="f" * 32, procedure=Procedure.DRAIN, target_directory="/savepoints")
+
+
+class Queries:
+    """``released``: until then a drain and the removal of a savepoint hang."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+        self.started = 0
+
+    def drain(self, note: Any) -> str:
+        note("draining")
+        assert self.released.wait(SECONDS)
+        return "timers were left"
+
+    def discard_savepoint(self, directory: str) -> None:
+        assert directory.startswith("/savepoints/savepoint-")
+        assert self.released.wait(SECONDS)
+
+    def finish_batches(self, note: Any, limit: Any) -> None:
+        del note, limit
+        assert self.released.wait(SECONDS)
+
+    def start_queries(self) -> None:
+        self.started += 1
+
+
+def steps_of(queries: Queries) -> DriverProcedures:
+    spec = SimpleNamespace(graph=SimpleNamespace(job_id="a" * 32), attempt=1, procedure=None)
+    clock = SimpleNamespace(now_ms=lambda: 0)
+    runtime: Any = SimpleNamespace(procedures=queries)
+
+    async def leave(_: object) -> None:
+        raise AssertionError("nothing ends this driver")
+
+    return DriverProcedures(
+        cast(DriverSpec, spec), cast(Clock, clock), lambda: runtime, lambda: None, leave, step_seconds=0.1
+    )
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize("step", [Step.DRAIN, Step.DISCARD_SAVEPOINT])
+def test_one_that_hangs_has_failed_and_the_next_one_does_not_wait_for_it(
+    step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver_procedures, "_GRACE", 0.1)
+    queries = Queries()
+
+    async def scenario() -> None:
+        steps = steps_of(queries)
+        with pytest.raises(StepHangs, match=f"step {step.value} has not ended in 0 s"):
+            await steps.run(step, REQUEST, "")
+        async with asyncio.timeout(SECONDS):
+            assert await steps.run(Step.START_QUERIES, REQUEST, "") == StepDone(REQUEST.trigger_id, Step.START_QUERIES)
+        queries.released.set()
+
+    asyncio.run(scenario())
+    assert queries.started == 1
+
+
+def test_batches_have_their_own_deadline_and_a_drain_says_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_procedures, "_GRACE", 0.1)
+    queries = Queries()
+
+    async def scenario() -> None:
+        steps = steps_of(queries)
+        finishing = asyncio.create_task(steps.run(Step.FINISH_BATCHES, REQUEST, ""))
+        done, _ = await asyncio.wait({finishing}, timeout=1.0)
+        assert not done
+        queries.released.set()
+        assert await finishing == StepDone(REQUEST.trigger_id, Step.FINISH_BATCHES)
+        assert (await steps.run(Step.DRAIN, REQUEST, "")).warning == "timers were left"
+
+    asyncio.run(scenario())
