@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emberkeep.adapters import gateway_journal, gateway_port
@@ -58,6 +58,7 @@ def test_the_next_life_knows_the_renames_that_were_begun(tmp_path: Path) -> None
 
 
 @pytest.mark.req("LOC-8")
+@settings(deadline=None)
 @given(cut=st.integers(0, 2000), flip=st.integers(0, 2000))
 def test_a_damaged_journal_claims_nothing(tmp_path_factory: pytest.TempPathFactory, cut: int, flip: int) -> None:
     directory = tmp_path_factory.mktemp("journal")
