@@ -206,6 +206,8 @@ def _stops_fail(jobs: FatedJobs, job: JobId) -> None:
 
 
 def _suspended(jobs: FatedJobs, job: JobId) -> str:
+    jobs.more()
+    jobs.wait_for_window(job, jobs.files - 2)  # an instance has just worked, so it is not let go of
     before, already = jobs.visible(), len(jobs.calls(job))
     jobs.decide(*((attempt, call, "die") for attempt, call in enumerate(SUSPEND_DEATHS, 1)))
     stopped = jobs.stop(job)
@@ -213,9 +215,11 @@ def _suspended(jobs: FatedJobs, job: JobId) -> str:
     details = jobs.cluster.wait_for_end(job)
     assert details.emberkeep.attempt == len(SUSPEND_DEATHS), "the end was recorded: no attempt follows"
     for attempt, death in enumerate(SUSPEND_DEATHS, 1):
+        calls = jobs.attempt(job, attempt, already)
+        if attempt == 1 and calls[-1] == "executor close":
+            del calls[-1]  # of a worker that has had the time for it, its driver being dead
         # Only in the first one a batch has run, so no others have workers.
-        calls = [call for call in jobs.attempt(job, attempt, already) if attempt > 1 or "driver" in call]
-        assert calls == expected(SUSPEND, death, executors=False), attempt
+        assert calls == expected(SUSPEND, death, executors=attempt == 1), attempt
     assert jobs.visible() == before, "nothing is flushed"
     return stopped.out.strip()
 
@@ -240,8 +244,7 @@ def _saved(jobs: FatedJobs, job: JobId) -> str:
     jobs.more()
     jobs.wait_for_window(job, 0)
     made = jobs.cluster.shell.done("savepoint", "create", job, "--savepoint-path", str(jobs.savepoints))
-    calls = [call for call in jobs.attempt(job, 1) if "driver" in call]
-    assert calls == expected(_SAVEPOINT, "driver notify_checkpoint_complete", executors=False)
+    assert jobs.attempt(job, 1) == expected(_SAVEPOINT, "driver notify_checkpoint_complete", executors=True)
     return made.out.strip()
 
 
