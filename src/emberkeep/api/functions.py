@@ -28,15 +28,6 @@ class WithGracefulShutdown(Protocol):
         """What was prepared is part of a durable savepoint, or there will be none: finish."""
 
 
-@runtime_checkable
-class FollowsQueries(Protocol):
-    """Of this package's own functions: told of each query that the script has started."""
-
-    def query_started(self, query: str, checkpoint: str) -> None:
-        """``query``: its id, which stays over restarts. ``checkpoint``: where it is now, as Spark reaches it. It runs
-        already, so do not wait for its batch."""
-
-
 class RichFunction:
     """A function with a life: resources from ``open`` to ``close``, and state that savepoints carry along.
 
@@ -77,6 +68,14 @@ class RichFunction:
                 self.shutdown()
         finally:
             close_once(self)
+
+
+class FollowsQueries(RichFunction):
+    """A function of this package that is told of each query that the script has started."""
+
+    def query_started(self, query: str, checkpoint: str) -> None:
+        """``query``: its id, which stays over restarts. ``checkpoint``: where it is now, as Spark reaches it. It runs
+        already, so do not wait for its batch."""
 
 
 def open_once(function: Any) -> None:

@@ -18,7 +18,7 @@ from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
 from emberkeep.api.file_sink.ports import SinkFiles
 from emberkeep.api.file_sink.spark_frames import SparkFrames
-from emberkeep.api.functions import RichFunction
+from emberkeep.api.functions import FollowsQueries
 from emberkeep.api.job import current_job
 from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
@@ -27,7 +27,7 @@ _STATE_VERSION = 1
 _MIB = 2**20
 
 
-class RollingFileSink(RichFunction):
+class RollingFileSink(FollowsQueries):
     """Give it to ``foreachBatch``: ``df.writeStream.foreachBatch(RollingFileSink("/data/out")).start()``.
 
     A micro-batch's rows wait, invisible, until the pieces of their partition reach ``max_bytes`` or ``max_rows``, or
