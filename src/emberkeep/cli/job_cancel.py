@@ -9,6 +9,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say
+from emberkeep.cli.stopwatch import Stopwatch
 from emberkeep.cli.wording import SHORT_ID
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
@@ -24,11 +25,13 @@ async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: boo
         say(f"job {job_id[:SHORT_ID]} will be cancelled")
         return ExitCode.OK
     shown: JobStatus | None = None
+    watch = Stopwatch()
     while True:
         job = await client.job(job_id)
         if job.state is not shown:
             shown = job.state
-            say(f"job {job_id[:SHORT_ID]} ({job.name}): {job.state.value}")
+            took = f" {watch}" if job.state.is_globally_terminal else ""
+            say(f"job {job_id[:SHORT_ID]} ({job.name}): {job.state.value}{took}")
         if job.state.is_globally_terminal:
             return ExitCode.OK if job.state is JobStatus.CANCELED else ExitCode.FAILED
         await asyncio.sleep(_POLL)

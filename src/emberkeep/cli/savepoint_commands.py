@@ -12,7 +12,8 @@ from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.job_stop import Detach, SavepointTarget, Timeout, milliseconds, with_client_waiting
 from emberkeep.cli.messages import say
-from emberkeep.cli.savepoint_restore import restore
+from emberkeep.cli.savepoint_restore import restore, tell_read
+from emberkeep.cli.stopwatch import Stopwatch
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -137,15 +138,17 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
     """
     from emberkeep.cli.wording import byte_count, counted
     from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_verification import verified
 
-    check = with_client(cluster.require(), lambda client: client.savepoints.verify(savepoint_location(path)))
+    location, watch = savepoint_location(path), Stopwatch()
+    check = with_client(cluster.require(), lambda client: verified(client, location, tell_read))
     if output is OutputFormat.JSON:
         print_json(check)
     elif check.problems:
         for problem in check.problems:
             print(problem)
     else:
-        say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made")
+        say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
     return ExitCode.FAILED if check.problems else ExitCode.OK
 
 
@@ -161,9 +164,9 @@ def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """
     from emberkeep.client.savepoint_calls import savepoint_location
 
-    location = savepoint_location(path)
+    location, watch = savepoint_location(path), Stopwatch()
     with_client(cluster.require(), lambda client: client.savepoints.dispose(location))
-    say(f"{location} is deleted")
+    say(f"{location} is deleted {watch}")
     return ExitCode.OK
 
 

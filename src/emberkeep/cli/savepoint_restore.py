@@ -10,6 +10,7 @@ from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.job_commands import DEFAULT_CLUSTER, DEFAULT_SUBMIT, Module, Quiet, SubmitOptions, Words, submit
 from emberkeep.cli.job_commands import with_client as _with_client
 from emberkeep.cli.messages import say
+from emberkeep.cli.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
@@ -38,6 +39,7 @@ def restore(
     """
     from emberkeep.base.errors import InvalidInput
     from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_verification import verified
 
     if not words or (module is None and len(words) < 2):
         missing = "script" if words else "savepoint"
@@ -48,8 +50,10 @@ def restore(
 
     async def look(client: RestClient) -> tuple[SavepointInfo, SavepointCheck, list[str]]:
         info = await client.savepoints.manifest(location)
-        return info, await client.savepoints.verify(location), await _warnings(client, info)
+        check = await verified(client, location, _tell_nothing if quiet else tell_read)
+        return info, check, await _warnings(client, info)
 
+    watch = Stopwatch()
     info, check, warnings = _with_client(cluster.require(), look)
     for problem in check.problems:
         print(problem)
@@ -57,20 +61,31 @@ def restore(
         say(f"{location} is damaged: nothing was submitted; `emberkeep savepoint list` shows others")
         return ExitCode.FAILED
     if not quiet:
-        _tell(info, check)
+        _tell(info, check, watch)
     for warning in warnings:
         say(f"warning: {warning}")
     named = spark if spark.name is not None else dataclasses.replace(spark, name=info.job_name)
     return submit(*words[1:], module=module, from_savepoint=location, quiet=quiet, spark=named, cluster=cluster)
 
 
-def _tell(info: SavepointInfo, check: SavepointCheck) -> None:
+def tell_read(files: int, files_total: int, size: int, size_total: int) -> None:
+    """How far a savepoint is read."""
+    from emberkeep.cli.wording import byte_count, counted
+
+    say(f"read {files} of {counted(files_total, 'file')}, {byte_count(size)} of {byte_count(size_total)}")
+
+
+def _tell_nothing(*_: int) -> None:
+    return
+
+
+def _tell(info: SavepointInfo, check: SavepointCheck, watch: Stopwatch) -> None:
     from emberkeep.cli.wording import byte_count, counted, timestamp
 
     say(f"savepoint of {info.job_name}, made {timestamp(info.created)}")
     for query in info.queries:
         say(f"{query.name or query.key}: goes on after batch {query.batch_id}")
-    say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made")
+    say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
 
 
 async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:

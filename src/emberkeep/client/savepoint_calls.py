@@ -18,6 +18,7 @@ from emberkeep.protocol.rest_savepoints import (
     DisposalStatus,
     OperationStatus,
     SavepointCheck,
+    SavepointFiles,
     SavepointInfo,
     SavepointList,
     SavepointPath,
@@ -73,9 +74,9 @@ class SavepointCalls:
         answer = await self._http.call(Request("GET", "/savepoints/manifest", {"path": path}))
         return decode(answer, SavepointInfo)
 
-    async def verify(self, path: str) -> SavepointCheck:
-        """Have all of it read; takes as long as that does."""
-        body = SavepointPath(savepoint_path=path)
+    async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
+        """Have files of it read, all of them by default; takes as long as that does."""
+        body = SavepointFiles(savepoint_path=path, first=first, count=count)
         return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
 
     async def dispose(self, path: str) -> None:

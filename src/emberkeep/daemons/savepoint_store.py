@@ -33,9 +33,9 @@ class SavepointStore:
         """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
         return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
 
-    async def verify(self, path: str) -> SavepointCheck:
+    async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
         """Raises Absent, RetryLater, Fatal."""
-        return await asyncio.to_thread(_with_store, path, lambda store: _verify(store, path))
+        return await asyncio.to_thread(_with_store, path, lambda store: _verify(store, path, first, count))
 
     async def dispose(self, path: str) -> None:
         """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
@@ -67,20 +67,21 @@ def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
         raise InvalidInput(f"the savepoint is damaged: {error.message}", field="path", hint=error.hint) from error
 
 
-def _verify(store: DurableState, path: str) -> SavepointCheck:
+def _verify(store: DurableState, path: str, first: int, count: int | None) -> SavepointCheck:
     try:
         manifest, _ = _manifest(store, path)
     except InvalidInput as error:
         return SavepointCheck(path=path, files=0, size=0, problems=[error.message])
     problems = []
-    for file in manifest.files:
+    files = manifest.files[first : None if count is None else first + count]
+    for file in files:
         problem = _problem(store, file)
         if problem:
             problems.append(problem)
         if len(problems) >= MOST_PROBLEMS:
             problems.append("further files were not looked at")
             break
-    return SavepointCheck(path=path, files=len(manifest.files), size=manifest.total_size, problems=problems)
+    return SavepointCheck(path=path, files=len(files), size=sum(file.size for file in files), problems=problems)
 
 
 def _problem(store: DurableState, file: SavepointFile) -> str:

@@ -7,10 +7,10 @@ COMPLETED. A completed one has done what was asked, or names its failure.
 from __future__ import annotations
 
 import enum
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import field
+from msgspec import Meta, field
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
@@ -102,6 +102,14 @@ class SavepointPath(Kebab, frozen=True, kw_only=True, forbid_unknown_fields=True
     savepoint_path: str
 
 
+class SavepointFiles(SavepointPath, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which files of a savepoint: ``count`` ones of its manifest's list, from number ``first`` on; null: all that
+    follow."""
+
+    first: Annotated[int, Meta(ge=0)] = 0
+    count: Annotated[int, Meta(ge=1)] | None = None
+
+
 class DisposalStatus(Kebab, frozen=True, kw_only=True):
     """``operation``: null while it is in progress; its ``location`` is never set."""
 
@@ -174,7 +182,8 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointCheck(Kebab, frozen=True, kw_only=True):
-    """``problems``: one sentence for each file that is missing or was changed, bounded; empty: all is as it was."""
+    """``files`` and ``size``: of what was to be looked at. ``problems``: one sentence for each file that is missing or
+    was changed, bounded; empty: all is as it was."""
 
     path: str
     files: int

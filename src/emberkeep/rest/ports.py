@@ -81,8 +81,9 @@ class Savepoints(Protocol):
         """What a savepoint consists of, and its manifest's SHA-256. Raises Absent, InvalidInput (damaged), RetryLater,
         Fatal (no such kind of place, no permission)."""
 
-    async def verify(self, path: str) -> SavepointCheck:
-        """Read all of it. Raises Absent, RetryLater, Fatal."""
+    async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
+        """Read ``count`` of its files, from number ``first`` of the manifest's list on; None: all that follow. Raises
+        Absent, RetryLater, Fatal."""
 
     async def dispose(self, path: str) -> None:
         """Delete it. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""

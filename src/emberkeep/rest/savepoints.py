@@ -16,6 +16,7 @@ from emberkeep.protocol.rest_savepoints import (
     OperationStatus,
     QueueStatus,
     SavepointCheck,
+    SavepointFiles,
     SavepointInfo,
     SavepointList,
     SavepointOutcome,
@@ -125,10 +126,10 @@ async def manifest(call: Call) -> msgspec.Struct:
 
 
 async def verify(call: Call) -> msgspec.Struct:
-    body: SavepointPath = call.body
+    body: SavepointFiles = call.body
     check_location(body.savepoint_path, "savepoint-path")
     async with call.api.verifications.place():
-        return await call.api.savepoints.verify(body.savepoint_path)
+        return await call.api.savepoints.verify(body.savepoint_path, body.first, body.count)
 
 
 async def dispose(call: Call) -> msgspec.Struct:
@@ -223,7 +224,7 @@ ROUTES = (
         "Read all of a savepoint and compare it with its manifest",
         "Savepoints",
         reply=SavepointCheck,
-        body=SavepointPath,
+        body=SavepointFiles,
         problems=(404, 503),
         doc="Answers when all is read, which takes its time.",
     ),

@@ -365,7 +365,7 @@ def test_cancel(fake: FakeJobManager, capfd: Output) -> None:
     assert main(["cancel", "a1", "--no-wait"]) == 0
     fake.on_cancel = lambda job_id, grace: ends(fake, JobStatus.CANCELED)(job_id)
     assert main(["cancel", "a1", "--kill"]) == 0
-    assert "CANCELED" in capfd.readouterr().err
+    assert "CANCELED after " in capfd.readouterr().err
     assert [grace for _, grace in fake.cancels] == [None, "0"]
     assert main(["cancel", B]) == 1
     assert "the job has ended" in capfd.readouterr().err

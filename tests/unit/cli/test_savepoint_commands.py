@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -216,7 +217,9 @@ def test_refusals_have_their_exit_codes(gateway: Scripted, capfd: Output) -> Non
     assert main(["stop"]) == 2
 
 
-def test_savepoints_are_listed_shown_checked_and_deleted(gateway: Scripted, tmp_path: Path, capfd: Output) -> None:
+def test_savepoints_are_listed_shown_checked_and_deleted(
+    gateway: Scripted, tmp_path: Path, capfd: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["savepoint", "list"]) == 0
     assert "no savepoints yet" in capfd.readouterr().err
     root = make(tmp_path / "savepoint-00000001-0123456789ab")
@@ -231,11 +234,18 @@ def test_savepoints_are_listed_shown_checked_and_deleted(gateway: Scripted, tmp_
     shown = capfd.readouterr().out
     assert "SUSPEND, attempt 2" in shown
     assert "2 files, 7 B" in shown
+    capfd.readouterr()
+    monkeypatch.setattr("emberkeep.client.savepoint_verification._PIECE_FILES", 1)
     assert main(["savepoint", "verify", str(root)]) == 0
+    first, second = manifest_of(root).files
+    said = capfd.readouterr().err.splitlines()
+    assert said[0] == f"emberkeep: read 1 of 2 files, {first.size} B of {first.size + second.size} B"
+    assert re.fullmatch(r"emberkeep: 2 files, 7 B: all as they were made, after \d+\.\ds", said[1])
     flip(root / "functions/0")
     assert main(["savepoint", "verify", str(root)]) == 1
     assert "functions/0 was changed" in capfd.readouterr().out
     assert main(["savepoint", "dispose", str(root)]) == 0
+    assert f"{root} is deleted after " in capfd.readouterr().err
     assert not root.exists()
     assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
 
@@ -251,7 +261,7 @@ def test_restore_checks_the_savepoint_and_submits(
     captured = capfd.readouterr()
     graph = gateway.views[JobId(captured.out.strip())].graph
     assert graph is not None
-    assert "all as they were made" in captured.err
+    assert "all as they were made, after " in captured.err
     assert (graph.savepoint, graph.resources.executors, graph.arguments) == (str(root), 1, ("--num-executors", "7"))
     assert graph.name == manifest_of(root).job_name, "it is called as the job was"
 

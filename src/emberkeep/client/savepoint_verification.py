@@ -1,0 +1,59 @@
+"""Having a savepoint read piece by piece, so that it can be told how far that is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.client.log_copy import Patience
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest_savepoints import SavepointCheck, SavepointFileInfo
+
+_PIECE_BYTES = 64 * 1024**2  # or one larger file
+_PIECE_FILES = 500
+_PAUSE = 0.5  # seconds
+_BUSY_LIMIT = 300.0
+
+Look = Callable[[int, int, int, int], None]
+
+
+async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
+    """Every file of a savepoint compared with its manifest. ``look`` is told after each piece but the last: files and
+    bytes read, and of how many. Raises Absent, RetryLater (the JobManager has checked others for minutes), Fatal."""
+    try:
+        files = (await client.savepoints.manifest(path)).files
+    except InvalidInput:  # its manifest is damaged; that is what the check says
+        return await client.savepoints.verify(path)
+    total, done, size = sum(file.size for file in files), 0, 0
+    problems: list[str] = []
+    while done < len(files):
+        count = _piece(files[done:])
+        check = await _checked(client, path, done, count)
+        problems += check.problems
+        size += sum(file.size for file in files[done : done + count])
+        done += count
+        if done < len(files):
+            look(done, len(files), size, total)
+    return SavepointCheck(path=path, files=len(files), size=total, problems=problems)
+
+
+def _piece(files: list[SavepointFileInfo]) -> int:
+    """How many of the files come next."""
+    size = 0
+    for count, file in enumerate(files[:_PIECE_FILES]):
+        size += file.size
+        if size > _PIECE_BYTES and count:
+            return count
+    return min(len(files), _PIECE_FILES)
+
+
+async def _checked(client: RestClient, path: str, first: int, count: int) -> SavepointCheck:
+    busy = Patience(_BUSY_LIMIT)
+    while True:
+        try:
+            return await client.savepoints.verify(path, first, count)
+        except RetryLater:
+            if busy.is_over():
+                raise
+            await asyncio.sleep(_PAUSE)
