@@ -148,9 +148,8 @@ class BlocklistHandler(Actor[Call]):
         over = ", ".join(str(entry.place) for entry in self._listed.entries if entry.end_ms <= now)
         self._enqueue(_Change(f"the time is over of {over}", self._let_lapse, None))
 
-    def _let_lapse(self, draft: BlocklistTracker) -> None:
-        self._lapsing = False
-        draft.expire(self._clock.now_ms())
+    def _let_lapse(self, _: BlocklistTracker) -> None:
+        self._lapsing = False  # and they are gone, as before every change
 
     # --- one change after the other -----------------------------------------------------------------------------------
 
@@ -164,6 +163,7 @@ class BlocklistHandler(Actor[Call]):
         while self._waiting and self._writing is None:
             change = self._waiting.popleft()
             draft = BlocklistTracker(self._listed)
+            draft.expire(self._clock.now_ms())  # what is over refuses nothing, and nothing is merged into it
             try:
                 answer = change.make(draft)
             except EmberkeepError as error:

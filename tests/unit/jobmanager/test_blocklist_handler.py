@@ -9,6 +9,7 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
 from emberkeep.jobs.model import JobStatus
+from emberkeep.testing.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
@@ -105,6 +106,28 @@ def test_a_block_times_out_durably() -> None:
             await eventually(gone)
         async with cluster.leading() as service:
             assert (await service.blocklist()).entries == ()
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-4")
+def test_what_is_over_refuses_nothing_and_is_merged_into_nothing_until_it_is_removed() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        clock = VirtualClock(cluster.loop)
+        async with cluster.leading() as service:
+            for late in range(0, 500, 50):  # milliseconds; what has timed out is looked for twice a second
+                for merge in (False, True):
+                    end = clock.now_ms() + 1000 + late
+                    await service.block(node("tm-1", EVACUATE, end_ms=end), merge=False)
+                    await asyncio.sleep((end - clock.now_ms()) / 1000)
+                    made = await service.block(node("tm-1"), merge=merge)
+                    assert (made.entry, made.merged) == (node("tm-1"), False)
+                    await service.unblock(node("tm-1").place)
+                    await service.block(node("tm-1", end_ms=clock.now_ms() + 1000 + late), merge=False)
+                    await asyncio.sleep(1.0 + late / 1000)
+                    with pytest.raises(Absent):
+                        await service.unblock(node("tm-1").place)
 
     in_virtual_time(scenario)
 
