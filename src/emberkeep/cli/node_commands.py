@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from cyclopts import App
+from msgspec.structs import replace
 
+from emberkeep.base.errors import InvalidInput
 from emberkeep.cli.cluster_options import ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
@@ -112,9 +114,19 @@ def _block(
     from emberkeep.client.rest_client import RestClient
 
     request, task_manager, patience = blocking.request(action, drivers), blocking.task_manager, blocking.patience()
+    length = blocking.length_ms()
 
     async def work(client: RestClient) -> bool:
-        entry = await client.block(name, request, task_manager=task_manager)
+        end = request.end_timestamp
+        if length is not None:  # by the clock that judges it, which tells whole seconds that have passed
+            end = (await client.leadership()).now_ms + 1000 + length
+        try:
+            entry = await client.block(name, replace(request, end_timestamp=end), task_manager=task_manager)
+        except InvalidInput as error:
+            if error.field != "endTimestamp":
+                raise
+            said = f"--until {blocking.until}" if blocking.until is not None else f"--for {blocking.duration}"
+            raise InvalidInput(f"{said}: {error.message}", field=said.partition(" ")[0]) from None
         say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
         if not await there_now(client, name, task_manager=task_manager):
             where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"

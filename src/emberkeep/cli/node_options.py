@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,12 +37,25 @@ class BlockOptions:
     "What is named is not a node but a single task manager, by its id."
 
     def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
-        """Raises InvalidInput."""
+        """Without the end that ``--for`` says. Raises InvalidInput."""
         from emberkeep.protocol.rest_blocklist import BlockRequest
 
+        if self.duration is not None and self.until is not None:
+            raise InvalidInput("--for and --until are given", field="--until", hint="give one of them")
         return BlockRequest(
             action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge
         )
+
+    def length_ms(self) -> int | None:
+        """Of ``--for``, None where it is not given. Raises InvalidInput."""
+        from emberkeep.base.option_types import duration
+
+        if self.duration is None:
+            return None
+        try:
+            return round(duration(self.duration) * 1000)
+        except ValueError as error:
+            raise InvalidInput(f"--for {self.duration}: {error}", field="--for") from None
 
     def patience(self) -> float | None:
         """Seconds to wait, None: for ever. Raises InvalidInput."""
@@ -55,19 +67,9 @@ class BlockOptions:
         return None if limit is None else limit / 1000
 
     def _end(self) -> int | None:
-        """Unix milliseconds. Raises InvalidInput."""
+        """That ``--until`` says: Unix milliseconds. Raises InvalidInput."""
         from datetime import datetime
 
-        from emberkeep.base.option_types import duration as seconds
-
-        if self.duration is not None and self.until is not None:
-            raise InvalidInput("--for and --until are given", field="--until", hint="give one of them")
-        if self.duration is not None:
-            try:
-                length = seconds(self.duration)
-            except ValueError as error:
-                raise InvalidInput(f"--for {self.duration}: {error}", field="--for") from None
-            return time.time_ns() // 1_000_000 + round(length * 1000)
         if self.until is not None:
             try:
                 return round(datetime.fromisoformat(self.until).timestamp() * 1000)

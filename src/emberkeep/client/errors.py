@@ -9,6 +9,10 @@ class Unreachable(RetryLater):
     """No answer from a JobManager: nothing listens there, or the connection broke or stayed silent."""
 
 
+class Unanswered(RetryLater):
+    """Whether it was done is not known: the JobManager could not tell, or somebody in between."""
+
+
 class NoCluster(Fatal):
     """No cluster is configured and none runs here."""
 

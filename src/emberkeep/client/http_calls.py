@@ -17,7 +17,7 @@ import msgspec
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.errors import NotAuthorised, Unreachable
+from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
 from emberkeep.protocol.rest import API_PREFIX, Problem
 
 T = TypeVar("T")
@@ -63,6 +63,23 @@ class Answer:
         return round(moment.timestamp() * 1000)
 
 
+@dataclass
+class Tries:
+    """What became of the tries of one call. ``in_doubt``: one that has failed may have been carried out."""
+
+    in_doubt: bool = False
+
+    async def watch(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        """Around each sending: aiohttp sends PUT and DELETE a second time by itself when the connection breaks."""
+        try:
+            return await send(request)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            self.in_doubt = True
+            raise
+
+
 class HttpCalls:
     """A connection pool to one cluster. Requests are repeated for ``patience`` seconds while they may be; each of its
     JobManagers is asked at least once before that is given up."""
@@ -84,36 +101,38 @@ class HttpCalls:
         if self._session is not None:
             await self._session.close()
 
-    async def call(self, request: Request) -> Answer:
+    async def call(self, request: Request, tries: Tries | None = None) -> Answer:
         """Send until answered or out of patience. Raises the errors of ``RestClient``."""
+        tries = tries or Tries()
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self._ask_each(request)
+                return await self._ask_each(request, tries)
             except RetryLater:
                 if time.monotonic() + pause > deadline:
                     raise
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
-    async def _ask_each(self, request: Request) -> Answer:
+    async def _ask_each(self, request: Request, tries: Tries) -> Answer:
         """Ask the JobManager that answered last, then the others. Raises the first one's RetryLater."""
         first: RetryLater | None = None
         for base in dict.fromkeys((self._base, *self._urls)):
             self._base = base
             try:
-                return await self._follow_redirects(request)
+                return await self._follow_redirects(request, tries)
             except RetryLater as error:
                 first = first or error
+                tries.in_doubt = tries.in_doubt or _may_be_done(error)
         self._base = self._endpoint.url
         assert first is not None, "there is at least one"  # noqa: S101
         raise first
 
-    async def _follow_redirects(self, request: Request) -> Answer:
+    async def _follow_redirects(self, request: Request, tries: Tries) -> Answer:
         url = self._base + API_PREFIX + request.path
         for _ in range(_MAX_REDIRECTS):
-            answer = await self._send(url, request)
+            answer = await self._send(url, request, tries)
             if answer.status >= 400:
                 _raise(answer, request.method, url)
             if answer.status not in (307, 308):
@@ -127,7 +146,7 @@ class HttpCalls:
             self._base = f"{parts.scheme}://{parts.netloc}{parts.path.partition(API_PREFIX + '/')[0]}"
         raise RetryLater(f"the JobManagers redirect in a circle (last to {url})", hint="an election may be under way")
 
-    async def _send(self, url: str, request: Request) -> Answer:
+    async def _send(self, url: str, request: Request, tries: Tries) -> Answer:
         assert self._session is not None, "open() comes first"  # noqa: S101
         try:
             async with self._session.request(
@@ -138,6 +157,7 @@ class HttpCalls:
                 data=request.body() if request.body else None,
                 timeout=request.limits,
                 allow_redirects=False,
+                middlewares=(tries.watch,),
             ) as response:
                 if request.sink is None or response.status != HTTPStatus.OK:
                     return Answer(response.status, response.headers.copy(), await response.read())
@@ -158,6 +178,13 @@ def decode(answer: Answer, kind: type[T]) -> T:
             f"the answer is not what this client understands: {error}",
             hint="is that address an Emberkeep JobManager of this version?",
         ) from None
+
+
+def _may_be_done(error: RetryLater) -> bool:
+    """Whether the request has perhaps been carried out all the same."""
+    if isinstance(error, Unreachable):
+        return not isinstance(error.__cause__, aiohttp.ClientConnectorError)
+    return isinstance(error, Unanswered)
 
 
 def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
@@ -193,7 +220,9 @@ def _error(status: int, message: str, hint: str | None, where: str | None) -> Em
         return Absent(message, hint=hint)
     if status in (409, 412):
         return Conflict(message, hint=hint)
-    if status in (408, 429, 502, 503, 504):
+    if status in (408, 502, 504):
+        return Unanswered(message, hint=hint)
+    if status in (429, 503):
         return RetryLater(message, hint=hint)
     if status < 500:
         return InvalidInput(message, field=where, hint=hint)

@@ -1,8 +1,8 @@
 """The JobManager's REST API as typed calls.
 
 Every call here may be repeated: reads by nature, uploads because content is named by its hash, submissions by their
-idempotency key, cancels because they are level-triggered. So a call that got no answer is tried again until
-``patience`` is over, and then raises Unreachable.
+idempotency key, cancels because they are level-triggered, changes of the blocklist because it is looked at afterwards.
+So a call that got no answer is tried again until ``patience`` is over, and then raises Unreachable.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
-from emberkeep.base.ids import JobId
+from emberkeep.base.errors import Absent, Conflict
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blobs.model import BlobContent, BlobKey
+from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, decode
+from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
 from emberkeep.protocol import rest, rest_blobs, rest_blocklist
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
@@ -73,6 +75,24 @@ def _blocklist_path(name: str, task_manager: bool) -> str:
     return f"/blocklist/{'taskmanagers' if task_manager else 'nodes'}/{quote(name, safe='')}"
 
 
+def _entry_about(
+    blocklist: rest_blocklist.BlocklistInfo, name: str, task_manager: bool
+) -> rest_blocklist.BlockedTaskManagerInfo | None:
+    if task_manager:
+        return blocklist.blocked_task_managers.get(TaskManagerId(name))
+    return blocklist.blocked_nodes.get(name)
+
+
+def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.BlockRequest) -> bool:
+    """Whether an entry is what ``request`` would have made."""
+    end = PERMANENT if request.end_timestamp is None else int(request.end_timestamp)
+    return (entry.action, entry.end_timestamp, entry.cause) == (
+        request.action,
+        end,
+        " ".join(request.cause.split()),
+    ) and request.drivers in (None, entry.drivers)
+
+
 class RestClient:
     """Calls one JobManager. Use as ``async with RestClient(endpoint) as client``.
 
@@ -119,15 +139,27 @@ class RestClient:
         self, name: str, request: rest_blocklist.BlockRequest, *, task_manager: bool = False
     ) -> rest_blocklist.BlockedTaskManagerInfo:
         """Block a node, or a task manager; returns the entry as it is now. Raises Conflict where there was one and
-        ``request`` does not allow to merge; also when a first try that was not answered has made it."""
+        ``request`` does not allow to merge."""
         headers, body = {"Content-Type": "application/json"}, msgspec.json.encode(request)
-        path = _blocklist_path(name, task_manager)
-        answer = await self._http.call(Request("PUT", path, headers=headers, body=lambda: body))
+        path, tries = _blocklist_path(name, task_manager), Tries()
+        try:
+            answer = await self._http.call(Request("PUT", path, headers=headers, body=lambda: body), tries)
+        except Conflict:
+            listed = await self.blocklist() if tries.in_doubt else None
+            entry = None if listed is None else _entry_about(listed, name, task_manager)
+            if entry is None or not _says(entry, request):
+                raise
+            return entry  # a try that was not answered has made it
         return decode(answer, rest_blocklist.BlockedTaskManagerInfo)
 
     async def unblock(self, name: str, *, task_manager: bool = False) -> None:
-        """Raises Absent (it is not blocked; also when a first try that was not answered has unblocked it)."""
-        await self._http.call(Request("DELETE", _blocklist_path(name, task_manager)))
+        """Raises Absent (it is not blocked)."""
+        tries = Tries()
+        try:
+            await self._http.call(Request("DELETE", _blocklist_path(name, task_manager)), tries)
+        except Absent:
+            if not tries.in_doubt:  # else a try that was not answered has unblocked it
+                raise
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 

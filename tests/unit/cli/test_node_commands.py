@@ -76,6 +76,21 @@ def test_bad_times_are_refused(fake: FakeJobManager, capfd: Output, words: list[
     assert fake.blocked == []
 
 
+def test_how_long_is_counted_by_the_job_managers_clock(fake: FakeJobManager, capfd: Output) -> None:
+    for ahead in (-7200.0, 7200.0):
+        fake.ahead = ahead
+        before = time.time()
+        assert main(["node", "block", f"n{ahead}", "--cause", "x", "--for", "1min"]) == 0
+        end = fake.blocked[-1][0].end_timestamp
+        assert isinstance(end, int)
+        assert before + ahead + 60 <= end / 1000 <= time.time() + ahead + 61
+    capfd.readouterr()
+    fake.past = True
+    for words in (["--for", "0s"], ["--until", "2020-01-01T00:00Z"]):
+        assert main(["node", "block", "late", "--cause", "x", *words]) == 2
+        assert f"{words[0]} {words[1]}: in the past" in capfd.readouterr().err
+
+
 def test_a_second_entry_is_refused(fake: FakeJobManager, capfd: Output) -> None:
     assert main(["node", "block", "a", "--cause", "x"]) == 0
     assert main(["node", "block", "a", "--cause", "y"]) == 1

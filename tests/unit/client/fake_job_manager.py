@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 from typing import Any
 
 import msgspec
@@ -189,6 +191,9 @@ class FakeJobManager:
         self.cancels: list[tuple[str, str | None]] = []
         self.requests: list[str] = []
         self.failures: list[int] = []  # statuses that the next requests are answered with
+        self.unanswered: list[int] = []  # the next changes are made, and answered so; 0: the connection breaks
+        self.past = False  # the end of whatever is blocked is over
+        self.ahead = 0.0  # seconds that its clock is ahead of the client's
         self.redirect_to = ""
         self.page_size = 1 << 20  # bytes of a log per answer
         self.on_submit: Callable[[str], None] = lambda job_id: None
@@ -266,7 +271,13 @@ class FakeJobManager:
         if self.failures:
             return problem(self.failures.pop(0), "told to fail", field="some.field", hint="try this")
         response: web.StreamResponse = await handler(request)
-        return response
+        response.headers["Date"] = formatdate(time.time() + self.ahead, usegmt=True)
+        if request.method == "GET" or not self.unanswered:
+            return response
+        status = self.unanswered.pop(0)
+        if status == 0 and request.transport is not None:
+            request.transport.close()
+        return problem(status or 504, "who knows")
 
     async def _overview(self, _request: web.Request) -> web.Response:
         extension = rest.ClusterExtension(
@@ -459,13 +470,15 @@ class FakeJobManager:
         path = f"{request.match_info['kind']}/{request.match_info['name']}"
         if path in self._entries and not body.allow_merge:
             return problem(409, f"{path} is blocked already")
+        if self.past:
+            return problem(400, "in the past", field="endTimestamp")
         self.blocked.append((body, path))
         end = PERMANENT if body.end_timestamp is None else int(body.end_timestamp)
         self._entries[path] = rest_blocklist.BlockedNodeInfo(
             action=body.action,
             start_timestamp=NOW,
             end_timestamp=end,
-            cause=body.cause,
+            cause=" ".join(body.cause.split()),
             drivers=body.drivers,
             task_managers=[],
         )

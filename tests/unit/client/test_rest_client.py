@@ -1,17 +1,21 @@
 import hashlib
 import socket
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import permanent
+from emberkeep.blocklist.model import BlockAction
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unreachable
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources
 from emberkeep.protocol.rest import JobSubmission
+from emberkeep.protocol.rest_blocklist import BlockRequest
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info
 
 JOB = JobId("a" * 32)
@@ -169,3 +173,44 @@ async def test_another_job_manager_is_asked_when_one_is_gone(fake: FakeJobManage
             assert (await client.job(JOB)).name == "mine"
             with pytest.raises(Absent):
                 await client.job(JobId("b" * 32))
+
+
+BLOCK = BlockRequest(action=BlockAction.MARK_BLOCKED, cause="fan  is loud", end_timestamp=5_682_938_400_000)
+
+
+@pytest.mark.parametrize("status", [504, 502, 0])
+@pytest.mark.parametrize("task_manager", [True, False])
+async def test_a_change_of_the_blocklist_whose_answer_was_lost_is_found_in_the_list(
+    fake: FakeJobManager, status: int, task_manager: bool
+) -> None:
+    async with RestClient(fake.endpoint) as client:
+        fake.unanswered = [status]
+        entry = await client.block("n1", BLOCK, task_manager=task_manager)
+        assert (entry.cause, entry.end_timestamp) == ("fan is loud", BLOCK.end_timestamp)
+        assert len(fake.blocked) == 1
+        fake.unanswered = [status]
+        await client.unblock("n1", task_manager=task_manager)
+        with pytest.raises(Absent):
+            await client.unblock("n1", task_manager=task_manager)
+
+
+@pytest.mark.parametrize(
+    "other", [{"cause": "other"}, {"end_timestamp": None}, {"action": BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS}]
+)
+async def test_somebody_else_s_entry_is_a_conflict_all_the_same(fake: FakeJobManager, other: dict[str, Any]) -> None:
+    async with RestClient(fake.endpoint) as client:
+        await client.block("n1", msgspec.structs.replace(BLOCK, **other))
+        fake.unanswered = [504]
+        with pytest.raises(Conflict):
+            await client.block("n1", BLOCK)
+
+
+async def test_only_what_may_have_been_done_is_looked_for_in_the_list(fake: FakeJobManager) -> None:
+    async with RestClient(fake.endpoint) as client:
+        await client.block("n1", BLOCK)
+        fake.failures = [503, 503]
+        with pytest.raises(Conflict):
+            await client.block("n1", BLOCK)
+        fake.failures = [503]
+        with pytest.raises(Absent):
+            await client.unblock("n2")

@@ -13,17 +13,20 @@ document.addEventListener("click", async (click) => {
   if (button === null) return;
   if ("blocks" in button.dataset) open(button);
   else if ("closes" in button.dataset) dialog.close();
-  else if (button.dataset.unblocks) await send(button, pageError, button.dataset.unblocks, { method: "DELETE" });
+  else if (button.dataset.unblocks) await send(button, pageError, button.dataset.unblocks, () => ({ method: "DELETE" }));
 });
 
 form.addEventListener("submit", async (submit) => {
   submit.preventDefault();
   const fields = form.elements;
   const body = { action: fields.action.value, cause: fields.cause.value, allowMerge: fields.merge.checked };
-  if (fields.hours.value !== "") body.endTimestamp = Math.round(Date.now() + Number(fields.hours.value) * HOUR_MS);
+  const length = fields.hours.value === "" ? null : Number(fields.hours.value) * HOUR_MS;
   if (fields.action.value !== "MARK_BLOCKED" && fields.drivers.value !== "") body.drivers = fields.drivers.value;
   const path = `${form.dataset.api}/${fields.kind.value}/${encodeURIComponent(fields.id.value)}`;
-  const request = { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const request = async () => {
+    if (length !== null) body.endTimestamp = (await clock()) + length;
+    return { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  };
   if (await send(submit.submitter, formError, path, request)) dialog.close();
 });
 
@@ -36,11 +39,19 @@ function open(button) {
   (button.dataset.blocks === "" ? form.elements.id : form.elements.cause).focus();
 }
 
+// The end of an entry is judged by the JobManager's clock, not by this computer's. It tells whole seconds.
+async function clock() {
+  const response = await fetch(form.dataset.api);
+  const moment = Date.parse(response.headers.get("Date"));
+  if (Number.isNaN(moment)) throw new Error("The JobManager does not say what time it is: block until it is unblocked");
+  return moment + 1000;
+}
+
 async function send(button, error, path, request) {
   error.hidden = true;
   button.disabled = true;
   try {
-    const response = await fetch(path, request);
+    const response = await fetch(path, await request());
     if (!response.ok) {
       const problem = await response.json();
       throw new Error(problem.hint ? `${problem.detail} (${problem.hint})` : problem.detail);
