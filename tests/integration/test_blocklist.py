@@ -153,6 +153,7 @@ def test_executors_hand_over_shuffle_files_and_cached_blocks_before_they_leave(c
 
 
 @pytest.mark.req("BLK-2")
+@pytest.mark.req("BLK-4")
 @pytest.mark.req("BLK-8")
 @pytest.mark.req("BLK-9")
 @pytest.mark.req("BLK-17")
@@ -176,6 +177,7 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     assert slots_in_use(cluster, other) == 0
     wait_for_batches(cluster, job_id, stream)
     cluster.shell.done("node", "unblock", other)
+    cluster.shell.done("node", "block", other, "--cause", "wet paint", "--for", "15s")
 
     # A blocked node keeps what it has, but what is lost there is replaced elsewhere.
     told = cluster.shell.done("node", "block", home, "--cause", "fan is loud", "--for", "2h").err
@@ -184,6 +186,7 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     assert {executor.pid for executor in usable(cluster.job(job_id))} == {executor.pid for executor in before}
     kill_process(before[0].pid)
     wait_for_hosts(cluster, job_id, list(NODES))
+    assert other not in listed(cluster)["blockedNodes"], "nobody has unblocked it, its time was over"
 
     # The next JobManager knows it before it gives anything.
     cluster.kill("jobmanager")
