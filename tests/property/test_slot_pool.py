@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from hypothesis import settings
@@ -83,6 +84,9 @@ class Places(NamedTuple):
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return task_manager in self.evacuated
+
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        return ()
 
 
 class PoolMachine(RuleBasedStateMachine):

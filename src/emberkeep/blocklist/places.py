@@ -35,6 +35,11 @@ class BlockedPlaces:
         """Whether what runs there is to go as well."""
         return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
 
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        """The places that are listed and where none of these task managers, with their nodes, stands; in words."""
+        there = {place for task_manager, node_id in present for place in _places(task_manager, node_id)}
+        return tuple(str(place) for place in self._actions if place not in there)
+
     def restarts_drivers(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether all drivers there are to go, also those that lose their work by that."""
         return any(place in self._restarting for place in _places(task_manager, node_id))

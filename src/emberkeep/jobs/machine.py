@@ -64,6 +64,7 @@ class JobMachine(JobState):
     def _request_place(self, now: Moment) -> None:
         self.driver = None
         self.phase = Phase.PLACING
+        self._waited_for_blocked = False
         self._explain_at = now.at + self._policy.place_timeout if self._policy.place_timeout else None
         self._effects.append(ev.RequestPlace())
 
@@ -72,7 +73,8 @@ class JobMachine(JobState):
         self._record_next_attempt()
 
     def _place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
-        if event.blocked:
+        if event.blocked or self._waited_for_blocked:  # once none is blocked any more there is the whole time again
+            self._waited_for_blocked = event.blocked
             self._explain_at = now.at + self._policy.place_timeout
             return
         message = f"after {self._policy.place_timeout:g} s there is {event.text}"

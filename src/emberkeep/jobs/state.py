@@ -56,6 +56,7 @@ class JobState:
         self._strategy = strategy
         self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
         self._explain_at: float | None = None
+        self._waited_for_blocked = False  # at the last explanation: for blocked nodes too
         self._restart_at: float | None = None
         self._moving = False  # the present attempt's driver is being ended to start elsewhere
         self._script_until: float | None = None  # of a job that was stopped

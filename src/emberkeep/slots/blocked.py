@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from emberkeep.base.ids import TaskManagerId
 
 
 class BlockedPlaces(Protocol):
-    """Answers in constant time and never changes; another list comes as another object."""
+    """Tells in constant time what is blocked and never changes; another list comes as another object."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether nothing new is to go there."""
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """Whether what runs there is to go as well."""
+
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        """The places that are listed and where none of these task managers, with their nodes, stands; in words."""
 
 
 class NothingBlocked:
@@ -25,3 +29,6 @@ class NothingBlocked:
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return False
+
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        return ()

@@ -9,6 +9,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NOBODY = "no task manager is registered"
+NAMED = 3  # blocked places without a task manager that are named
 
 
 def _nobody(shelves: Shelves) -> str:
@@ -90,6 +91,15 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
     if free == 0:
         return (f"all {places} driver places are taken" if places > 1 else "the only driver place is taken") + blocked
     return f"{free} of {places} driver places are free, but no task manager with one has that much memory free{blocked}"
+
+
+def vacant_places(places: Sequence[str]) -> str:
+    """ "; blocked and without a task manager now: node a", to be put behind a reason; "" for none."""
+    if not places:
+        return ""
+    more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
+    named = ", ".join(places[:NAMED]) + more
+    return f"; blocked and without a task manager now: {named}"
 
 
 def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:

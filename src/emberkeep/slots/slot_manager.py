@@ -76,6 +76,7 @@ class SlotManager:
         self._wanting: dict[JobAccount, None] = {}  # miss slots
         self._shelves = Shelves()
         self._blocked: BlockedPlaces = NothingBlocked()
+        self._vacant_places: tuple[str, ...] | None = None  # None: to be found anew
         self._evacuating = False  # some task manager is evacuated
         self._state = StateIndex()
         self._ordinals = 0
@@ -113,6 +114,7 @@ class SlotManager:
             member.blocked, member.evacuated = self._block_state(info)
             self._evacuating = self._evacuating or member.evacuated
             self._members[info.id] = member
+            self._vacant_places = None
             self._shelves.add(member)
             self._due.both()
         self._take_report(member, sequence, allocations, drivers, now)
@@ -160,6 +162,7 @@ class SlotManager:
         if member.away:
             del self._away[member]
             self._shelves.away -= 1
+            self._vacant_places = None
             member.away = False
             self._shelves.add(member)
             self._due.both()
@@ -241,6 +244,7 @@ class SlotManager:
         self._heard.pop(member, None)
         self._away.pop(member, None)
         self._state.put(member, {})
+        self._vacant_places = None
         del self._members[member.info.id]
         return tuple(holders)
 
@@ -263,6 +267,7 @@ class SlotManager:
         self._heard.pop(member, None)
         self._shelves.remove(member)
         self._shelves.away += 1
+        self._vacant_places = None
         member.away = True
         member.level = 0
         member.recount()
@@ -301,7 +306,9 @@ class SlotManager:
         if not member.leaving:
             member.leaving = True
             self._withdraw_decided(member)
-            if not member.away:
+            if member.away:
+                member.recount()
+            else:
                 self._shelves.update(member)
         if drains:
             member.draining = member.evacuated = self._evacuating = True
@@ -335,7 +342,7 @@ class SlotManager:
         """From now on nothing new is decided for task managers that ``places`` blocks; slots that were decided for them
         and are not reported yet are withdrawn, and driver places to which no driver was ordered yet. Others that were
         blocked before get work again."""
-        self._blocked = places
+        self._blocked, self._vacant_places = places, None
         for member in self._members.values():
             blocked, evacuated = self._block_state(member.info)
             member.evacuated = evacuated or member.draining
@@ -612,19 +619,33 @@ class SlotManager:
             return ""
         # While a round is due nobody knows what it will leave.
         if job.need is not None:
-            return "" if self._due.places else shortage.missing_place(job.need, self._shelves)
-        if self._due.slots:
+            what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
+        elif self._due.slots:
             return ""
-        return "; ".join(shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants)
+        else:
+            what = "; ".join(
+                shortage.missing_slots(want.requirement, want.missing, self._shelves) for want in job.wants
+            )
+        return what and what + shortage.vacant_places(self._vacant())
 
     def waits_for_blocked(self, job_id: JobId) -> bool:
-        """Whether what the job misses may be there once task managers are not blocked any more."""
+        """Whether what the job misses may be there once task managers are not blocked any more. Nobody knows what those
+        have that are not there at present."""
         job = self._jobs.get(job_id)
         if job is None:
             return False
+        if (job.need is not None or job.wants) and self._vacant():
+            return True
         if job.need is not None:
             return shortage.may_place_later(job.need, self._shelves)
         return any(shortage.may_give_later(want.requirement, self._shelves) for want in job.wants)
+
+    def _vacant(self) -> tuple[str, ...]:
+        """Blocked places without a task manager that is heard."""
+        if self._vacant_places is None:
+            present = ((member.info.id, member.info.node_id) for member in self._heard)
+            self._vacant_places = self._blocked.vacant(present)
+        return self._vacant_places
 
     def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
         """Why no registered task manager could ever run such a job, in words; "" when some could or none is known."""

@@ -73,7 +73,7 @@ class TaskManagerSupply:
         return SupplyPlan(
             starts=self._starts(left, supply, now),
             revives=tuple(revives),
-            stops=tuple(self._stops(left, standing, self._least(supply), now)),
+            stops=tuple(self._stops(left, supply, now)),
             ends=tuple(ends),
         )
 
@@ -137,19 +137,22 @@ class TaskManagerSupply:
         no silence, so it would wait for the word of drivers that died with the last task manager."""
         return max(self._limits.min_slots, 1 if supply.jobs else 0)
 
-    def _stops(
-        self, started: Sequence[StartedTaskManager], standing: dict[TaskManagerId, Standing], least: int, now: float
-    ) -> list[TaskManagerId]:
-        """Those that have been idle for long, as far as enough are left. On a blocked node none is of use."""
-        usable = sum(each.usable_slots for each in standing.values() if each.id not in self._stopping)
-        stops = []
+    def _stops(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> list[TaskManagerId]:
+        """Those that have been idle for long, as far as enough are left. On a blocked node none is of use, unless it is
+        the last one and a job waits for the end of the block."""
+        standing, least = {each.id: each for each in supply.standing}, self._least(supply)
+        heard = {each.id for each in supply.standing if not each.away and each.id not in self._stopping}
+        usable = sum(standing[key].usable_slots for key in heard)
+        stops: list[TaskManagerId] = []
         for each in started:
             idle_since = self._idle.get(each.id)
             if idle_since is None or each.id in self._stopping or now - idle_since < self._limits.idle_timeout:
                 continue
             left = usable - standing[each.id].usable_slots
-            if standing[each.id].usable_slots == 0 or left >= least:
+            of_use = standing[each.id].usable_slots > 0
+            if left >= least if of_use else not supply.jobs or heard - {each.id}:
                 usable = left
+                heard.discard(each.id)
                 self._stopping[each.id] = now
                 stops.append(each.id)
         return stops
@@ -162,7 +165,9 @@ class TaskManagerSupply:
         coming = [room_of(self._spec) for key in unregistered if key not in self._stopping]
         staying = [each for each in supply.standing if each.id not in self._stopping]
         usable = sum(each.usable_slots for each in staying) + len(coming) * self._spec.slots
-        total = sum(each.slots for each in supply.standing) + len(unregistered) * self._spec.slots
+        # One on a blocked node that does nothing ends as soon as another one is there.
+        counted = sum(each.slots for each in supply.standing if not (each.blocked and each.idle))
+        total = counted + len(unregistered) * self._spec.slots
         slots = max(1, self._spec.slots)
         most = min(STARTS_AT_ONCE, max(0, self._limits.max_slots - total) // slots)
         spare: list[Room] = [each.spare for each in staying if each.spare is not None]

@@ -138,7 +138,10 @@ def test_a_driver_without_a_stream_is_restarted_or_waits(restarted: bool) -> Non
 
 
 @pytest.mark.req("BLK-18")
-def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_and_goes_on_after_the_block() -> None:
+@pytest.mark.parametrize("leaves", [False, True])
+def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_and_goes_on_after_the_block(
+    leaves: bool,
+) -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore(), {**ONCE, "slot.request.timeout": "20s"})
         async with cluster.leading() as service:
@@ -152,6 +155,13 @@ def test_without_another_place_the_job_waits_longer_than_for_one_that_is_taken_a
             view = await cluster.view(JOB)
             assert view.status is JobStatus.RESTARTING
             assert "on blocked nodes" in view.waiting
+            if leaves:
+                cluster.silent.add(home.info.instance)  # it is stopped for the repair
+                await asyncio.sleep(200.0)
+                view = await cluster.view(JOB)
+                assert view.status is JobStatus.RESTARTING
+                assert view.waiting.endswith("blocked and without a task manager now: node tm-1")
+                cluster.silent.clear()
             await service.unblock(Place(PlaceKind.NODE, "tm-1"))
             await cluster.next_jobmaster(JOB, 2)
             await cluster.reaches(JOB, JobStatus.RUNNING)

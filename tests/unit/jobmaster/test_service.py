@@ -478,7 +478,10 @@ def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
 
 
 @pytest.mark.req("BLK-18")
-def test_executors_on_an_evacuated_node_are_to_leave_with_the_next_beat(run: Run) -> None:
+@pytest.mark.parametrize("drains", [False, True])
+def test_executors_on_an_evacuated_node_or_one_that_drains_are_to_leave_with_the_next_beat(
+    run: Run, drains: bool
+) -> None:
     async def story(bench: Bench) -> None:
         bench.service.application_started(msgspec.structs.replace(application(count=2), decommissions=True))
         await bench.offer("a", number=0)
@@ -491,7 +494,11 @@ def test_executors_on_an_evacuated_node_are_to_leave_with_the_next_beat(run: Run
             start_ms=0,
             causes=("power",),
         )
-        bench.service.master.tell(ReportBlocked(entry))
+        if drains:
+            told = msgspec.structs.replace(reply(), draining=(entry.id,))
+            bench.job_manager.answers[JobMasterHeartbeat] = told
+        else:
+            bench.service.master.tell(ReportBlocked(entry))
         beats = bench.task_managers[0].asked
         await bench.until(lambda: beats(JobMasterBeat)[-1].decommissioned == (AllocationId("a"),))
         assert all(not beat.decommissioned for beat in bench.task_managers[1].asked(JobMasterBeat))
@@ -502,6 +509,10 @@ def test_executors_on_an_evacuated_node_are_to_leave_with_the_next_beat(run: Run
         await bench.executor_ends("a", "0", exit_code=0)
         await bench.until(lambda: bench.held() == ["b", "c"])
         assert not bench.status().exceptions
+        bench.service.application_stopped()
+        await bench.until(lambda: len(bench.task_managers[1].asked(ReleaseSlot)) == 2)
+        assert [request.stopped for request in bench.task_managers[0].asked(ReleaseSlot)] == [False]
+        assert [request.stopped for request in bench.task_managers[1].asked(ReleaseSlot)] == [True, True]
 
     run(story)
 

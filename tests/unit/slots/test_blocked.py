@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from emberkeep.base.ids import AllocationId, TaskManagerId
@@ -25,6 +27,11 @@ class Places:
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return f"{node_id}!" in self.names
+
+    def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
+        nodes = {node_id for _, node_id in present}
+        listed = (name.removesuffix("!") for name in self.names)
+        return tuple(f"node {name}" for name in listed if name not in nodes)
 
 
 def require(rig: Rig, job_id: str, count: int, held: dict[AllocationId, TaskManagerId]) -> None:
@@ -62,13 +69,14 @@ def test_what_was_decided_and_is_not_there_yet_is_withdrawn(rig: Rig) -> None:
 
 
 def test_all_blocked_is_said(rig: Rig) -> None:
-    rig.slots.block(Places("tm-1", "tm-2"))
+    rig.slots.block(Places("tm-1"))
     rig.add("tm-1", slots=1, driver_places=1)
     job_id = rig.job(1)
     assert not rig.match()
     assert rig.slots.missing(job_id).endswith("is missing: the only slot is on a blocked node")
     rig.ask(rig.job(), 512)
     rig.places()
+    rig.slots.block(Places("tm-1", "tm-2"))
     rig.add("tm-2", slots=1, driver_places=1)
     assert not rig.match()
     assert rig.slots.missing(job_id).endswith("all 2 slots are on blocked nodes")
@@ -112,3 +120,27 @@ def test_a_job_that_has_left_an_evacuated_task_manager_gets_others_before_that_o
     rig.report(first)
     assert not rig.match()
     assert rig.slots.missing(job_id) == ""
+
+
+def test_who_misses_something_waits_also_for_blocked_nodes_whose_task_managers_are_gone(rig: Rig) -> None:
+    waiting = rig.job()
+    rig.ask(waiting, 512)
+    assert rig.places() == {}
+    assert not rig.slots.waits_for_blocked(waiting)
+    rig.slots.block(Places("tm-1"))
+    first = rig.add("tm-1")
+    rig.places()
+    assert rig.slots.waits_for_blocked(waiting)
+    assert "without a task manager" not in rig.slots.missing(waiting)
+
+    rig.slots.leave(first.id)
+    rig.places()
+    assert rig.slots.missing(waiting) == (
+        "no place for the driver (512 MiB): no task manager is registered; "
+        "blocked and without a task manager now: node tm-1"
+    )
+    assert rig.slots.waits_for_blocked(waiting)
+    rig.slots.block(Places(*(f"node-{number}" for number in range(5))))
+    assert rig.slots.missing(waiting).endswith("now: node node-0, node node-1, node node-2 and 2 more")
+    rig.slots.block(Places())
+    assert not rig.slots.waits_for_blocked(waiting)

@@ -134,6 +134,22 @@ def test_while_a_job_has_not_ended_somebody_is_there() -> None:
     assert planner.decide(alive(1), replace(idle, jobs=False), 101.0) == SupplyPlan(stops=(key(1),))
 
 
+@pytest.mark.req("BLK-9")
+def test_the_last_one_stays_while_a_job_waits_for_the_end_of_a_block_and_another_is_still_started() -> None:
+    planner = made(max_slots=2)
+    blocked = standing(1, idle=True, blocked=True)
+    alone = replace(supply(blocked), jobs=True)
+    assert planner.decide(alive(1), alone, 0.0) == SupplyPlan(starts=1)
+    assert planner.decide(alive(1), alone, 100.0) == SupplyPlan(starts=1), "there is no free node"
+    two = replace(supply(blocked, standing(2, idle=True, blocked=True)), jobs=True)
+    assert planner.decide(alive(1, 2), two, 101.0).stops == (key(1),)
+    planner.stop_failed(key(1))
+    assert planner.decide(alive(1, 3), alone, 102.0) == SupplyPlan(), "the other one is not there yet"
+    both = replace(supply(blocked, standing(3)), jobs=True)
+    assert planner.decide(alive(1, 3), both, 103.0) == SupplyPlan(stops=(key(1),))
+    assert made().decide(alive(1), supply(blocked), 0.0) == SupplyPlan()
+
+
 def test_an_idle_one_is_told_to_end_once() -> None:
     planner = made()
     idle, busy = supply(standing(1, idle=True)), supply(standing(1))
