@@ -263,6 +263,17 @@ class ResourceManager(Actor[Call]):
         reply: list[TaskManagerView] = await self.ask(lambda: [self._view(key) for key in sorted(self._registered)])
         return reply
 
+    async def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+        """Which task managers stand where."""
+        reply: dict[str, list[TaskManagerId]] = await self.ask(self._ids_by_node)
+        return reply
+
+    def _ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+        found: dict[str, list[TaskManagerId]] = {}
+        for key in sorted(self._registered):
+            found.setdefault(self._registered[key].info.node_id, []).append(key)
+        return found
+
     async def view(self, task_manager: TaskManagerId) -> TaskManagerView:
         """Raises Absent."""
         reply: TaskManagerView = await self.ask(partial(self._view, task_manager))

@@ -347,6 +347,9 @@ class JobManagerService:
     async def task_managers(self) -> list[TaskManagerView]:
         return await self._with_evacuations(await self._resources.views())
 
+    async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
+        return await self._resources.ids_by_node()
+
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         (view,) = await self._with_evacuations([await self._resources.view(task_manager_id)])
         return view

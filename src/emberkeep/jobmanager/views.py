@@ -110,6 +110,9 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     async def task_managers(self) -> list[TaskManagerView]:
         """All registered task managers, by id."""
 
+    async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
+        """The ids of all registered task managers, sorted, by the node that they stand on."""
+
     async def task_manager(self, task_manager_id: TaskManagerId) -> TaskManagerView:
         """One task manager. Raises Absent."""
 

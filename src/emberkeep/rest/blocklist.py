@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from aiohttp import web
 
@@ -18,7 +20,6 @@ from emberkeep.blocklist.model import (
     parse_cause,
     parse_end,
 )
-from emberkeep.jobmanager.views import TaskManagerView
 from emberkeep.protocol.rest_blocklist import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
 from emberkeep.rest.routing import Call, Route, json_response
 
@@ -28,7 +29,7 @@ _DECIMALS = 19  # of the largest time
 async def blocklist(call: Call) -> msgspec.Struct:
     gateway = call.api.gateway
     listed = await gateway.blocklist()
-    standing = await gateway.task_managers()
+    standing = await gateway.task_managers_by_node()
     return BlocklistInfo(
         blocked_task_managers={
             TaskManagerId(entry.id): _task_manager(entry)
@@ -49,14 +50,14 @@ def _task_manager(entry: Blocked) -> BlockedTaskManagerInfo:
     )
 
 
-def _node(entry: Blocked, task_managers: list[TaskManagerView]) -> BlockedNodeInfo:
+def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> BlockedNodeInfo:
     return BlockedNodeInfo(
         action=entry.action,
         start_timestamp=entry.start_ms,
         end_timestamp=entry.end_ms,
         cause=entry.cause,
         drivers=_drivers_said(entry),
-        task_managers=[view.info.id for view in task_managers if view.info.node_id == entry.id],
+        task_managers=standing.get(entry.id, []),
     )
 
 
@@ -85,7 +86,7 @@ async def block(call: Call) -> web.StreamResponse:
     blocking = await call.api.gateway.block(entry, merge=body.allow_merge, keep_drivers=body.drivers is None)
     made, status = blocking.entry, 202 if blocking.merged else 201
     if isinstance(made, BlockedNode):
-        return json_response(_node(made, await call.api.gateway.task_managers()), status)
+        return json_response(_node(made, await call.api.gateway.task_managers_by_node()), status)
     return json_response(_task_manager(made), status)
 
 

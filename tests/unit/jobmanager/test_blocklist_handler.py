@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import Departure
 from emberkeep.testing.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import graph
+from tests.unit.jobmanager.fakes import executor_in, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
@@ -86,6 +88,37 @@ def test_a_blocked_task_manager_gets_no_slots_and_an_evacuated_one_is_replaced_a
             await master.beat(3, blocklist_revision=known)
             await cluster.holds(lambda: len(second.allocations) == 3)
             assert len(first.allocations) == 2
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("BLK-18")
+def test_what_leaves_is_told_of_the_task_manager_that_it_leaves() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            here = [await cluster.add(f"tm-{number}", node_id=f"n{number % 2}") for number in range(4)]
+            assert await service.task_managers_by_node() == {"n0": ["tm-0", "tm-2"], "n1": ["tm-1", "tm-3"]}
+            master = await cluster.run_job(count=4)
+            await cluster.holds(lambda: sum(len(one.allocations) for one in here) == 4)
+            await service.block(node("n1", EVACUATE), merge=False)
+            leaves = Departure(begun=True, shuffle_blocks=3, cached_blocks=2)
+            executors = tuple(
+                msgspec.structs.replace(executor_in(allocation, one.info), departure=leaves)
+                for one in here[1::2]
+                for allocation in one.allocations.values()
+            )
+            await master.beat(4, executors=executors)
+            views = await service.task_managers()
+            for view, one in zip(views, here, strict=True):
+                leaving = len(one.allocations)
+                if view.info.node_id == "n0":
+                    assert view.evacuation is None
+                    continue
+                assert view.evacuation is not None
+                assert (view.evacuation.executors, view.evacuation.executors_waiting) == (leaving, 0)
+                assert (view.evacuation.shuffle_blocks, view.evacuation.cached_blocks) == (3 * leaving, 2 * leaving)
+                assert (await service.task_manager(one.info.id)).evacuation == view.evacuation
 
     in_virtual_time(scenario)
 

@@ -151,6 +151,12 @@ class FakeGateway(JobManagerGateway):
         except KeyError:
             raise Absent(f"there is no job {job_id}", hint="GET /v1/jobs lists all") from None
 
+    async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
+        found: dict[str, list[TaskManagerId]] = {}
+        for key, view in sorted(self.managers.items()):
+            found.setdefault(view.info.node_id, []).append(key)
+        return found
+
     async def task_managers(self) -> list[TaskManagerView]:
         self._maybe_refuse()
         return sorted(self.managers.values(), key=lambda view: view.info.id)

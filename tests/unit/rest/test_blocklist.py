@@ -127,6 +127,15 @@ async def test_a_new_entry_is_created_a_second_one_refused_or_merged(site: Site,
     assert (again.json()["cause"], again.json()["endTimestamp"]) == ("disk; worse", PERMANENT)
 
 
+async def test_only_ids_of_task_managers_are_asked_for(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def views() -> None:
+        pytest.fail("how far evacuations are costs as much as there are executors")
+
+    monkeypatch.setattr(site.gateway, "task_managers", views)
+    assert (await put(site, PATHS[0], action=EVACUATE, cause="disk")).json()["taskManagers"] == ["tm-127.0.0.2-1"]
+    assert (await listed(site))["blockedNodes"]["node-2"]["taskManagers"] == ["tm-127.0.0.2-1"]
+
+
 @pytest.mark.req("BLK-12")
 async def test_allow_merge_without_an_entry_creates_one(site: Site) -> None:
     assert (await put(site, PATHS[0], action=MARK, cause="disk", allowMerge=True)).status == 201
