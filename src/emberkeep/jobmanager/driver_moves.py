@@ -65,7 +65,8 @@ class DriverMoves:
 
     def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
         """The loss of a driver that had to move is its move: who ordered it may not be the one who hears of it."""
-        moves = _streams(job) or self._restarts(job)
+        # What may have been asked for in the place of a move is about streaming queries as well.
+        moves = _streams(job) or job.standing.running is not None or self._restarts(job)
         if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
