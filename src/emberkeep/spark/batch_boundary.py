@@ -70,7 +70,10 @@ def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
     late: list[_Wait] = []
     while waiting:
         late += [wait for wait in waiting if wait.take_back()]
-        waiting = [wait for wait in waiting if wait not in late and not wait.is_over()]
+        waiting = [wait for wait in waiting if wait not in late]
+        if waiting:
+            time.sleep(_PAUSE)  # one look after the other would take a query that is about to begin a batch for idle
+            waiting = [wait for wait in waiting if not wait.is_over()]
     return late
 
 

@@ -224,6 +224,34 @@ def test_a_query_that_sleeps_until_its_next_trigger_is_woken_however_short_the_l
 
 
 @pytest.mark.req("END-6")
+@pytest.mark.req("END-5", "END-6")
+@pytest.mark.parametrize("seconds", [0.0, 3600.0])
+def test_one_counts_as_sleeping_only_after_several_looks_with_pauses_between(
+    monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Or one that has just seen that it may go on, and is about to begin its batch, would be interrupted in it."""
+    pauses = [0]
+
+    class Clock:
+        monotonic = staticmethod(time.monotonic)
+
+        @staticmethod
+        def sleep(seconds: float) -> None:
+            pauses[0] += 1
+            time.sleep(seconds)
+
+    class Sleeping(Query):
+        def stop(self) -> None:
+            assert pauses[0] >= batch_boundary._IDLE_LOOKS
+            super().stop()
+
+    query = Sleeping(lambda _: None, sleeps=True)
+    until(lambda: query.batches and not query.isTriggerActive())
+    monkeypatch.setattr(batch_boundary, "time", Clock)
+    end_between_batches([scripts(query)], nothing, Limit(time.monotonic() + seconds))
+    assert ended(query)
+
+
 def test_whoever_wins_a_query_has_ended_or_runs_on() -> None:
     """A batch ends before the limit, just then, or later: its query has ended, or it was refused and runs on."""
     rng = random.Random(5)
