@@ -2,15 +2,16 @@
 
 A node is suspected when executors or drivers of several jobs fail there in a way that speaks against the node, and each
 of these jobs works elsewhere meanwhile. A job that fails wherever it runs is no witness, however often it fails, nor is
-one that runs nowhere else: it may be the job. What happened before a block, or before somebody unblocked a node, does
-not count any more.
+one that runs nowhere else: it may be the job. Nor do its victims count: where a job fills disks or memory that others
+need as well, they fail wherever it goes. What happened before a block, or before somebody unblocked a node, does not
+count any more.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import CAUSE_LENGTH
@@ -19,6 +20,8 @@ from emberkeep.blocklist.symptoms import Symptom
 JOBS_KEPT = 2000  # that have failed somewhere lately; beyond that those whose last failure is oldest are forgotten
 FAILURES_KEPT = 20  # of one job on one node
 _JOBS_NAMED = 5
+_LONG = 4  # times as long as a witness has to work
+_SHARED = (Symptom.NO_SPACE, Symptom.NO_MEMORY)  # what a job that takes too much leaves to others
 
 
 @dataclass(frozen=True)
@@ -44,21 +47,35 @@ class Suspicion:
 
 
 @dataclass
-class _Presence:
-    """One job on one node. ``works_since``: its executors there have worked from then on, as far as was seen."""
+class _Failures:
+    """Of one job on one node. ``against``: what speaks against the node, oldest first. ``last``: when it failed there
+    last with each symptom; that speaks of the job, so it stays when nothing is held against the node any more."""
 
-    failures: list[tuple[float, Symptom]] = field(default_factory=list)  # oldest first
-    works_since: float | None = None
-    works_at: float = 0.0  # seen last
+    against: list[tuple[float, Symptom]] = field(default_factory=list)
+    last: dict[Symptom, float] = field(default_factory=dict)
+
+
+@dataclass
+class _Work:
+    """One job's executors on one node have worked since then, as far as was seen."""
+
+    since: float
+    seen: float  # last
     proven: bool = False  # the job has succeeded with them
 
 
 @dataclass
 class _Record:
-    """What is known of one job since it failed for the first time."""
+    """What is known of one job since it failed for the first time, by node."""
 
-    nodes: dict[str, _Presence] = field(default_factory=dict)
+    failures: dict[str, _Failures] = field(default_factory=dict)
+    work: dict[str, _Work] = field(default_factory=dict)
     failed_at: float = 0.0
+
+    def accuses(self, node_id: str) -> tuple[Symptom, ...]:
+        """What it has failed with there."""
+        failures = self.failures.get(node_id)
+        return tuple(symptom for _, symptom in failures.against) if failures is not None else ()
 
 
 class FaultDetector:
@@ -76,9 +93,10 @@ class FaultDetector:
         record = self._jobs.pop(job_id, None) or _Record()
         self._jobs[job_id] = record
         record.failed_at = now
-        presence = record.nodes.setdefault(node_id, _Presence())
-        presence.failures = [*presence.failures, (now, symptom)][-FAILURES_KEPT:]
-        presence.works_since = None
+        failures = record.failures.setdefault(node_id, _Failures())
+        failures.against = [*failures.against, (now, symptom)][-FAILURES_KEPT:]
+        failures.last[symptom] = now
+        record.work.pop(node_id, None)
         while len(self._jobs) > JOBS_KEPT:
             del self._jobs[next(iter(self._jobs))]
 
@@ -87,20 +105,15 @@ class FaultDetector:
         record = self._jobs.get(job_id)
         if record is None:
             return
-        for node_id in node_ids:
-            presence = record.nodes.setdefault(node_id, _Presence())
-            if presence.works_since is None:
-                presence.works_since = now
-            presence.works_at = now
-        for node_id, presence in record.nodes.items():
-            if node_id not in node_ids:
-                presence.works_since = None
+        before, record.work = record.work, {node_id: _Work(now, now) for node_id in node_ids}
+        for node_id in before.keys() & record.work.keys():
+            record.work[node_id] = replace(before[node_id], seen=now)
 
     def succeeded(self, job_id: JobId) -> None:
         """The job has done its work, so it works where its executors were in the end."""
         record = self._jobs.get(job_id)
-        for presence in record.nodes.values() if record is not None else ():
-            presence.proven = presence.works_since is not None
+        for work in record.work.values() if record is not None else ():
+            work.proven = True
 
     def unblocked(self, node_id: str, at: float) -> None:
         """Somebody has wanted the node to be used then."""
@@ -117,41 +130,71 @@ class FaultDetector:
         for node_id in self._respected.keys() & blocked:
             del self._respected[node_id]  # somebody has blocked it since
         room = int(self._limits.max_share * len({*nodes, *blocked})) - len(blocked)
-        suspects = []
-        for node_id in self._failing():
-            if node_id not in nodes or node_id in blocked or node_id in self._respected:
+        accused = Counter(node_id for record in self._jobs.values() for node_id in record.failures)
+        suspects = [
+            node_id
+            for node_id in nodes
+            if accused[node_id] >= self._limits.witnesses and node_id not in blocked and node_id not in self._respected
+        ]
+        if room <= 0 or not suspects:
+            return []
+        testimony = self._testimony(suspects)
+        convicted = [node_id for node_id in suspects if len(testimony[node_id]) >= self._limits.witnesses]
+        convicted.sort(key=lambda node_id: (-len(testimony[node_id]), node_id))
+        return [Suspicion(node_id, self._cause(node_id, testimony[node_id])) for node_id in convicted[:room]]
+
+    def _testimony(self, suspects: Collection[str]) -> dict[str, list[JobId]]:
+        """By node: jobs that fail there, not as the victims of another one, and work elsewhere."""
+        credible = [job_id for job_id, record in self._jobs.items() if self._works_elsewhere(record)]
+        excused = self._excused(frozenset(credible))
+        return {
+            node_id: [
+                job_id
+                for job_id in credible
+                if any((node_id, symptom) not in excused for symptom in self._jobs[job_id].accuses(node_id))
+            ]
+            for node_id in suspects
+        }
+
+    def _excused(self, credible: frozenset[JobId]) -> set[tuple[str, Symptom]]:
+        """Nodes where others may have failed because one job took too much. That is one that fails on two nodes or
+        more where so many others fail too that with its own word they would do for a block, and on few where nobody
+        else does. One that works for long on more than twice as many nodes as it fails on takes too much nowhere."""
+        failed = Counter(
+            (node_id, symptom)
+            for job_id in credible
+            for node_id, failures in self._jobs[job_id].failures.items()
+            for symptom in failures.last
+        )
+        excused: set[tuple[str, Symptom]] = set()
+        for job_id, record in self._jobs.items():
+            if self._working(record, _LONG * self._limits.proof) > 2 * len(record.failures):
                 continue
-            witnesses = self._witnesses(node_id, now)
-            if len(witnesses) >= self._limits.witnesses:
-                suspects.append((len(witnesses), node_id, witnesses))
-        suspects.sort(key=lambda suspect: (-suspect[0], suspect[1]))
-        return [Suspicion(node_id, self._cause(node_id, jobs)) for _, node_id, jobs in suspects[: max(0, room)]]
+            itself = job_id in credible
+            for symptom in _SHARED:
+                others = {
+                    (node_id, symptom): failed[node_id, symptom] - itself
+                    for node_id, failures in record.failures.items()
+                    if symptom in failures.last
+                }
+                harmed = [place for place, count in others.items() if count >= self._limits.witnesses - 1]
+                if len(harmed) > 1 and 2 * sum(count > 0 for count in others.values()) >= len(others):
+                    excused.update(harmed)
+        return excused
 
-    def _failing(self) -> list[str]:
-        found = {node: None for record in self._jobs.values() for node, seen in record.nodes.items() if seen.failures}
-        return list(found)
+    def _works_elsewhere(self, record: _Record) -> bool:
+        """It works on at least half as many nodes as it fails on."""
+        return 2 * self._working(record, self._limits.proof) >= len(record.failures)
 
-    def _witnesses(self, node_id: str, now: float) -> list[JobId]:
-        return [job_id for job_id, record in self._jobs.items() if self._is_witness(record, node_id, now)]
-
-    def _is_witness(self, record: _Record, node_id: str, now: float) -> bool:
-        """It fails there and works elsewhere, on at least half as many nodes as it fails on."""
-        here = record.nodes.get(node_id)
-        if here is None or not here.failures:
-            return False
-        failing = sum(bool(presence.failures) for presence in record.nodes.values())
-        working = sum(self._works(presence) for presence in record.nodes.values())
-        return 2 * working >= failing
-
-    def _works(self, presence: _Presence) -> bool:
-        if presence.failures or presence.works_since is None:
-            return False
-        return presence.proven or presence.works_at - presence.works_since >= self._limits.proof
+    def _working(self, record: _Record, seconds: float) -> int:
+        """On how many nodes it works, and has for so long, or has proved it."""
+        return sum(
+            not record.accuses(node_id) and (work.proven or work.seen - work.since >= seconds)
+            for node_id, work in record.work.items()
+        )
 
     def _cause(self, node_id: str, jobs: list[JobId]) -> str:
-        symptoms = Counter(
-            symptom.value for job_id in jobs for _, symptom in self._jobs[job_id].nodes[node_id].failures
-        )
+        symptoms = Counter(symptom.value for job_id in jobs for symptom in self._jobs[job_id].accuses(node_id))
         (what, _), *_ = symptoms.most_common(1)
         named = ", ".join(job_id[:8] for job_id in jobs[:_JOBS_NAMED])
         more = ", …" if len(jobs) > _JOBS_NAMED else ""
@@ -163,8 +206,10 @@ class FaultDetector:
 
     def _forget_nodes(self, node_ids: frozenset[str]) -> None:
         for record in self._jobs.values():
-            for node_id in record.nodes.keys() & node_ids:
-                del record.nodes[node_id]
+            for node_id in record.failures.keys() & node_ids:
+                record.failures[node_id].against.clear()
+            for node_id in record.work.keys() & node_ids:
+                del record.work[node_id]
 
     def _forget_old(self, now: float) -> None:
         oldest = now - self._limits.window
@@ -174,6 +219,9 @@ class FaultDetector:
             if record.failed_at < oldest:
                 del self._jobs[job_id]
                 continue
-            for presence in record.nodes.values():
-                while presence.failures and presence.failures[0][0] < oldest:
-                    del presence.failures[0]
+            for node_id, failures in list(record.failures.items()):
+                while failures.against and failures.against[0][0] < oldest:
+                    del failures.against[0]
+                failures.last = {symptom: at for symptom, at in failures.last.items() if at >= oldest}
+                if not failures.last:
+                    del record.failures[node_id]

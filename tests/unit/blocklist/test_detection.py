@@ -43,9 +43,9 @@ class Rig:
         return [suspicion.node_id for suspicion in self.detector.decide(nodes, frozenset(blocked), self.now)]
 
 
-def two_witnesses(rig: Rig, node: str = "node-1") -> None:
+def two_witnesses(rig: Rig, node: str = "node-1", symptom: Symptom = Symptom.NO_SPACE) -> None:
     for number in (1, 2):
-        rig.fails(number, node)
+        rig.fails(number, node, symptom=symptom)
     for number in (1, 2):
         rig.works(number, "node-2")
 
@@ -94,6 +94,59 @@ def test_where_a_job_has_failed_it_does_not_work_however_long_another_executor_o
     assert not rig.blocks()
 
 
+def a_job_fills_two_disks(rig: Rig, symptom: Symptom = Symptom.NO_SPACE) -> None:
+    """Jobs 2 to 5 are its victims, two on each node."""
+    rig.fails(1, "node-1", "node-2", symptom=symptom)
+    for number in (2, 3, 4, 5):
+        rig.fails(number, "node-1" if number < 4 else "node-2", symptom=symptom)
+    for number in (1, 2, 3, 4, 5):
+        rig.works(number, "node-3")
+
+
+@pytest.mark.parametrize("symptom", [Symptom.NO_SPACE, Symptom.NO_MEMORY])
+def test_victims_of_a_job_that_takes_too_much_wherever_it_is_speak_against_no_node(symptom: Symptom) -> None:
+    rig = Rig()
+    a_job_fills_two_disks(rig, symptom)
+    assert not rig.blocks()
+    for number in (6, 7):
+        rig.fails(number, "node-1", symptom=Symptom.IO_ERROR)
+        rig.works(number, "node-3")
+    assert rig.blocks() == ["node-1"], "that is another matter"
+
+
+def test_no_job_breaks_a_disk() -> None:
+    rig = Rig()
+    a_job_fills_two_disks(rig, Symptom.IO_ERROR)
+    assert rig.blocks() == ["node-1", "node-2"]
+
+
+def test_what_a_job_has_done_on_a_node_that_is_blocked_by_now_counts_against_the_job() -> None:
+    rig = Rig(max_share=0.5)
+    for number in (1, 2, 3):
+        rig.fails(number, "node-1")
+        rig.works(number, "node-3")
+    assert rig.blocks() == ["node-1"], "nobody can know yet"
+    assert not rig.blocks(blocked=["node-1"])
+    for number in (1, 4, 5):
+        rig.fails(number, "node-2")
+        rig.works(number, "node-3")
+    assert not rig.blocks(blocked=["node-1"])
+    rig.now += 600.0
+    for number in (4, 5):
+        rig.fails(number, "node-2")
+        rig.works(number, "node-3")
+    assert rig.blocks(blocked=["node-1"]) == ["node-2"], "it has not been there for long"
+
+
+def test_a_job_that_fails_everywhere_excuses_no_node_while_others_do_not_fail_with_it_elsewhere() -> None:
+    rig = Rig()
+    rig.fails(1, *NODES)
+    for number in (2, 3, 4, 5):
+        rig.fails(number, "node-1" if number < 4 else "node-2")
+        rig.works(number, "node-3")
+    assert rig.blocks() == ["node-1", "node-2"], "on six of eight nodes it fails alone"
+
+
 def test_it_takes_a_while_until_a_job_works_unless_it_succeeds() -> None:
     rig = Rig()
     for number in (1, 2):
@@ -118,7 +171,7 @@ def test_what_is_old_does_not_count() -> None:
 def test_never_more_than_the_share_of_all_nodes() -> None:
     rig = Rig()
     for node in ("node-1", "node-3", "node-5"):
-        two_witnesses(rig, node)
+        two_witnesses(rig, node, Symptom.IO_ERROR)
         rig.detector.runs(job(1), ("node-2", "node-4", "node-6"), rig.now)
         rig.detector.runs(job(2), ("node-2", "node-4", "node-6"), rig.now)
     rig.now += 30.0

@@ -29,14 +29,14 @@ SETTINGS = {
 BAD, GOOD = "tm-2", "tm-3"
 
 
-def lost(at_ms: int, on: str = BAD) -> ExceptionEntry:
+def lost(at_ms: int, on: str = BAD, words: str = "No space left on device") -> ExceptionEntry:
     message = f"executor 1 on {on} ended with exit code 52"
     return ExceptionEntry(
         timestamp_ms=at_ms,
         attempt=1,
         kind="ExecutorLost",
         message=message,
-        traceback=f"{message}\njava.io.IOException: No space left on device",
+        traceback=f"{message}\njava.io.IOException: {words}",
         task_manager=on,
     )
 
@@ -180,7 +180,7 @@ def test_a_blocked_node_that_is_taken_away_makes_no_room_for_another() -> None:
             bad.cluster.silent.update(each.info.instance for each in bad.cluster.task_managers if each.info.id == BAD)
             await bad.beats(200.0)
             assert len(await service.task_managers()) == 4
-            bad.exceptions = (lost(1), lost(2, "tm-4"))
+            bad.exceptions = (lost(1), lost(2, "tm-4", "Input/output error"))
             await bad.beats(60.0)
             assert [entry.id for entry in await bad.entries()] == [BAD]
             await service.unblock(Place(PlaceKind.NODE, BAD))
