@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import pandas as pd
 from pyspark.errors import StreamingQueryException
 
 from emberkeep.api import RollingFileSink, current_job
@@ -68,6 +70,44 @@ def stream(spark: Any, base: Path, name: str, sink: Any, *, stateful: bool = Fal
     return writer.trigger(availableNow=True).foreachBatch(sink).start()
 
 
+def planned_file(checkpoint: Path, batch: int) -> int:
+    """Number of the file that Spark has planned for a batch; each has one."""
+    log = checkpoint / "sources" / "0"
+    path = next(path for path in (log / str(batch), log / f"{batch}.compact") if path.exists())
+    entries = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    return next(int(Path(entry["path"]).stem.removeprefix("f")) for entry in entries if entry["batchId"] == batch)
+
+
+def reading(base: Path, sink: RollingFileSink) -> Callable[[Any, int], None]:
+    """The sink, and after every other of its batches, which is not committed then, everybody reads the output. Who has
+    read is written to the file ``readers``."""
+    output = base / "out"
+
+    def write_and_read(frame: Any, batch: int) -> None:
+        sink(frame, batch)
+        if batch % 2 == 0 or not any(output.glob("**/*.parquet")):
+            return
+        found = {
+            "spark": [row.n for row in frame.sparkSession.read.parquet(str(output)).collect()],
+            "pandas": list(pd.read_parquet(output)["n"]),
+            "duckdb": duckdb_rows(output),
+        }
+        waiting = planned_file(base / "checkpoint-out", batch)
+        for reader, rows in found.items():
+            assert sorted(rows) == sorted(found["spark"]), f"{reader} reads other rows than Spark"
+            assert waiting not in {n // 20 for n in rows}, f"{reader} reads rows of batch {batch}"
+            with (base / "readers").open("a") as readers:
+                readers.write(f"{reader}\n")
+
+    return write_and_read
+
+
+def duckdb_rows(output: Path) -> list[int]:
+    pattern = f"{output}/**/*.parquet"
+    found = duckdb.execute("select n from read_parquet(?, hive_partitioning = true)", [pattern]).fetchall()
+    return [int(row[0]) for row in found]
+
+
 def main() -> None:
     from pyspark.sql import SparkSession
 
@@ -83,7 +123,7 @@ def main() -> None:
         die_at(step)
     sink = RollingFileSink(str(base / "out"), partition_by="day", max_bytes=100_000, max_rows=60, max_age=None)
     with sink:
-        query = stream(spark, base, "out", sink, stateful=True)
+        query = stream(spark, base, "out", reading(base, sink), stateful=True)
         query.awaitTermination()
     results: dict[str, Any] = {"job": bool(current_job())}
     if checks:
