@@ -104,9 +104,12 @@ class Cluster(RuleBasedStateMachine):
         self.blocked: frozenset[str] = frozenset()
         self.late: list[tuple[Node, TaskManagerInfo, int, tuple[Allocation, ...], tuple[DriverUse, ...]]] = []
 
-    @initialize(slots=st.integers(1, 4), counts=st.lists(st.integers(1, 6), min_size=2, max_size=3))
-    def contention(self, slots: int, counts: list[int]) -> None:
-        """Two task managers and some jobs that are past their start and want more than there may be."""
+    @initialize(
+        slots=st.integers(1, 4), counts=st.lists(st.integers(1, 6), min_size=2, max_size=3), settled=st.booleans()
+    )
+    def contention(self, slots: int, counts: list[int], settled: bool) -> None:
+        """Two task managers and some jobs that are past their start and want more than there may be; ``settled``: they
+        have what there is."""
         for _ in range(2):
             self._start_node(slots, ResourceProfile(cores=4, memory_mb=8192), 2, RUNTIMES[0])
         for count in counts:
@@ -115,6 +118,13 @@ class Cluster(RuleBasedStateMachine):
             self.slots.add_job(tenant.job_id, tenant.order, 1)
             tenant.requirements = (SlotRequirement(count=count, profile=PROFILES[0], runtime=RUNTIMES[0]),)
             self.slots.require(tenant.job_id, 1, "jm:1", tenant.requirements, {})
+        if settled:
+            self.match()
+            while self.orders:
+                self._allocate(self.orders.pop())
+            for node in self.nodes.values():
+                node.sequence += 1
+                self._deliver(node, node.info, node.sequence, tuple(node.allocations.values()), ())
 
     # --- task managers ------------------------------------------------------------------------------------------------
 
@@ -306,12 +316,18 @@ class Cluster(RuleBasedStateMachine):
     @rule(data=st.data())
     def job_master_gives_up(self, data: st.DataObject) -> None:
         """Some slots on task managers that are away or evacuated; replacements are wanted at once."""
-        tenant = data.draw(st.sampled_from([*self.tenants.values()]))
+        holders = {
+            job_id: None
+            for job_id in self.tenants
+            for each in self.slots._jobs[job_id].spread
+            if each.away or each.evacuated
+        }
+        tenant = self.tenants[data.draw(st.sampled_from([*holders] or [*self.tenants]))]
         account = self.slots._jobs[tenant.job_id]
         if account.over or not tenant.attempt:
             return
         going = [key for key, member in account.held.items() if member.away or member.evacuated]
-        given_up = set(data.draw(st.lists(st.sampled_from(going), unique=True))) if going else set()
+        given_up = set(data.draw(st.lists(st.sampled_from(going), min_size=1, unique=True))) if going else set()
         held = {key: member.info.id for key, member in account.held.items() if key not in given_up}
         self.given_up |= given_up
         self.slots.require(tenant.job_id, tenant.attempt, "jm:1", tenant.requirements, held)
@@ -376,10 +392,12 @@ class Cluster(RuleBasedStateMachine):
     @rule(blocked=st.frozensets(st.sampled_from([f"tm-{number}" for number in range(4)]), max_size=2), data=st.data())
     def nodes_are_blocked(self, blocked: frozenset[str], data: st.DataObject) -> None:
         self.blocked = blocked
-        evacuated = frozenset(node for node in sorted(blocked) if data.draw(st.booleans()))
+        evacuated = frozenset(node for node in sorted(blocked) if data.draw(st.sampled_from([True, True, False])))
         self.slots.block(Places(blocked, evacuated))
         for member in self.slots.members():
             assert member.evacuated == (member.info.id in evacuated or member.draining)
+        if evacuated and self.tenants:
+            self.job_master_gives_up(data)
         # What was decided is given up, and may arrive all the same.
         self.disturbed = self.disturbed or any(order.info.id in blocked for order in self.orders)
 
