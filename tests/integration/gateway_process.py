@@ -153,7 +153,7 @@ class HadoopClient:
         self.context.rename(self.path(source), self.path(target), options)
 
     def close(self) -> None:
-        self.java.close()
+        self.java.shutdown()  # else Python tells the JVM of each object that it collects later, whenever that is
         self._process.kill()
         self._process.communicate()
 

@@ -28,13 +28,14 @@ pytestmark = pytest.mark.integration
 def session() -> Iterator[Any]:
     """As much of a SparkSession as Hadoop's files need: its JVM."""
     (library,) = (spark_home(os.environ) / "jars").glob("py4j-*.jar")
-    port, token = launch_gateway(
+    port, token, jvm = launch_gateway(
         jarpath=str(library),
         classpath=class_path(os.environ),
         javaopts=["-Xmx256m", *jvm_open_options()],
         java_path=str(find_java(os.environ).executable),
         die_on_exit=True,
         enable_auth=True,
+        return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
     configuration = gateway.jvm.org.apache.hadoop.conf.Configuration()
@@ -45,6 +46,8 @@ def session() -> Iterator[Any]:
         _jsparkSession=SimpleNamespace(sessionState=lambda: state),
     )
     gateway.shutdown()
+    jvm.stdin.close()
+    jvm.wait()  # one that is left is noticed at whatever time Python collects it
 
 
 @pytest.fixture(scope="module")
