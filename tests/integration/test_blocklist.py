@@ -253,8 +253,8 @@ def test_a_batch_jobs_driver_stays_if_it_may_is_restarted_elsewhere_if_not_and_w
     cluster.shell.done("node", "evacuate", other, "--cause", "power")
     cluster.shell.done("node", "evacuate", home, "--cause", "again", "--merge")
     assert listed(cluster)["blockedNodes"][home]["drivers"] == "wait", "nobody has said otherwise"
-    words = ("node", "evacuate", home, "--cause", "now", "--merge", "--drivers", "restart", "--wait")
-    told = cluster.shell.done(*words).err
+    again = ("node", "evacuate", home, "--cause", "now", "--merge", "--drivers", "restart", "--wait")
+    told = cluster.shell.done(*again).err
     assert f"no slot of {home} is in use\n" in told
     cluster.wait_for(job_id, lambda job: "driver places are on blocked nodes" in job.emberkeep.waiting, "a place")
     assert cluster.shell.run("node", "evacuate", other, "--merge", "--cause", "again", "--wait").code == 0
