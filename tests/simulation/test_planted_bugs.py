@@ -96,7 +96,7 @@ def forget_to_write(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def free_before_the_process_has_ended(_: Callable[..., Any]) -> Callable[..., Any]:
-    def release(self: SlotTable, slot: Any) -> list[Any]:
+    def release(self: SlotTable, slot: Any, **_how: bool) -> list[Any]:
         effects = [] if slot.executor_id is None else [self._end_executor(slot)]
         del self.slots[slot.allocation.id]
         return effects
@@ -105,7 +105,7 @@ def free_before_the_process_has_ended(_: Callable[..., Any]) -> Callable[..., An
 
 
 def never_free(_: Callable[..., Any]) -> Callable[..., Any]:
-    def release(self: SlotTable, slot: Any) -> list[Any]:
+    def release(self: SlotTable, slot: Any, **_how: bool) -> list[Any]:
         return []
 
     return release
