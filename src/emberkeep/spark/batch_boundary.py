@@ -1,7 +1,9 @@
 """Ending a streaming query exactly between two micro-batches, or keeping it there for a moment.
 
 ``StreamingQuery.stop`` interrupts the batch that runs. A query also ends by itself when its state, which it looks at
-before each batch, says so: the batch that runs commits its offsets and its state, and is the last one.
+before each batch, says so: the batch that runs commits its offsets and its state, and is the last one. Spark 4.3 looks
+once more when a batch is planned and has not begun to write, and then interrupts itself: such a batch has to be run
+once more, under its number. What its query says to have failed with is no failure of the script's.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _PAUSE = 0.1
+_INTERRUPTIONS = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
+_CAUSES = 20  # of an exception that are looked at
 _IDLE_LOOKS = 5  # so often in a row a query waits for its next trigger before its sleep is interrupted
 
 Note = Callable[[str], None]
@@ -49,7 +53,22 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
             if late:
                 raise too_late(", ".join(str(wait.batch) for wait in late) + " has not ended in time")
     for query in queries:
-        check_not_failed(query, query.handle)
+        if not was_interrupted(query):
+            check_not_failed(query, query.handle)
+
+
+def was_interrupted(query: ScriptQuery) -> bool:
+    """Whether the query has ended with what interrupting its batch makes of it: an exception in its own code, or in the
+    script's. Raises SparkUnavailable."""
+    failure = call("exception of a query", query.handle._jsq.exception)
+    found = failure.get() if failure.isDefined() else None
+    for _ in range(_CAUSES):
+        if found is None:
+            return False
+        if any(name in str(found.toString()) for name in _INTERRUPTIONS):
+            return True
+        found = found.getCause()
+    return False
 
 
 def runs(query: ScriptQuery) -> bool:
@@ -158,11 +177,14 @@ class _Wait:
         if not self._works():
             return False
         call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
-        time.sleep(_PAUSE)  # what has looked before that is ending now
-        if runs(self._query) and self._works():
+        time.sleep(_PAUSE)  # what has looked before that is ending now, or has interrupted itself
+        if runs(self._query) and self._works() and not self._is_interrupted():
             return True
         self.end()
         return False
+
+    def _is_interrupted(self) -> bool:
+        return bool(call("is the query interrupted", lambda: _thread(self._query).isInterrupted()))
 
     def _works(self) -> bool:
         return bool(call("status of a query", lambda: self._java.status().isTriggerActive()))

@@ -17,7 +17,7 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late
+from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late, was_interrupted
 from emberkeep.spark.drain import DRAIN_BATCHES, Drain, log_state
 from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
@@ -128,7 +128,24 @@ class QueryProcedures:
         queries = self._ending()  # one more may have come
         for query in queries:
             query.away = True
-        end_between_batches(queries, note, NO_LIMIT if self._drain_begun else limit)
+        limit = NO_LIMIT if self._drain_begun else limit
+        end_between_batches(queries, note, limit)
+        for query in queries:
+            self._run_interrupted(query, note, limit)
+
+    def _run_interrupted(self, query: ScriptQuery, note: Note, limit: Limit) -> None:
+        """The batch that the query had planned when it was told to end, and has not run. Raises ProcedureRefused (the
+        limit), Fatal, SparkUnavailable."""
+        if query.reached is None:
+            return
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        if state.is_between_batches:
+            return
+        if limit.is_over:
+            raise too_late(f"batch {state.planned} of {query} was planned and has not run")
+        log.info("a planned batch is run", query=str(query), batch=state.planned)
+        note(f"finishing batch {state.planned} of {query}")
+        self._drain.roll_forward(query, self._step_limit())
 
     def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
         """Keep all queries between two batches until ``resume``. Raises ProcedureRefused (also: they are not until the
@@ -195,7 +212,7 @@ class QueryProcedures:
             away = [query for query in self._queries.all() if query.away]
             for query in away:
                 # One that was let run on is active; what one has failed with meanwhile is for the script to see.
-                if not _is_active(query) and query.handle.exception() is None:
+                if not _is_active(query) and (query.handle.exception() is None or was_interrupted(query)):
                     if query.reached is not None:
                         self._drain.settle(query, self._step_limit())
                     query.handle._jsq = self._queries.start_again(query)._jsq

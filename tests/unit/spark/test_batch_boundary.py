@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark import batch_boundary
-from emberkeep.spark.batch_boundary import PlanGate, end_between_batches
+from emberkeep.spark.batch_boundary import PlanGate, end_between_batches, was_interrupted
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
@@ -55,6 +56,32 @@ class JavaState:
         return self._class
 
 
+class JavaFailure(Exception):
+    def __init__(self, text: str, cause: JavaFailure | None = None) -> None:
+        super().__init__(text)
+        self._cause = cause
+
+    def toString(self) -> str:  # noqa: N802
+        return str(self)
+
+    def getMessage(self) -> str:  # noqa: N802
+        return str(self)
+
+    def getCause(self) -> JavaFailure | None:  # noqa: N802
+        return self._cause
+
+
+class Option:
+    def __init__(self, found: JavaFailure | None) -> None:
+        self._found = found
+
+    def isDefined(self) -> bool:  # noqa: N802
+        return self._found is not None
+
+    def get(self) -> JavaFailure | None:
+        return self._found
+
+
 class Query(threading.Thread):
     """Runs batches as MicroBatchExecution does: it looks at its state before each trigger and after it. One object is
     Spark's StreamingQuery, its execution, its thread and its status."""
@@ -71,12 +98,18 @@ class Query(threading.Thread):
         self._sleeps = sleeps
         self._woken = threading.Event()
         self._jsq = self
+        self.interrupted = False
+        self.failure: JavaFailure | None = None
         self.start()
 
     def run(self) -> None:
         while self._state is self._active:
             self._trigger = True
-            self._batch(self)
+            try:
+                self._batch(self)
+            except JavaFailure as failure:
+                self.failure = failure
+                break
             self.batches += 1
             self._trigger = False
             if self._state is not self._active:
@@ -115,11 +148,11 @@ class Query(threading.Thread):
         assert not self._trigger, "a batch would be interrupted"
         self._woken.set()
 
-    def exception(self) -> Any:
-        return self
+    def isInterrupted(self) -> bool:  # noqa: N802
+        return self.interrupted
 
-    def isDefined(self) -> bool:  # noqa: N802
-        return False
+    def exception(self) -> Any:
+        return Option(self.failure)
 
     def getClass(self) -> JavaClass:  # noqa: N802
         return JavaClass(f"{PACKAGE}.MicroBatchExecution", self._states)
@@ -214,6 +247,67 @@ def test_a_batch_that_outlasts_the_limit_goes_on_and_its_query_too() -> None:
     until(lambda: late.batches > 3)
     end_between_batches([scripts(late, "late")], nothing, NO_LIMIT)
     assert ended(late)
+
+
+class Planning:
+    """A batch that is planned until ``go`` is set, and interrupts itself then where its query is to end."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.dies = threading.Event()
+
+    def __call__(self, query: Query) -> None:
+        assert self.go.wait(SECONDS)
+        if not query.isActive():
+            query.interrupted = True
+            assert self.dies.wait(SECONDS)
+            interruption = JavaFailure("java.lang.InterruptedException")
+            raise JavaFailure("Query q terminated with exception (no cause message)", interruption)
+        time.sleep(0.001)
+
+
+@pytest.mark.req("END-6")
+def test_a_batch_that_interrupts_itself_as_its_query_is_to_end_is_no_failure() -> None:
+    plan = Planning()
+    query = Query(plan)
+    until(query.isTriggerActive)
+    plan.dies.set()
+
+    def told(_: str) -> None:
+        plan.go.set()
+
+    end_between_batches([scripts(query)], told, NO_LIMIT)
+    assert not query.is_alive()
+    assert was_interrupted(scripts(query))
+
+
+@pytest.mark.req("END-6")
+def test_a_batch_that_has_interrupted_itself_is_not_let_run_on() -> None:
+    """Its query has ended then, though the limit is over."""
+    plan = Planning()
+    query = Query(plan)
+    until(query.isTriggerActive)
+
+    def late(_: str) -> None:
+        plan.go.set()
+        until(lambda: query.interrupted)
+        threading.Timer(0.05, plan.dies.set).start()
+
+    end_between_batches([scripts(query)], late, Limit(0.0))
+    assert not query.is_alive()
+    assert was_interrupted(scripts(query))
+
+
+def test_another_failure_of_a_query_that_is_to_end_is_told() -> None:
+    def fails(query: Query) -> None:
+        until(lambda: not query.isActive())
+        raise JavaFailure("no such column")
+
+    query = Query(fails)
+    until(query.isTriggerActive)
+    with pytest.raises(Fatal, match="query 'q' has failed: no such column"):
+        end_between_batches([scripts(query)], nothing, NO_LIMIT)
+    assert not was_interrupted(scripts(query))
 
 
 def test_a_query_that_sleeps_until_its_next_trigger_is_woken_however_short_the_limit() -> None:
