@@ -21,8 +21,8 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=True):
-    """``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: where tasks are evacuated, what becomes
-    of drivers without a streaming query."""
+    """``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: "wait" where tasks are evacuated
+    and drivers without a streaming query stay; else it is not there."""
 
     action: BlockAction
     start_timestamp: Millis

@@ -62,7 +62,9 @@ def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> Blocke
 
 
 def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
-    return entry.drivers if entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS else None
+    """Only what is out of the ordinary: all other entries have exactly the fields that were agreed on."""
+    stay = entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS and entry.drivers is EvacuatedDrivers.WAIT
+    return entry.drivers if stay else None
 
 
 def _place(call: Call) -> Place:

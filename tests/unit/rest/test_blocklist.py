@@ -39,7 +39,6 @@ async def test_the_list_has_task_managers_and_nodes_with_those_that_stand_there(
                 "startTimestamp": NOW_MS,
                 "endTimestamp": PERMANENT,
                 "cause": "slow",
-                "drivers": "restart",
             }
         },
         "blockedNodes": {
@@ -86,10 +85,10 @@ async def test_drivers_are_restarted_elsewhere_unless_they_are_to_wait(
     [
         ({"action": EVACUATE, "drivers": "wait"}, {"action": EVACUATE}, "wait"),
         ({"action": EVACUATE, "drivers": "wait"}, {"action": MARK}, "wait"),
-        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE}, "restart"),
-        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE, "drivers": "wait"}, "restart"),
-        ({"action": EVACUATE, "drivers": "wait"}, {"action": EVACUATE, "drivers": "restart"}, "restart"),
-        ({"action": MARK}, {"action": EVACUATE}, "restart"),
+        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE}, None),
+        ({"action": EVACUATE, "drivers": "restart"}, {"action": EVACUATE, "drivers": "wait"}, None),
+        ({"action": EVACUATE, "drivers": "wait"}, {"action": EVACUATE, "drivers": "restart"}, None),
+        ({"action": MARK}, {"action": EVACUATE}, None),
         ({"action": MARK}, {"action": EVACUATE, "drivers": "wait"}, "wait"),
         ({"action": MARK}, {"action": MARK}, None),
     ],
