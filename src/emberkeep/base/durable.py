@@ -13,7 +13,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 
 _MAGIC = "emberkeep-record"
@@ -81,15 +81,24 @@ def encode_record(kind: str, version: int, payload: bytes) -> bytes:
 
 
 def decode_record(data: bytes, kind: str, version: int, *, where: str) -> bytes:
-    """Check a record and return its payload. Raises Fatal naming ``where`` and what is wrong."""
+    """Check a record and return its payload.
+
+    Raises Damaged (torn, corrupt) or NewerFormat (written by a newer release), or Fatal (another kind, an older
+    version), each naming ``where`` and what is wrong.
+    """
     header, newline, payload = data.partition(b"\n")
     fields = header.decode("ascii", "replace").split(" ")
-    if not newline or len(fields) != 5 or fields[0] != _MAGIC:
-        raise Fatal(f"{where}: not an Emberkeep record")
+    if not newline or len(fields) != 5 or fields[0] != _MAGIC or not fields[2].isdecimal():
+        raise Damaged(f"{where}: not an Emberkeep record")
+    if fields[3] != str(len(payload)) or fields[4] != f"{google_crc32c.value(payload):08x}":
+        raise Damaged(f"{where}: damaged (length or checksum differs)")
     if fields[1] != kind:
         raise Fatal(f"{where}: holds {fields[1]!r}, not {kind!r}")
+    if int(fields[2]) > version:
+        raise NewerFormat(
+            f"{where}: {kind} version {fields[2]} was written by a newer release",
+            hint=f"this release reads up to version {version}: start the newer release again",
+        )
     if fields[2] != str(version):
         raise Fatal(f"{where}: {kind} version {fields[2]} is unknown", hint=f"this release reads version {version}")
-    if fields[3] != str(len(payload)) or fields[4] != f"{google_crc32c.value(payload):08x}":
-        raise Fatal(f"{where}: damaged (length or checksum differs)")
     return payload

@@ -32,6 +32,13 @@ class RetryLater(EmberkeepError):
     """The operation did not happen and may be tried again."""
 
 
+class Unavailable(RetryLater):
+    """A place cannot be read or written at the moment: a mount is absent, a server is silent, access is denied.
+
+    What lies there is neither gone nor damaged. Nothing may be deleted and no job may fail because of this error.
+    """
+
+
 class Conflict(EmberkeepError):
     """Somebody else changed the thing first, or has the right to it (a higher epoch or attempt)."""
 
@@ -42,6 +49,14 @@ class Absent(EmberkeepError):
 
 class Fatal(EmberkeepError):
     """The operation cannot succeed without a change from outside (no space, no permission, corrupt data)."""
+
+
+class Damaged(Fatal):
+    """Data was read whole and does not fit its checksum, its length or its schema. Reading it again changes nothing."""
+
+
+class NewerFormat(Fatal):
+    """Data is sound, but a newer release wrote it. This release must leave it alone, and must not decide about it."""
 
 
 class UnknownOutcome(EmberkeepError):

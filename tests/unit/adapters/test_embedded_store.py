@@ -215,7 +215,7 @@ class TestDamage:
             ((handle,),) = ask(tmp_path, "SELECT handle FROM jobs")
         newer_graph = msgspec.structs.replace(decode_handle(handle, where="test"), graph_version=2)
         for damaged, reason in [
-            (encode_record("job-handle", 2, b"{}"), "job-handle version 2 is unknown"),
+            (encode_record("job-handle", 2, b"{}"), "job-handle version 2 was written by a newer release"),
             (encode_record("job-handle", 1, b'{"x":1}'), "x"),
             (encode_handle(newer_graph), "job-graph version 2 is unknown"),
             (

@@ -112,7 +112,7 @@ def test_a_record_of_another_version_is_not_believed(tmp_path: Path) -> None:
     path = tmp_path / "slots.record"
     SlotsFile(path).store(record(1))
     path.write_bytes(path.read_bytes().replace(b"task-manager-slots 1 ", b"task-manager-slots 2 "))
-    with pytest.raises(Fatal, match="version 2 is unknown"):
+    with pytest.raises(Fatal, match="version 2 was written by a newer release"):
         SlotsFile(path).load()
 
 

@@ -100,7 +100,7 @@ def test_names_that_lead_elsewhere_are_refused(changed: dict[str, object], probl
 
 
 def test_a_manifest_of_a_later_release_is_refused_by_its_version() -> None:
-    with pytest.raises(SavepointDamaged, match="version 2 is unknown"):
+    with pytest.raises(SavepointDamaged, match="version 2 was written by a newer release"):
         decode_manifest(encode_record(MANIFEST_KIND, 2, b"{}"), "here")
 
 

@@ -1,0 +1,46 @@
+"""What an error of a file system says about the data: it is away for now, or it cannot be stored.
+
+One rule for every place that reads data on which a decision rests: what cannot be read now is unavailable. It is not
+gone, and it is not damaged.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+
+# The disk or the request is at fault, not the connection: waiting alone does not help.
+_CANNOT_STORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG})
+
+
+def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
+    """Translate an error of reading ``path``.
+
+    Absent only where ``path`` itself is missing in a directory that can be read; a missing directory may be a mount
+    that is not there, and is Unavailable, as is every other error.
+    """
+    if error.errno == errno.ENOENT and _is_directory(path.parent):
+        return Absent(f"{path} does not exist")
+    return Unavailable(
+        f"{path} cannot be read now: {error.strerror or error}",
+        hint="check that its file system is mounted and that this user may read it",
+    )
+
+
+def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
+    """Translate an error of writing ``path``: Fatal where space or a name is the cause, Unavailable otherwise."""
+    if error.errno in _CANNOT_STORE:
+        return Fatal(f"{path} cannot be written: {error.strerror or error}", hint="free some space there")
+    return Unavailable(
+        f"{path} cannot be written now: {error.strerror or error}",
+        hint="check that its file system is mounted and that this user may write to it",
+    )
+
+
+def _is_directory(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
