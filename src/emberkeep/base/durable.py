@@ -7,14 +7,19 @@ file is noticed when it is read and is never taken for data.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
 
 import google_crc32c
 
-from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat
+from emberkeep.base.errors import Absent, Conflict, Damaged, Fatal, NewerFormat
+from emberkeep.base.file_errors import cannot_write
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
+
+# A file system without hard links, or one that forbids them.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 _MAGIC = "emberkeep-record"
 
@@ -40,6 +45,41 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
         raise Fatal(
             f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
         ) from error
+
+
+def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
+    """Make ``path`` with ``data`` atomically and durably; of several at once, one succeeds.
+
+    Raises Conflict (it exists), Fatal (no space) or Unavailable (its directory is away).
+    """
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
+    try:
+        try:
+            descriptor = files.create(temporary, mode)
+            try:
+                files.write(descriptor, data)
+                files.sync(descriptor)
+            finally:
+                os.close(descriptor)
+            _give_new_name(temporary, str(path), files)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(temporary)
+        sync_directory(path.parent, files)
+    except FileExistsError:
+        raise Conflict(f"{path} exists already") from None
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
+    """Name a file that stands under a temporary name; file systems know one of two ways to do that unless it exists."""
+    try:
+        files.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        files.rename_new(temporary, path)
 
 
 def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:

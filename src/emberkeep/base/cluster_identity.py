@@ -1,0 +1,57 @@
+"""Which cluster a process belongs to: the name under which it owns places.
+
+With ZooKeeper people choose it, the same on every node. An embedded cluster draws one, once for each state directory,
+so that two of them never have one name.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from pathlib import Path
+
+from emberkeep.base.config import Configuration
+from emberkeep.base.durable import create_file
+from emberkeep.base.errors import Absent, Conflict, Damaged
+from emberkeep.base.file_errors import cannot_read, cannot_write
+from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.state_layout import StateLayout
+
+_FILE = "cluster-id"
+_DRAWN = re.compile(r"embedded-[0-9a-f]{16}")
+
+
+def cluster_id(configuration: Configuration, layout: StateLayout) -> str:
+    """Return this process's cluster. Raises Unavailable, Damaged or Fatal."""
+    if configuration[HA_TYPE] != "embedded":
+        return configuration[HA_CLUSTER_ID]
+    return _drawn_once(layout.root / _FILE)
+
+
+def _drawn_once(path: Path) -> str:
+    found = _read(path)
+    if found is not None:
+        return found
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    drawn = f"embedded-{secrets.token_hex(8)}"
+    try:
+        create_file(path, f"{drawn}\n".encode())
+    except Conflict:  # another process of this cluster was faster
+        return _read(path) or drawn
+    return drawn
+
+
+def _read(path: Path) -> str | None:
+    try:
+        text = path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError as error:
+        problem = cannot_read(path, error)
+        if isinstance(problem, Absent) or not path.parent.exists():
+            return None
+        raise problem from error
+    if not _DRAWN.fullmatch(text):
+        raise Damaged(f"{path} holds no cluster id", hint="restore it: it names the owner of this cluster's data")
+    return text
