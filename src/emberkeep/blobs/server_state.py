@@ -67,13 +67,21 @@ class ServerState:
         return "staged" if self.staging.is_staged(place) else "unreferenced"
 
     def needless(self) -> dict[JobId, list[BlobKey]]:
-        """Permanent BLOBs in the HA store that no job has to be recovered with (BLOB-16)."""
+        """Permanent BLOBs in the HA store that nobody has wanted for a whole interval (BLOB-16).
+
+        What has come or lost its last reference since then stays: its client may submit the job to the next leader.
+        """
         found: dict[JobId, list[BlobKey]] = {}
         for owner_id, owner in self.owners.items():
-            keys = [key for key, record in owner.records.items() if record.in_ha and not record.holders]
+            keys = [key for key, record in owner.records.items() if record.in_ha and self._is_given_up(owner_id, key)]
             if keys and self.ha_listed and not owner.recovering:
                 found[owner_id] = keys
         return found
+
+    def _is_given_up(self, owner_id: JobId, key: BlobKey) -> bool:
+        """Whether the next turn would delete it."""
+        record = self.owners[owner_id].records[key]
+        return self.staging.is_due((owner_id, key)) or (record.condition is Condition.CONDEMNED and not record.is_busy)
 
     def take(self) -> list[Deletion]:
         """What is to be deleted because of the events since the last call."""

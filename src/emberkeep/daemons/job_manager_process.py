@@ -38,7 +38,7 @@ async def job_manager_process(
 ) -> AsyncIterator[JobManagerProcess]:
     """Start a JobManager and wait until it leads and has recovered its jobs; on leaving, close its port and stores.
 
-    Running jobs go on without it. When nothing failed, BLOBs that no job is recovered with are deleted (BLOB-16); a
+    Running jobs go on without it. When nothing failed, BLOBs that nobody wants any more are deleted (BLOB-16); a
     JobManager that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict
     (another one leads).
     """

@@ -116,7 +116,8 @@ class BlobServer:
         self._core.confirmed.set()
 
     async def close(self) -> None:
-        """Orderly exit (BLOB-16): the local store is emptied, of the HA store stays what jobs are to be recovered with.
+        """Orderly exit (BLOB-16): the local store is emptied. In the HA store stays what jobs are to be recovered with,
+        and what clients have uploaded and not submitted yet.
 
         ``run`` goes on meanwhile. Never fails: what is left behind the next start cleans up.
         """

@@ -742,11 +742,12 @@ async def test_an_ha_store_that_is_away_at_the_start_is_listed_later(bench: Benc
 
 @pytest.mark.req("BLOB-16")
 @virtual
-async def test_an_orderly_exit_leaves_what_jobs_are_recovered_with_and_nothing_else(bench: Bench) -> None:
+async def test_an_orderly_exit_leaves_what_jobs_are_recovered_with_and_nothing_given_up(bench: Bench) -> None:
     async with bench.serving() as server:
         await submit(server, A, SCRIPT)
-        await server.store_bytes(A, b"message", ["tm-1"])
         await put(server, WHEEL, B)
+        await pass_intervals(1)
+        await server.store_bytes(A, b"message", ["tm-1"])
         stuck = asyncio.Event()
 
         async def slow() -> AsyncIterator[bytes]:
@@ -763,6 +764,22 @@ async def test_an_orderly_exit_leaves_what_jobs_are_recovered_with_and_nothing_e
         assert not bench.disk.contents
         assert bench.in_ha(A) == {SCRIPT}
         assert not bench.in_ha(B)
+
+
+@pytest.mark.req("SAFE-12")
+@virtual
+async def test_an_orderly_exit_leaves_what_may_still_be_submitted(bench: Bench) -> None:
+    async with bench.serving() as server:
+        await server.open_group(A, announced(SCRIPT))
+        await put(server, SCRIPT)
+        assert await server.open_group(B, announced(SCRIPT, WHEEL)) == (key_of(WHEEL).sha256,)
+        await server.close()
+    async with bench.serving() as server:
+        await server.claim(A, announced(SCRIPT))
+        assert await server.open_group(B, announced(SCRIPT, WHEEL)) == (key_of(WHEEL).sha256,)
+        server.withdraw(A)
+        await pass_intervals(5)
+        assert not bench.in_ha(A) | bench.in_ha(B)
 
 
 @virtual
