@@ -107,9 +107,9 @@ class World(RuleBasedStateMachine):
 
     # --- what actors do -----------------------------------------------------------------------------------------------
 
-    def decide(self, event: pool.PoolEvent) -> tuple[AllocationId, ...] | None:
-        """As the JobMaster does. Returns what was accepted."""
-        accepted = None
+    def decide(self, event: pool.PoolEvent) -> pool.AcceptOffer | None:
+        """As the JobMaster does. Returns its answer to an offer."""
+        answer = None
         vouched = {
             key: slot.executor_id
             for key, slot in self.pool.held.items()
@@ -122,7 +122,7 @@ class World(RuleBasedStateMachine):
         for effect in effects:
             match effect:
                 case pool.AcceptOffer():
-                    accepted = effect.allocations
+                    answer = effect
                 case pool.StartExecutorIn():
                     self.send_start(effect.allocation_id)
                 case pool.ReleaseSlotAt():
@@ -131,7 +131,7 @@ class World(RuleBasedStateMachine):
                     self.ends(effect.executor_id)  # Spark tells it to end
                 case _:
                     pass
-        return accepted
+        return answer
 
     def act(self, agent: Agent, event: table.TableEvent) -> None:
         """As the task manager does. Raises what its table raises."""
@@ -201,11 +201,11 @@ class World(RuleBasedStateMachine):
                     (one.executor_id, one.state) == (slot.executor_id, pool.ExecutorState.RUNNING) for one in executors
                 )
             }
-            accepted = self.decide(pool.SlotsOffered(info, allocations, executors))
+            reply = self.decide(pool.SlotsOffered(info, allocations, executors))
             left = {key: slot.executor_id for key, slot in self.pool.held.items()}
             assert running.items() <= left.items(), "an executor that runs is kept"
-            if accepted is not None:
-                answer = table.OfferAnswered(offered, accepted)
+            if reply is not None:
+                answer = table.OfferAnswered(offered, reply.allocations, reply.later)
                 self.post.append(Letter("answer", lambda: self.of_life(agent, life, lambda: self.act(agent, answer))))
 
         self.post.append(Letter("offer", arrive))

@@ -206,7 +206,11 @@ class PoolMachine(RuleBasedStateMachine):
         effects = self.give(SlotsOffered(task_manager(instance), slots, executors))
         answers = [effect for effect in effects if isinstance(effect, AcceptOffer)]
         assert len(answers) == (0 if late else 1)
-        assert all(set(answer.allocations) <= self.pool.held.keys() for answer in answers), "what is accepted is held"
+        for answer in answers:
+            assert set(answer.allocations) <= self.pool.held.keys(), "what is accepted is held"
+            assert not set(answer.later) & self.pool.held.keys(), "what is wanted later is not held now"
+            missing = self.pool.requirement is not None and self.pool.staying < self.pool.requirement.count
+            assert missing or not answer.later, "a job that has all its slots wants more later"
 
     @precondition(lambda self: self.pool.requirement is not None)
     @rule(instance=INSTANCES)

@@ -35,6 +35,7 @@ from emberkeep.slots.table_events import (
     LaunchDriver,
     LaunchExecutor,
     OfferAnswered,
+    OfferRefused,
     ReserveDriver,
     ReserveSlot,
     SlotReleased,
@@ -138,11 +139,23 @@ class TableMachine(RuleBasedStateMachine):
             assert attempt >= self.highest.get(job, 0), "an older attempt gets a driver place"
             self.highest[job] = attempt
 
-    @rule(accepts=st.booleans())
-    def answer_offers(self, accepts: bool) -> None:
+    @rule(accepts=st.booleans(), later=st.booleans())
+    def answer_offers(self, accepts: bool, later: bool) -> None:
         for slots in self.table.offers().values():
             offered = tuple(slot.allocation.id for slot in slots)
-            self.give(OfferAnswered(offered, offered if accepts else ()))
+            self.give(OfferAnswered(offered, offered if accepts else (), offered if later and not accepts else ()))
+
+    @rule()
+    def refuse_offers(self) -> None:
+        for slots in self.table.offers().values():
+            self.give(OfferRefused(tuple(slot.allocation.id for slot in slots)))
+
+    @rule(allocation=ALLOCATIONS)
+    def refuse_late(self, allocation: AllocationId) -> None:
+        slot = self.table.slots.get(allocation)
+        claimed = slot is not None and slot.claim_until is None
+        self.give(OfferRefused((allocation,)))
+        assert not claimed or allocation in self.table.slots, "a slot is ended that its JobMaster has claimed"
 
     @rule(allocation=ALLOCATIONS, accepts=st.booleans())
     def answer_late(self, allocation: AllocationId, accepts: bool) -> None:

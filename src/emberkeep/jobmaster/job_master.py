@@ -191,10 +191,10 @@ class JobMaster(Actor[Event]):
     def _offered(self, message: OfferSlots) -> Message:
         self._check_addressee(message.job_id, message.attempt)
         executors = tuple(_found(report) for report in message.executors)
-        accepted = self._decide(pool.SlotsOffered(message.task_manager, message.slots, executors))
-        if accepted is None:
+        answer = self._decide(pool.SlotsOffered(message.task_manager, message.slots, executors))
+        if answer is None:
             raise RetryLater(f"a later life of task manager {message.task_manager.id} has been heard before this one")
-        return OfferSlotsReply(accepted=accepted)
+        return OfferSlotsReply(accepted=answer.allocations, later=answer.later)
 
     def _executor_changed(self, message: ExecutorChanged) -> Message:
         self._check_addressee(message.job_id, message.attempt)
@@ -285,13 +285,13 @@ class JobMaster(Actor[Event]):
 
     # --- carrying out -------------------------------------------------------------------------------------------------
 
-    def _decide(self, event: pool.PoolEvent) -> tuple[AllocationId, ...] | None:
-        """Returns the allocations accepted, for an offer; None where that is to be repeated."""
-        accepted: tuple[AllocationId, ...] | None = None
+    def _decide(self, event: pool.PoolEvent) -> pool.AcceptOffer | None:
+        """Returns the answer to an offer; None where that is to be repeated."""
+        answer: pool.AcceptOffer | None = None
         for effect in self.pool.handle(event, self._system.clock.monotonic()):
             match effect:
                 case pool.AcceptOffer():
-                    accepted = effect.allocations
+                    answer = effect
                 case pool.StartExecutorIn():
                     self._start_executor(effect.allocation_id)
                 case pool.ReleaseSlotAt():
@@ -312,7 +312,7 @@ class JobMaster(Actor[Event]):
             self.all_released.clear()
         else:
             self.all_released.set()
-        return accepted
+        return answer
 
     async def _remove_executor(self, effect: pool.RemoveExecutor) -> None:
         """Spark finds out by itself too, from the broken connection or the missing heartbeats, only later."""

@@ -278,8 +278,12 @@ class OfferSlots(Message, frozen=True, kw_only=True):
     executors: tuple[ExecutorReport, ...] = ()
 
 
-class OfferSlotsReply(Message, frozen=True, kw_only=True):
+class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
+    """``later``: not accepted only because the pause before a replacement is not over yet. The job has no use for the
+    others any more, nor for what is kept for them."""
+
     accepted: tuple[AllocationId, ...]
+    later: tuple[AllocationId, ...] = ()
 
 
 class ExecutorChanged(Message, frozen=True, kw_only=True):

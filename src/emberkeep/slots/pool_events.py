@@ -195,7 +195,10 @@ PoolEvent = (
 
 @dataclass(frozen=True)
 class AcceptOffer:
+    """``later``: not taken only because the pause before a replacement is not over yet."""
+
     allocations: tuple[AllocationId, ...]
+    later: tuple[AllocationId, ...] = ()
 
 
 @dataclass(frozen=True)

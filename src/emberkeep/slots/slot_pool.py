@@ -233,6 +233,7 @@ class SlotPool:
         self.lives.end(info.predecessor, now)
         found = {executor.allocation_id: executor for executor in event.executors}
         accepted: list[AllocationId] = []
+        later: list[AllocationId] = []
         effects: list[PoolEffect] = []
         for allocation in event.slots:
             held = self.held.get(allocation.id)
@@ -242,25 +243,24 @@ class SlotPool:
                 elif held.task_manager.id == info.id:
                     effects += self._bind_again(held, info, found.get(allocation.id), now)
                     accepted += [allocation.id] if allocation.id in self.held else []
-            elif self._wants(allocation, found.get(allocation.id)) and not self._is_blocked(info):
+            elif self._is_blocked(info) or not self._has_use_for(allocation, found.get(allocation.id)):
+                continue
+            elif self.staying < self.target:
                 accepted.append(allocation.id)
                 self._accept(allocation, info, now)
                 effects.append(StartExecutorIn(allocation.id))
+            elif self._pauses:
+                later.append(allocation.id)
         if effects:
             effects.append(StatusChanged())
-        return [AcceptOffer(tuple(accepted)), *effects]
+        return [AcceptOffer(tuple(accepted), tuple(later)), *effects]
 
-    def _wants(self, allocation: Allocation, found: FoundExecutor | None) -> bool:
-        """One that was given up is taken again only where its executor has provably ended: its node is back before
-        another slot was found, with what the job keeps there."""
+    def _has_use_for(self, allocation: Allocation, found: FoundExecutor | None) -> bool:
+        """Whether it may be held while slots are missing. One that was given up is taken again only where its executor
+        has provably ended: its node is back before another slot was found, with what the job keeps there."""
         fresh = found is None and allocation.id not in self._given_up
         back = found is not None and found.state is None and allocation.id not in self.releasing
-        return (
-            self.requirement is not None
-            and allocation.profile == self.requirement.profile
-            and (fresh or back)
-            and self.staying < self.target
-        )
+        return self.requirement is not None and allocation.profile == self.requirement.profile and (fresh or back)
 
     def _accept(self, allocation: Allocation, info: TaskManagerInfo, now: float) -> None:
         self.held[allocation.id] = HeldSlot(allocation, info, self._new_executor(), ExecutorState.STARTING, now)

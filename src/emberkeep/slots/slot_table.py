@@ -38,6 +38,7 @@ from emberkeep.slots.table_events import (
     LaunchDriver,
     LaunchExecutor,
     OfferAnswered,
+    OfferRefused,
     ReportChanged,
     ReserveDriver,
     ReserveSlot,
@@ -104,6 +105,7 @@ class SlotTable:
             EpochSeen: self._epoch_seen,
             ReserveSlot: self._reserve_slot,
             OfferAnswered: self._offer_answered,
+            OfferRefused: self._offer_refused,
             StartWanted: self._start_wanted,
             ExecutorStarted: self._executor_started,
             ExecutorEnded: self._executor_ended,
@@ -231,8 +233,21 @@ class SlotTable:
             if allocation_id in event.accepted:
                 self._accept(slot, now)
             else:
-                effects += self._release(slot, unwanted=True)
+                effects += self._release(slot, unwanted=allocation_id not in event.later)
         return effects
+
+    def _offer_refused(self, event: OfferRefused, _: float) -> list[TableEffect]:
+        effects: list[TableEffect] = []
+        for allocation_id in event.offered:
+            slot = self.slots.get(allocation_id)
+            if slot is not None and slot.claim_until is not None:
+                effects += self._release_unclaimed(slot)
+        return effects
+
+    def _release_unclaimed(self, slot: Slot) -> list[TableEffect]:
+        """Nobody takes it for its attempt. What it took over and never used was left behind for the job's next
+        executors, and stays so."""
+        return self._release(slot, unwanted=slot.state is not SlotState.OFFERED)
 
     def _accept(self, slot: Slot, now: float) -> None:
         slot.claim_until = None
@@ -327,7 +342,7 @@ class SlotTable:
 
     def _release(self, slot: Slot, *, unwanted: bool = False, attempt_ends: bool = False) -> list[TableEffect]:
         """Give a slot back: at once where no process is in it, else when that has ended. ``unwanted``: its job lives on
-        without it."""
+        without it, or nobody has claimed it."""
         slot.attempt_ends = slot.attempt_ends or attempt_ends
         if slot.state is SlotState.RELEASING:
             return []
@@ -344,9 +359,9 @@ class SlotTable:
 
     def _free(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
         ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned and not unwanted
-        # Nothing ever ran in a slot that was not accepted, as its job may want it only a little later: all that is kept
-        # for it was left behind by another one's executor.
-        never_used = slot.state is SlotState.OFFERED
+        # Nothing ever ran in a slot that was not accepted: all that is kept for it was left behind by another one's
+        # executor.
+        never_used = slot.state is SlotState.OFFERED and not unwanted
         self._move(slot, None)
         del self.slots[slot.allocation.id]
         self._freed.append(slot.allocation.id)
@@ -449,9 +464,13 @@ class SlotTable:
     def _tick(self, _: Tick, now: float) -> list[TableEffect]:
         effects: list[TableEffect] = []
         for slot in list(self.slots.values()):
-            if self._is_abandoned(slot, now):
+            if not self._is_abandoned(slot, now):
+                continue
+            if slot.claim_until is not None:
+                effects += self._release_unclaimed(slot)
+            else:
                 # A JobMaster that has fallen silent is lost, as a rule: the next attempt follows.
-                effects += self._release(slot, attempt_ends=slot.claim_until is None)
+                effects += self._release(slot, attempt_ends=True)
         return [*effects, *self._forget_idle(now)]
 
     def _is_abandoned(self, slot: Slot, now: float) -> bool:

@@ -76,10 +76,19 @@ class ReserveSlot:
 
 @dataclass(frozen=True)
 class OfferAnswered:
-    """The JobMaster took ``accepted`` out of ``offered``: it has no use for the others, nor for their state."""
+    """The JobMaster took ``accepted`` out of ``offered``. It may want ``later`` after a pause, and has no use for the
+    others, nor for their state."""
 
     offered: tuple[AllocationId, ...]
     accepted: tuple[AllocationId, ...]
+    later: tuple[AllocationId, ...] = ()
+
+
+@dataclass(frozen=True)
+class OfferRefused:
+    """Who answers for the JobMaster takes none of ``offered``, now or later: the attempt is led there no more."""
+
+    offered: tuple[AllocationId, ...]
 
 
 @dataclass(frozen=True)
@@ -219,6 +228,7 @@ TableEvent = (
     EpochSeen
     | ReserveSlot
     | OfferAnswered
+    | OfferRefused
     | StartWanted
     | ExecutorStarted
     | ExecutorEnded
@@ -249,9 +259,9 @@ class SlotBegun:
 
 @dataclass(frozen=True)
 class SlotFreed:
-    """The slot is free again and nothing is left of its executor. ``may_return``: its executor or the whole attempt has
-    ended, or the slot was never used; what follows may come back to this node for what was kept here. False: a job that
-    goes on has given it back."""
+    """The slot is free again and nothing is left of its executor. ``may_return``: what follows may come back to this
+    node for what was kept here, as the executor in an accepted slot or the whole attempt has ended, or the job wants
+    the slot only later. False: a job that goes on has given it back, or nobody has claimed it."""
 
     allocation: Allocation
     may_return: bool

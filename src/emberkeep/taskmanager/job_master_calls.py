@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import structlog
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput
-from emberkeep.base.ids import AllocationId
 from emberkeep.protocol.messages import Ack, ExecutorChanged, OfferSlots, OfferSlotsReply
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
@@ -27,9 +26,9 @@ class JobMasterCalls:
         self._rpc = rpc
         self._timeout = timeout
 
-    async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> tuple[AllocationId, ...] | None:
-        """Offer slots of one attempt, with the executors in them; returns those that it takes. None: no answer, which
-        was waited out a little. Raises Conflict: who answers there does not take any, now or later."""
+    async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> OfferSlotsReply | None:
+        """Offer slots of one attempt, with the executors in them. None: no answer, which was waited out a little.
+        Raises Conflict: who answers there does not take any, now or later."""
         first = slots[0].allocation
         reports = [executor_report(slot) for slot in slots]
         offer = OfferSlots(
@@ -40,13 +39,12 @@ class JobMasterCalls:
             executors=tuple(report for report in reports if report is not None),
         )
         try:
-            reply = await self._rpc.call(first.job_master, offer, OfferSlotsReply, timeout=self._timeout)
+            return await self._rpc.call(first.job_master, offer, OfferSlotsReply, timeout=self._timeout)
         except (Conflict, Absent, InvalidInput, Fatal) as error:
             raise Conflict(error.message, hint=error.hint) from error
         except EmberkeepError:
             await asyncio.sleep(OFFER_PAUSE)
             return None
-        return reply.accepted
 
     async def tell(self, info: TaskManagerInfo, slot: Slot) -> None:
         """Of its executor, once: a loss of this only costs time, each answer to a beat says the same."""

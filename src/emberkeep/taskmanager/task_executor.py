@@ -33,6 +33,7 @@ from emberkeep.protocol.messages import (
     AllocateSlot,
     JobMasterBeat,
     Message,
+    OfferSlotsReply,
     ReleaseSlot,
     SlotsReply,
     StartDriver,
@@ -87,13 +88,12 @@ class TakeReply(msgspec.Struct, frozen=True):
 
 
 class OfferReturned(msgspec.Struct, frozen=True):
-    """``accepted`` None: no answer, or it is ``refused`` as a whole, by who may not be the attempt's JobMaster at all;
-    without either the offer is repeated."""
+    """``answer`` None: there was none, and the offer is repeated."""
 
     attempt: tuple[JobId, int]
     offered: tuple[AllocationId, ...]
-    accepted: tuple[AllocationId, ...] | None
-    refused: bool = False
+    answer: OfferSlotsReply | None
+    refused: bool = False  # as a whole, by who may not be the attempt's JobMaster at all
 
 
 Event = (
@@ -341,13 +341,15 @@ class TaskExecutor(Actor[Event]):
 
     def _offer_returned(self, event: OfferReturned) -> None:
         self._offering.discard(event.attempt)
-        if event.accepted:
+        answer = event.answer
+        if answer is not None and answer.accepted:
             self._known = self.info.instance
         if event.refused:
-            for allocation_id in event.offered:
-                self._decide(table.SlotReleased(*event.attempt, allocation_id))
-        answered = event.accepted is not None
-        self._decide(table.OfferAnswered(event.offered if answered else (), event.accepted or ()))
+            self._decide(table.OfferRefused(event.offered))
+        elif answer is not None:
+            self._decide(table.OfferAnswered(event.offered, answer.accepted, answer.later))
+        else:
+            self._offer_all()
 
     # --- processes ----------------------------------------------------------------------------------------------------
 
@@ -375,10 +377,7 @@ class TaskExecutor(Actor[Event]):
         effects = self.table.handle(event, self._system.clock.monotonic())
         for effect in effects:
             self._carry_out(effect)
-        for attempt in self.table.offers():
-            if attempt not in self._offering:
-                self._offering.add(attempt)
-                self.start_effect("offer", self._offer(attempt), deadline=None)
+        self._offer_all()
         if self.table.closing and self.table.is_empty:
             self.emptied.set()
         self._outcomes = {
@@ -436,18 +435,25 @@ class TaskExecutor(Actor[Event]):
             await asyncio.sleep(self._heartbeat_interval / TICKS_PER_HEARTBEAT)
             await self.ask(table.Tick())
 
+    def _offer_all(self) -> None:
+        """Offer what waits for that and is not being offered."""
+        for attempt in self.table.offers():
+            if attempt not in self._offering:
+                self._offering.add(attempt)
+                self.start_effect("offer", self._offer(attempt), deadline=None)
+
     async def _offer(self, attempt: tuple[JobId, int]) -> None:
         """Offer what the attempt has not accepted yet, as it is once all of it is on disk."""
         await self.journal.settled()
         slots = self.table.offers().get(attempt, ())
         offered = tuple(slot.allocation.id for slot in slots)
         try:
-            accepted = await self._job_masters.offer(self.info, slots) if slots else ()
+            answer = await self._job_masters.offer(self.info, slots) if slots else None
         except Conflict as error:
             log.info("slots were refused", job=attempt[0], attempt=attempt[1], reason=str(error))
             self.tell(OfferReturned(attempt, offered, None, refused=True))
             return
-        self.tell(OfferReturned(attempt, offered, accepted))
+        self.tell(OfferReturned(attempt, offered, answer))
 
     async def _tell_job_master(self, allocation_id: AllocationId) -> None:
         slot = self.table.slots.get(allocation_id)

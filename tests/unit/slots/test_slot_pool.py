@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
-from emberkeep.slots.model import Allocation, SlotRequirement
+from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement
 from emberkeep.slots.pool_events import (
     AcceptOffer,
     ApplicationStarted,
@@ -160,6 +160,17 @@ def test_a_slot_without_its_executor_is_not_used_again_while_the_application_sto
     assert AcceptOffer(()) in effects
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1", stopped=True) in effects
     assert not [effect for effect in effects if isinstance(effect, StartExecutorIn)]
+
+
+@pytest.mark.req("LOC-4", "LOC-5")
+def test_a_slot_that_comes_within_the_pause_of_a_replacement_is_refused_for_now_and_one_too_many_for_good() -> None:
+    pool = held_pool(decommissions=False)
+    assert pool.handle(SlotsOffered(INFO, (slot_named("8"),)), 1.0) == [AcceptOffer(())], "the job has all its slots"
+    pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 1, "killed"), 2.0)
+    early = slot_named("9")
+    assert pool.handle(SlotsOffered(INFO, (early,)), 2.0) == [AcceptOffer((), later=(early.id,))]
+    other = msgspec.structs.replace(early, profile=ResourceProfile(cores=2, memory_mb=7))
+    assert pool.handle(SlotsOffered(INFO, (other,)), 2.0) == [AcceptOffer(())], "that is of the wrong size"
 
 
 @pytest.mark.req("LOC-4")

@@ -10,12 +10,14 @@ from emberkeep.slots.model import ResourceProfile
 from emberkeep.slots.slot_record import record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable
 from emberkeep.slots.table_events import (
+    AttemptsOver,
     DecommissionExecutor,
     EndExecutor,
     ExecutorEnded,
     ExecutorStarted,
     JobMasterHeard,
     OfferAnswered,
+    OfferRefused,
     ReserveSlot,
     SlotFreed,
     SlotReleased,
@@ -43,14 +45,54 @@ def test_an_order_for_a_slot_that_was_given_back_comes_late() -> None:
 
 @pytest.mark.req("LOC-4", "LOC-5")
 @pytest.mark.parametrize(
-    "end", [OfferAnswered((SLOT,), ()), SlotReleased(JOB, 1, SLOT), Tick()], ids=["not accepted", "refused", "timeout"]
+    ("end", "kept"),
+    [
+        (OfferAnswered((SLOT,), (), later=(SLOT,)), True),
+        (SlotReleased(JOB, 1, SLOT), True),
+        (OfferRefused((SLOT,)), True),
+        (Tick(), True),
+        (OfferAnswered((SLOT,), ()), False),
+    ],
+    ids=["wanted later", "given back", "another attempt is led there", "no answer", "wanted no more"],
 )
-def test_a_slot_that_was_never_used_leaves_what_it_took_over_from_an_ended_executor(end: TableEvent) -> None:
-    """Its job waits before it starts another executor, and the offer came earlier."""
+def test_a_slot_that_was_never_used_leaves_what_it_took_over_while_anybody_may_want_it(
+    end: TableEvent, kept: bool
+) -> None:
+    """It was left behind by an ended executor: the job waits before it starts another one, or its next attempt may
+    come."""
     table = SlotTable(LIMITS)
     table.handle(RESERVE, 0.0)
     (freed,) = [effect for effect in table.handle(end, 1_000.0) if isinstance(effect, SlotFreed)]
-    assert freed.may_return
+    assert freed.may_return is kept
+
+
+@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.parametrize(
+    ("end", "kept"),
+    [
+        (OfferAnswered((SLOT,), ()), False),
+        (OfferRefused((SLOT,)), False),
+        (Tick(), False),
+        (OfferAnswered((SLOT,), (), later=(SLOT,)), True),
+        (AttemptsOver(JOB, 1), True),
+    ],
+    ids=["not accepted", "refused", "timed out", "wanted later", "the attempt is over"],
+)
+def test_a_recovered_slot_whose_executor_has_ended_gives_its_state_back_unless_it_is_wanted_again(
+    end: TableEvent, kept: bool
+) -> None:
+    table = restore_table(LIMITS, record_table(running_slot()), 2.0)
+    table.handle(ExecutorEnded(SLOT, ExecutorId("7"), None, "gone"), 2.0)
+    (freed,) = [effect for effect in table.handle(end, 1_000.0) if isinstance(effect, SlotFreed)]
+    assert freed.may_return is kept
+
+
+@pytest.mark.req("LOC-5")
+def test_a_refusal_of_what_was_claimed_meanwhile_comes_late() -> None:
+    table = restore_table(LIMITS, record_table(running_slot()), 2.0)
+    table.handle(OfferAnswered((SLOT,), (SLOT,)), 3.0)
+    assert table.handle(OfferRefused((SLOT,)), 4.0) == []
+    assert SLOT in table.slots
 
 
 @pytest.mark.req("BLK-18")

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import (
@@ -106,19 +106,26 @@ def test_the_slot_of_an_executor_that_ended_meanwhile_takes_another_one(run: Run
 
 
 @pytest.mark.req("LOC-4", "LOC-5")
-@pytest.mark.parametrize(("answer", "may_return"), [("not accepted", False), ("refused", True)])
-def test_a_job_that_goes_on_without_a_slot_has_no_use_for_its_state(run: Run, answer: str, may_return: bool) -> None:
+@pytest.mark.parametrize(
+    ("answer", "may_return", "patience"),
+    [
+        (OfferSlotsReply(accepted=()), False, 3.0),
+        (Conflict("another attempt runs here"), False, 3.0),
+        (RetryLater("busy"), False, TIMEOUT + SLOT_WAIT + 3.0),
+        (OfferSlotsReply(accepted=(), later=(SLOT,)), True, 3.0),
+    ],
+    ids=["not accepted", "refused", "no answer", "wanted later"],
+)
+def test_a_slot_whose_executor_has_ended_gives_its_state_back_at_once_unless_it_is_wanted_later(
+    run: Run, answer: OfferSlotsReply | EmberkeepError, may_return: bool, patience: float
+) -> None:
     async def story(bench: Bench) -> None:
         key = await bench.running_executor()
         await bench.crash()
         bench.launcher.end(key, -9)
-        bench.job_master.answers[OfferSlots] = (
-            Conflict("another attempt runs here")  # which may come back to this node
-            if answer == "refused"
-            else OfferSlotsReply(accepted=())
-        )
+        bench.job_master.answers[OfferSlots] = answer
         await bench.restart()
-        await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, may_return), 3.0)
+        await bench.until(lambda: bench.listener.told[-1] == ("freed", SLOT, may_return), patience)
 
     run(story)
 
