@@ -3,7 +3,23 @@
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
+
+from tests.campaign import CAMPAIGN, examples
+
+# The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
+settings.register_profile("usual", derandomize=True, print_blob=True)
+settings.register_profile(
+    "campaign", max_examples=examples(100), print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("usual" if CAMPAIGN is None else "campaign")
+
+# Integration tests that take minutes begin first, so that none of them is the last to run.
+BEGIN_FIRST = (
+    "test_stop_faults", "test_job_manager_failover", "test_local_state", "test_failures", "test_rolling_file_sink",
+    "test_blocklist", "test_agents", "test_stop_sequences", "test_driver_runtime", "test_scripts", "test_run_embedded",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -12,21 +28,34 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-class FilesThenIntegration(LoadFileScheduling):  # type: ignore[misc]
-    """Among several workers: the files of fast tests one by one; those with real processes last, all to one worker,
-    since each starts several JVMs."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "integration" if file.startswith("tests/integration/") else file
-
-
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesThenIntegration:
-    return FilesThenIntegration(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Give whole files to the workers, in the order below."""
+    return LoadFileScheduling(config, log)
+
+
+def pytest_report_header() -> str | None:
+    """Name the campaign's seed: it repeats the campaign."""
+    return None if CAMPAIGN is None else f"campaign: {CAMPAIGN} (make test-long CAMPAIGN={CAMPAIGN} repeats it)"
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What fails fast fails first."""
-    items.sort(key=lambda item: item.nodeid.startswith("tests/integration/"))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select what a usual run or a campaign runs. What fails fast fails first."""
+    chosen = [item for item in items if _belongs(item)]
+    config.hook.pytest_deselected(items=[item for item in items if not _belongs(item)])
+    chosen.sort(key=_place)
+    items[:] = chosen
+
+
+def _belongs(item: pytest.Item) -> bool:
+    if CAMPAIGN is None:
+        return item.get_closest_marker("long") is None
+    return any(item.get_closest_marker(name) for name in ("long", "campaign", "hypothesis"))
+
+
+def _place(item: pytest.Item) -> tuple[bool, int]:
+    """Fast tests, then integration tests; among those the longest files first."""
+    integration = item.nodeid.startswith("tests/integration/")
+    name = item.path.stem
+    return integration, BEGIN_FIRST.index(name) if name in BEGIN_FIRST else len(BEGIN_FIRST)

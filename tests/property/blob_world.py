@@ -166,7 +166,9 @@ class BlobWorld:
             if written == 2 and place[1].is_permanent:
                 self.ha.add(place)
         self.machine = ServerMachine()
-        self.uploads, self.readers, self.deletions, self.delayed, self.postponed = {}, [], [], set(), set()
+        # Numbers of uploads begin anew with the process.
+        self.uploads, self.attempts = {}, {}
+        self.readers, self.deletions, self.delayed, self.postponed = [], [], set(), set()
         for job in self.jobs.values():
             job.holders, job.group, job.claims, job.over = {}, set(), 0, 0
             job.recovering = job.artefacts is not None and not job.ended

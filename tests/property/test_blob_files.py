@@ -26,6 +26,7 @@ from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, permanent, transient
+from tests.campaign import examples
 
 OWNERS = [JobId(f"{number:032x}") for number in range(2)]
 NOTHING, ONE_PIECE, MORE = b"", b"a" * 3000, bytes(range(256)) * 8000  # the last is more than one thread's work
@@ -278,4 +279,4 @@ async def pieces(content: bytes) -> AsyncIterator[bytes]:
 
 
 TestBlobFiles = pytest.mark.req("BLOB-3")(BlobFilesMachine.TestCase)
-TestBlobFiles.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestBlobFiles.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)

@@ -26,6 +26,7 @@ from emberkeep.blocklist.model import (
     Report,
 )
 from emberkeep.blocklist.tracker import BlocklistTracker
+from tests.campaign import examples
 
 FEW_REMOVALS = 2  # remembered, so that some are forgotten
 LONGEST = 60
@@ -210,5 +211,5 @@ class Messages(RuleBasedStateMachine):
 
 
 TestMessages = Messages.TestCase
-TestMessages.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestMessages.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestMessages = pytest.mark.req("BLK-7")(TestMessages)

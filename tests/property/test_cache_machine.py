@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.cache_machine import CacheMachine, Claim
 from emberkeep.blobs.model import BlobKey, permanent, transient
+from tests.campaign import examples
 
 pytestmark = [
     pytest.mark.req("BLOB-9"),
@@ -143,4 +144,4 @@ class CacheWorld(RuleBasedStateMachine):
 
 
 TestCacheWorld = CacheWorld.TestCase
-TestCacheWorld.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestCacheWorld.settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None)

@@ -18,6 +18,7 @@ from emberkeep.api.file_sink.model import Owner as Writer
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
 from emberkeep.api.file_sink.rolling import Merge, Take, due
 from emberkeep.base.errors import EmberkeepError, RetryLater
+from tests.campaign import examples
 from tests.property.sink_world import OUTPUT, WORK, Died, Failing, World, lost_answer
 
 SMALL = Limits(max_bytes=120, max_rows=9, max_age_ms=1_000)
@@ -198,7 +199,7 @@ class SinkLives(RuleBasedStateMachine):
 
 
 TestSinkLives = SinkLives.TestCase
-TestSinkLives.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
+TestSinkLives.settings = settings(max_examples=examples(80), stateful_step_count=20, deadline=None)
 
 
 # --- single decisions -------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.jobs.restart import ExponentialDelay, FixedDelay
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
+from tests.campaign import examples
 from tests.property.job_world import KILLED, MOVED, SCRIPT_FAILED, SUCCESS, JobWorld, TrueDriver, place
 
 # Mostly what the job survives: a life that ended tests nothing more.
@@ -304,7 +305,7 @@ class JobLife(RuleBasedStateMachine):
 
 
 TestJobLife = JobLife.TestCase
-TestJobLife.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestJobLife.settings = settings(max_examples=examples(300), stateful_step_count=40, deadline=None)
 TestJobLife.pytestmark = [pytest.mark.req("HA-4"), pytest.mark.req("HA-5"), pytest.mark.req("HA-7")]  # type: ignore[attr-defined]
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from emberkeep.leadership import model
 from emberkeep.leadership.machine import LeadershipMachine
 from emberkeep.leadership.model import Standing
+from tests.campaign import examples
 from tests.property.leadership_world import Budget, Step, World
 
 pytestmark = [pytest.mark.req("HA-6"), pytest.mark.req("HA-12")]
@@ -111,7 +112,7 @@ def test_a_leader_that_was_followed_before_it_knew_that_it_leads_finds_that_out(
     assert any(contender.machine.may_decide for contender in world.contenders.values())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(data=st.data())
 def test_long_runs_of_trouble_lose_nothing_and_end_with_one_leader(data: st.DataObject) -> None:
     world = World(Budget(submissions=3, expirations=6, suspensions=4, deaths=3))

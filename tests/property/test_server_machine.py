@@ -11,6 +11,7 @@ from emberkeep.base.errors import Absent, Conflict, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.server_machine import SUBMISSION
+from tests.campaign import examples
 from tests.property.blob_world import KEYS, OWNERS, SIZE, BlobWorld, Place, content
 
 owners, keys = st.sampled_from(OWNERS), st.sampled_from(KEYS)
@@ -329,7 +330,9 @@ class BlobLife(RuleBasedStateMachine):
 
 
 TestBlobLife = BlobLife.TestCase
-TestBlobLife.settings = settings(max_examples=300, stateful_step_count=50, deadline=None, report_multiple_bugs=False)
+TestBlobLife.settings = settings(
+    max_examples=examples(300), stateful_step_count=50, deadline=None, report_multiple_bugs=False
+)
 TestBlobLife.pytestmark = [  # type: ignore[attr-defined]
     pytest.mark.req(f"BLOB-{number}") for number in (6, 9, 10, 11, 14, 15, 17, 18, 19)
 ]
@@ -346,4 +349,16 @@ def test_what_waits_for_its_deletion_is_missing_for_a_new_group() -> None:
     life.world.end_copy((owner, key))
     life.interval_is_over()
     assert [deletion.keys for deletion in life.world.deletions] == [(key,)]
+    life.teardown()
+
+
+def test_an_upload_after_a_restart_is_none_of_an_attempt_before_it() -> None:
+    """Found by a campaign: the world took it for the one that had its number before the server's restart."""
+    life, owner, (first, _, transient) = BlobLife(), OWNERS[0], KEYS
+    life.upload_begins(owner=owner, key=transient, holders=set(), attempt=1)
+    life.server_is_killed(really=0, written=0)
+    life.ha_store_answers()
+    life.attempt_fails(owner=owner, attempt=1)
+    life.all_goes_well(owner=owner, members={first}, others=set())
+    assert (owner, first) in life.world.told
     life.teardown()

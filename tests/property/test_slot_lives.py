@@ -22,6 +22,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.slots.slot_pool import PoolLimits, SlotPool
 from emberkeep.slots.slot_record import TableRecord, record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable, TableLimits
+from tests.campaign import examples
 
 JOB, ATTEMPT = JobId("j"), 1
 PROFILE = ResourceProfile(cores=1, memory_mb=500)
@@ -427,4 +428,4 @@ class World(RuleBasedStateMachine):
 
 
 TestSlotLives = pytest.mark.req("LOC-5")(World.TestCase)
-TestSlotLives.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)
+TestSlotLives.settings = settings(max_examples=examples(60), stateful_step_count=60, deadline=None)

@@ -20,6 +20,7 @@ from emberkeep.slots.ledger import DriverNeed, DriverUse, Member
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
 from emberkeep.slots.place_queue import Granted
 from emberkeep.slots.slot_manager import Allotted, SlotManager
+from tests.campaign import examples
 
 LOST_AFTER = 10.0
 ORPHAN = 60.0
@@ -563,4 +564,4 @@ def _use(room: list[int], profile: ResourceProfile) -> None:
 
 
 TestCluster = Cluster.TestCase
-TestCluster.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestCluster.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)

@@ -38,6 +38,7 @@ from emberkeep.slots.pool_events import (
     Tick,
 )
 from emberkeep.slots.slot_pool import PoolLimits, SlotPool
+from tests.campaign import examples
 
 LIMITS = PoolLimits(
     max_failures=4,
@@ -349,4 +350,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestSlotPool = PoolMachine.TestCase
-TestSlotPool.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestSlotPool.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

@@ -46,6 +46,7 @@ from emberkeep.slots.table_events import (
     TableEvent,
     Tick,
 )
+from tests.campaign import examples
 
 LIMITS = TableLimits(
     slots=3,
@@ -330,4 +331,4 @@ class TableMachine(RuleBasedStateMachine):
 
 
 TestSlotTable = TableMachine.TestCase
-TestSlotTable.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestSlotTable.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

@@ -21,6 +21,7 @@ from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Exists, IsADirectory, NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, StatePath, disk_bytes
 from emberkeep.testing.contracts.durable_state import read
+from tests.campaign import examples
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
 CONTENTS = st.binary(max_size=8)
@@ -169,7 +170,7 @@ class ModelledDirectory(RuleBasedStateMachine):
 
 
 TestModelledDirectory = ModelledDirectory.TestCase
-TestModelledDirectory.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestModelledDirectory.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)
 
 
 @pytest.mark.req("LOC-10")
@@ -313,7 +314,7 @@ class ModelledCopies(RuleBasedStateMachine):
 
 
 TestModelledCopies = ModelledCopies.TestCase
-TestModelledCopies.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestModelledCopies.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 
 
 @pytest.mark.req("LOC-4")

@@ -1,6 +1,5 @@
 """Nodes that are blocked, evacuated and given back, in a cluster of real actors on virtual time."""
 
-import os
 from collections import Counter
 
 import pytest
@@ -12,18 +11,19 @@ from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.testing.machines import Process
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Run, simulate_many
+from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
 
-SEEDS = int(os.environ.get("EMBERKEEP_BLOCK_SEEDS", "40"))
+SEEDS = seeds(40, theme="block")
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
 # What a batch must have met; otherwise it has shown nothing about it.
 SOMETIMES = {
-    "node blocked": SEEDS,
-    "fault: kill jobmanager": SEEDS // 4,
-    "executor replaced": SEEDS // 4,
-    "executor decommissioned": SEEDS // 8,
-    "driver left": SEEDS // 8,
+    "node blocked": len(SEEDS),
+    "fault: kill jobmanager": len(SEEDS) // 4,
+    "executor replaced": len(SEEDS) // 4,
+    "executor decommissioned": len(SEEDS) // 8,
+    "driver left": len(SEEDS) // 8,
 }
 
 
@@ -194,10 +194,13 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
     passes(story, task_managers=3, slots=3)
 
 
+@pytest.mark.campaign
 @pytest.mark.req("BLK-9")
 @pytest.mark.req("BLK-17")
 def test_nothing_is_given_on_blocked_nodes_whatever_fails() -> None:
-    batch = simulate_many([f"block-{number}" for number in range(1, SEEDS + 1)], stop_after=3)
+    batch = simulate_many([f"block-{number}" for number in SEEDS], stop_after=3)
+    for report in batch.failures:
+        keep(int(report.seed.partition("-")[2]), theme="block")
     assert not batch.failures, "\n\n".join(report.failure() for report in batch.failures)
     for what, count in SOMETIMES.items():
         assert batch.counts[what] >= count, what

@@ -1,7 +1,6 @@
 """Whole clusters in virtual time: fixed scenarios, then many seeds."""
 
 import asyncio
-import os
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
@@ -15,7 +14,6 @@ from emberkeep.testing.properties import TICK
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Report, Run, play
 
-SEEDS = int(os.environ.get("EMBERKEEP_SEEDS", "150"))
 BOUND = 60.0  # virtual seconds that any step of a scenario may take
 
 

@@ -7,7 +7,6 @@ run, which nodes are registered. Nodes leave and come back, blocked ones most of
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -17,8 +16,9 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.detection import DetectionLimits, FaultDetector
 from emberkeep.blocklist.symptoms import Symptom, symptom_of
+from tests.campaign import seeds
 
-HISTORIES = int(os.environ.get("EMBERKEEP_DETECTION_HISTORIES", "300"))
+HISTORIES = seeds(300, theme="detection")
 LIMITS = DetectionLimits(witnesses=3, max_share=0.2, window=600.0, proof=30.0, respect=3600.0)
 STEP = 10.0  # seconds
 SECONDS = 1500.0  # of each history
@@ -189,30 +189,33 @@ class Tally:
         )
 
 
+@pytest.mark.campaign
 @pytest.mark.req("BLK-19")
 def test_most_bad_nodes_are_found_and_hardly_any_good_one_is_blocked() -> None:
     tally = Tally()
-    for seed in range(HISTORIES):
+    for seed in HISTORIES:
         tally.run(world_of(seed, bad=seed % 3, faulty=seed % 4))
     print(tally)
     assert tally.found >= 0.7 * tally.shown, tally
-    assert tally.false <= 0.005 * HISTORIES, tally
+    assert tally.false <= 0.005 * len(HISTORIES), tally
 
 
+@pytest.mark.campaign
 @pytest.mark.req("BLK-19")
 def test_a_job_that_fills_one_disk_after_the_other_takes_few_good_nodes_with_it() -> None:
     """Its victims are as good witnesses as there are. Until it has failed elsewhere too, nobody can know."""
     tally = Tally()
-    for seed in range(HISTORIES // 2):
+    for seed in HISTORIES[: len(HISTORIES) // 2]:
         tally.run(world_of(seed, bad=seed % 3, fillers=1 + seed % 2))
     print(tally)
     assert tally.found >= 0.6 * tally.shown, tally
     assert tally.false <= tally.histories, tally
 
 
+@pytest.mark.campaign
 @pytest.mark.req("BLK-19")
 def test_jobs_that_always_fail_block_nothing() -> None:
-    for seed in range(HISTORIES // 10):
+    for seed in HISTORIES[: len(HISTORIES) // 10]:
         rng = random.Random(seed)
         nodes = [f"node-{number}" for number in range(rng.randint(3, 20))]
         jobs = list(jobs_of(rng, nodes, 0, rng.randint(1, 20)))

@@ -3,7 +3,6 @@
 A planted bug that no seed finds means that the simulation has become blind there.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,7 @@ from emberkeep.testing.fakes import MemoryJobStore
 from emberkeep.testing.properties import Properties
 from emberkeep.testing.simulation import simulate_many
 
-SEEDS_AT_MOST = int(os.environ.get("EMBERKEEP_PLANTED_SEEDS", "120"))
+SEEDS_AT_MOST = 120
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.testing.cluster import ClusterPlan, SubmittedJob
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Report, Run, play
+from tests.campaign import seeds
 from tests.simulation.test_crash_points import Death, check_handles, runs, wait_for
 
 STEPS_AT_LEAST = {  # what an undisturbed run must go through, or the enumeration has become blind
@@ -28,7 +29,7 @@ STEPS_AT_LEAST = {  # what an undisturbed run must go through, or the enumeratio
 STORED_AT_LEAST = {"store, before procedure", "store, after procedure", "store, before end", "store, after end"}
 
 
-TROUBLED = 25
+TROUBLED = seeds(25, theme="procedures")
 MET_AT_LEAST = (  # or the seeds say nothing
     "asked for a SUSPEND: done",
     "asked for a DRAIN: done",
@@ -194,13 +195,14 @@ def check(run: Run, job: SubmittedJob) -> None:
         check_stopped(run, job, [job.asked.trigger_id])
 
 
+@pytest.mark.campaign
 @pytest.mark.req("END-5")
 @pytest.mark.req("END-6")
 @pytest.mark.req("HA-7")
 def test_what_was_acknowledged_is_done_although_drivers_leaders_and_the_store_fail() -> None:
-    reports = [troubled(number) for number in range(TROUBLED)]
+    reports = [troubled(number) for number in TROUBLED]
     failures = [report.failure() for report in reports if report.violations]
-    assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
+    assert not failures, f"{len(failures)} of {len(TROUBLED)}\n{failures[0]}"
     met = sum((report.counts for report in reports), Counter[str]())
     assert not [each for each in MET_AT_LEAST if not met[each]], met
 
@@ -253,14 +255,15 @@ def stored(run: Run, job: SubmittedJob) -> ProcedureRequest | None:
     return None if handle is None else handle.procedure
 
 
+@pytest.mark.campaign
 @pytest.mark.req("END-6")
 @pytest.mark.req("HA-5")
 def test_a_deadline_holds_whoever_leads_and_whichever_attempt_runs() -> None:
-    reports = [impatient(number) for number in range(TROUBLED)]
+    reports = [impatient(number) for number in TROUBLED]
     failures = [report.failure() for report in reports if report.violations]
-    assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
+    assert not failures, f"{len(failures)} of {len(TROUBLED)}\n{failures[0]}"
     met = sum((report.counts for report in reports), Counter[str]())
-    assert min(met["a driver died"], met["a leader died"]) >= TROUBLED // 3, met
+    assert min(met["a driver died"], met["a leader died"]) >= len(TROUBLED) // 3, met
 
 
 def displaced(number: int) -> Report:
@@ -321,11 +324,12 @@ def waits_for_a_place(run: Run, job: SubmittedJob) -> bool:
     return "blocked nodes" in waiting and not driven
 
 
+@pytest.mark.campaign
 @pytest.mark.req("END-5")
 @pytest.mark.req("HA-5")
 def test_a_job_that_waits_for_a_place_is_asked_and_does_it_once_there_is_one() -> None:
-    reports = [displaced(number) for number in range(TROUBLED)]
+    reports = [displaced(number) for number in TROUBLED]
     failures = [report.failure() for report in reports if report.violations]
-    assert not failures, f"{len(failures)} of {TROUBLED}\n{failures[0]}"
+    assert not failures, f"{len(failures)} of {len(TROUBLED)}\n{failures[0]}"
     met = sum((report.counts for report in reports), Counter[str]())
-    assert min(met["a move gave way"], met["a leader died"]) >= TROUBLED // 4, met
+    assert min(met["a move gave way"], met["a leader died"]) >= len(TROUBLED) // 4, met

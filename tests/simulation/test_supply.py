@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 
 import pytest
 
@@ -14,10 +13,11 @@ from emberkeep.testing.scripts import Script
 from emberkeep.testing.sim_supply import SimDriver
 from emberkeep.testing.simulation import Run, play
 from emberkeep.testing.virtual_loop import seeded_random
+from tests.campaign import keep, seeds
 from tests.simulation.test_blocklist import blocked
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
 
-SEEDS = int(os.environ.get("EMBERKEEP_SUPPLY_SEEDS", "25"))
+SEEDS = seeds(25, theme="supply")
 QUICK = {"resourcemanager.taskmanager-timeout": "8s", "resourcemanager.taskmanager-registration.timeout": "20s"}
 
 
@@ -95,9 +95,10 @@ def test_a_killed_leader_starts_no_doubles_and_a_dead_task_manager_is_started_ag
     passes(story, task_managers=3, slots=2, on_demand=True, options=QUICK)
 
 
+@pytest.mark.campaign
 @pytest.mark.req("BLK-9")
 def test_whatever_is_killed_jobs_end_and_nothing_stays() -> None:
-    for seed in range(SEEDS):
+    for seed in SEEDS:
 
         async def story(run: Run, seed: int = seed) -> None:
             rng = seeded_random(seed, "kills")
@@ -120,4 +121,6 @@ def test_whatever_is_killed_jobs_end_and_nothing_stays() -> None:
 
         plan = ClusterPlan(seed=f"supply-{seed}", task_managers=4, slots=2, on_demand=True, options=QUICK)
         report = play(plan, story)
+        if report.violations:
+            keep(seed, theme="supply")
         assert not report.violations, report.failure()

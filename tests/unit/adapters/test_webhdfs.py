@@ -23,6 +23,7 @@ from emberkeep.adapters.webhdfs import WebHdfs
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.protocol.hadoop_token import encode
+from tests.campaign import examples
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, Node
 
 SECRET = b"the node's"
@@ -221,7 +222,7 @@ _PARAMETERS = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     method=st.sampled_from(["GET", "PUT", "POST", "DELETE", "HEAD", "PATCH"]),
     prefix=st.sampled_from([f"/webhdfs/v1/{JOB}/own/", f"/webhdfs/v1/{JOB}/at-", "/webhdfs/v1/", "/webhdfs/v1", "/"]),

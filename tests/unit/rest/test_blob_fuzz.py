@@ -39,6 +39,7 @@ from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.rest.openapi import document
 from emberkeep.rest.table import ROUTES
 from emberkeep.testing.memory_blobs import always_leads
+from tests.campaign import examples
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import TOKEN, running_site
 
@@ -48,7 +49,7 @@ OWNER = job_id(1)
 NUMBERS = itertools.count(1000)  # of jobs that no other example has
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 BOUNDED = settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     database=None,
     phases=[Phase.explicit, Phase.generate],

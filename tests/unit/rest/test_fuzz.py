@@ -15,6 +15,7 @@ from yarl import URL
 
 from emberkeep.rest.routing import Route
 from emberkeep.rest.table import ROUTES
+from tests.campaign import examples
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import Answer, running_site
 
@@ -79,7 +80,7 @@ async def send(requests: list[Any]) -> None:
                     assert answer.problem().status == answer.status
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(REQUESTS, min_size=8, max_size=16))
 def test_no_request_breaks_the_server(requests: list[Any]) -> None:
     asyncio.run(send(requests))

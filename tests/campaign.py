@@ -1,0 +1,51 @@
+"""How much a test tries: usually little and the same each time; in a campaign much, and something new each time.
+
+`make test-long` runs a campaign: each property and state machine with twenty times the examples, each simulated world
+with several times the seeds. Its seed is printed; `make test-long CAMPAIGN=<seed>` runs the same campaign again. What
+hypothesis finds is kept in `.hypothesis/examples`, and a simulated seed that fails in `.hypothesis/simulation`.
+The next campaign tries both first.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TIMES = 20  # as many examples as usual
+_FOUND = Path(__file__).parent.parent / ".hypothesis" / "simulation"
+_FOUND_AT_MOST = 200
+
+CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
+
+
+def examples(usual: int) -> int:
+    """How many examples hypothesis tries."""
+    return usual if CAMPAIGN is None else TIMES * usual
+
+
+def seeds(usual: int, *, theme: str = "", times: int = 4) -> list[int]:
+    """Numbers of simulated worlds. A campaign: those found before, then ``times`` as many as usual, all fresh."""
+    if CAMPAIGN is None:
+        return list(range(1, usual + 1))
+    first = 1_000 + CAMPAIGN % 1_000_000 * 10_000
+    return [*_found(theme), *range(first, first + times * usual)]
+
+
+def keep(seed: int, *, theme: str = "") -> None:
+    """Keep a seed that has failed in a campaign, so that the next one tries it first."""
+    if CAMPAIGN is not None and seed not in _found(theme):
+        _FOUND.mkdir(parents=True, exist_ok=True)
+        with _file(theme).open("a", encoding="ascii") as file:
+            file.write(f"{seed}\n")
+
+
+def _found(theme: str) -> list[int]:
+    try:
+        lines = _file(theme).read_text(encoding="ascii").split()
+    except FileNotFoundError:
+        return []
+    return [int(line) for line in lines[-_FOUND_AT_MOST:]]
+
+
+def _file(theme: str) -> Path:
+    return _FOUND / (theme or "any")
