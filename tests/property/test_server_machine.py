@@ -7,8 +7,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.base.errors import Absent, Conflict
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import BlobKey
 from emberkeep.blobs.server_machine import SUBMISSION
 from tests.campaign import examples
@@ -128,7 +129,7 @@ class BlobLife(RuleBasedStateMachine):
             return
         try:
             world.machine.claim(owner, [content(key) for key in sorted(named)])
-        except InvalidInput:
+        except NotUploaded:
             assert job.ended or not all((owner, key) in world.told - world.delayed for key in named)
             return
         if job.ended:

@@ -26,7 +26,7 @@ from emberkeep.base.errors import (
     UnknownOutcome,
 )
 from emberkeep.base.options import OFFLOAD_MIN_SIZE
-from emberkeep.blobs.errors import CannotStore
+from emberkeep.blobs.errors import CannotStore, NotUploaded
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
 from emberkeep.protocol.transport import ReplyT, RpcService
 from emberkeep.protocol.wire import (
@@ -191,6 +191,7 @@ async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, lim
 
 
 _STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
+    (NotUploaded, HTTPStatus.FAILED_DEPENDENCY),  # before its base class
     (InvalidInput, HTTPStatus.BAD_REQUEST),
     (Absent, HTTPStatus.NOT_FOUND),
     (Conflict, HTTPStatus.CONFLICT),

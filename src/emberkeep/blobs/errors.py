@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
@@ -23,6 +23,14 @@ class Damaged(Fatal):
         self.key = key
         self.actual = actual
         self.where = where
+
+
+class NotUploaded(InvalidInput):
+    """A submission names a content that is not here. The client may have done all right: what only the JobManager
+    before held is lost with it. So it uploads what is missing and submits again."""
+
+    def __init__(self, message: str, *, field: str | None, hint: str | None = "upload it, and submit again") -> None:
+        super().__init__(message, field=field, hint=hint)
 
 
 class CannotStore(Fatal):

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.groups import Group
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob
 from emberkeep.blobs.server_records import Condition, Deletion, Owner, Upload
@@ -174,15 +175,13 @@ class ServerMachine(ServerState):
     # --- references ---------------------------------------------------------------------------------------------------
 
     def claim(self, owner_id: JobId, contents: Sequence[BlobContent]) -> None:
-        """A submission names these. Raises InvalidInput for the first that is not there."""
+        """A submission names these. Raises NotUploaded for the first that is not there, InvalidInput (a size)."""
         owner = self.owners.get(owner_id) or Owner()
         for index, content in enumerate(contents):
             record = owner.records.get(key_of(content))
             if owner.over or record is None or not record.is_there:
-                raise InvalidInput(
-                    f"{content.sha256} was not uploaded for job {owner_id}",
-                    field=f"artefacts[{index}].sha256",
-                    hint="upload its content first",
+                raise NotUploaded(
+                    f"{content.sha256} is not here for job {owner_id}", field=f"artefacts[{index}].sha256"
                 )
             if record.size != content.size:
                 raise InvalidInput(

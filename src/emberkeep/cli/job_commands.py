@@ -180,14 +180,18 @@ def submit(
     """
     from emberkeep.cli.upload_display import UploadDisplay
     from emberkeep.client.job_options import refuse_cluster_options
-    from emberkeep.client.submission import upload
+    from emberkeep.client.job_submission import JobSubmitting
 
     refuse_cluster_options(cluster.definitions)
     endpoint = cluster.require()
     job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
 
+    def notice(text: str) -> None:
+        if not quiet:
+            say(text)
+
     async def send(client: RestClient) -> str:
-        return (await client.submit(await upload(client, job, UploadDisplay(say, quiet=quiet)))).jobid
+        return await JobSubmitting(client, job, UploadDisplay(say, quiet=quiet), notice).run()
 
     job_id = with_client(endpoint, send)
     print(job_id)

@@ -16,8 +16,9 @@ from emberkeep.cli.wording import SHORT_ID
 from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.follow import JobFollower
+from emberkeep.client.job_submission import JobSubmitting
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.submission import PreparedJob, upload
+from emberkeep.client.submission import PreparedJob
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo
 
@@ -45,7 +46,7 @@ async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: boo
     cluster = EmbeddedCluster(options, terminal.always)
     with interrupts.catching():
         try:
-            endpoint = await _unless_interrupted(cluster.start(), interrupts, 1)
+            endpoint = await _unless_interrupted(cluster.start(), interrupts)
             return await _while_supervised(cluster, _run(job, endpoint, interrupts, terminal, _kill_by_leaving))
         except Interrupted:
             return ExitCode.INTERRUPTED
@@ -78,14 +79,34 @@ async def _run(job: PreparedJob, endpoint: Endpoint, interrupts: Interrupts, ter
     try:
         async with RestClient(endpoint) as client:
             display = UploadDisplay(terminal.notice, quiet=terminal.is_quiet)
-            submission = await _unless_interrupted(upload(client, job, display), interrupts, 1)
-            # Not interrupted half-way: whether the job was accepted has to be known to cancel it.
-            job_id = (await client.submit(submission)).jobid
+            job_id = await _submit(JobSubmitting(client, job, display, terminal.notice), job, interrupts, terminal)
             terminal.notice(f"job {job_id} ({job.submission.name}) submitted to {endpoint.url}")
             end = await _follow(client, job_id, interrupts, terminal, kill)
             return _exit_code(end, terminal, interrupted=interrupts.count > 0)
     finally:
         terminal.close()
+
+
+async def _submit(submitting: JobSubmitting, job: PreparedJob, interrupts: Interrupts, terminal: JobTerminal) -> JobId:
+    """Raises Interrupted. Once the job was posted, a first signal waits for the answer: whether the job was accepted
+    has to be known to cancel it."""
+    working = asyncio.create_task(submitting.run(), name="submit-job")
+    try:
+        for count in (1, 2):
+            waiting = asyncio.create_task(interrupts.wait_for(count))
+            await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if working.done():
+                return working.result()
+            if not submitting.posted:
+                raise Interrupted
+            if count == 1:
+                terminal.always("waiting to hear whether the job was accepted; press Ctrl-C again to leave")
+        terminal.always(f"the job may have been accepted: see `emberkeep info {job.submission.jobid[:SHORT_ID]}`")
+        raise Interrupted
+    finally:
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
 
 
 async def _follow(
@@ -141,10 +162,10 @@ async def _kill_by_leaving(_client: RestClient, _job_id: JobId) -> None:
     """The embedded cluster goes with the command, and takes everything with it."""
 
 
-async def _unless_interrupted(work: Coroutine[Any, Any, Any], interrupts: Interrupts, count: int) -> Any:
-    """The result of ``work``; raises Interrupted as soon as that many signals have come."""
+async def _unless_interrupted(work: Coroutine[Any, Any, Any], interrupts: Interrupts) -> Any:
+    """The result of ``work``; raises Interrupted as soon as a signal has come."""
     working = asyncio.create_task(work)
-    waiting = asyncio.create_task(interrupts.wait_for(count))
+    waiting = asyncio.create_task(interrupts.wait_for(1))
     try:
         await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():

@@ -16,6 +16,7 @@ import aiohttp
 import msgspec
 
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.errors import NotAuthorised, Unanswered, Unreachable
 from emberkeep.protocol.rest import API_PREFIX, Problem
@@ -91,6 +92,7 @@ class HttpCalls:
         self._urls = (endpoint.url, *endpoint.others)
         self._base = endpoint.url  # moves to the leader when a standby redirects
         self._session: aiohttp.ClientSession | None = None
+        self.has_answered = False  # whether a JobManager has done what it was asked, at any time
 
     def open(self) -> None:
         """Needs a running loop."""
@@ -108,10 +110,13 @@ class HttpCalls:
         pause = _FIRST_PAUSE
         while True:
             try:
-                return await self._ask_each(request, tries)
+                answer = await self._ask_each(request, tries)
             except RetryLater:
                 if time.monotonic() + pause > deadline:
                     raise
+            else:
+                self.has_answered = True
+                return answer
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
 
@@ -220,6 +225,8 @@ def _error(status: int, message: str, hint: str | None, where: str | None) -> Em
         return Absent(message, hint=hint)
     if status in (409, 412):
         return Conflict(message, hint=hint)
+    if status == 424:
+        return NotUploaded(message, field=where, hint=hint)
     if status in (408, 502, 504):
         return Unanswered(message, hint=hint)
     if status in (429, 503):

@@ -114,6 +114,11 @@ class RestClient:
     ) -> None:
         await self._http.close()
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a JobManager has done what it was asked, at any time."""
+        return self._http.has_answered
+
     # --- cluster ---------------------------------------------------------------------------------------------------
 
     async def overview(self) -> rest.ClusterOverview:

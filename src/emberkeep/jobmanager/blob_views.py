@@ -108,8 +108,8 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         """The verified file: from the local store, else brought there from the HA store. Raises Absent, Damaged."""
 
     async def claim(self, owner: JobId, contents: Sequence[BlobContent]) -> None:
-        """References a submission's artefacts until ``job_submitted`` or ``withdraw``. Raises InvalidInput naming the
-        first that is not there or has another size (``field`` "artefacts[i].sha256" or ".size")."""
+        """References a submission's artefacts until ``job_submitted`` or ``withdraw``. Raises NotUploaded naming the
+        first that is not there, InvalidInput for another size (``field`` "artefacts[i].sha256" or ".size")."""
 
     def withdraw(self, owner: JobId) -> None:
         """The submission was refused: its claim ends, staged clean-up removes what nobody uses."""

@@ -141,8 +141,8 @@ class Dispatcher(Actor[Call]):
     # --- submission and cancellation ----------------------------------------------------------------------------------
 
     async def submit(self, graph: JobGraph) -> Submission:
-        """Accept a job durably. Raises InvalidInput (also: an artefact was not uploaded), Conflict (the id is taken),
-        RetryLater, UnknownOutcome, Fatal."""
+        """Accept a job durably. Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater,
+        UnknownOutcome, Fatal."""
         answer: asyncio.Future[Submission] = await self.ask(partial(self._submit, graph))
         return await answer
 

@@ -79,17 +79,25 @@ def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
 
 
 def encode_error(error: EmberkeepError) -> bytes:
-    """An illegal transition is the receiver's own bug: what it did until then is unknown to the caller."""
+    """An error of a narrower class travels as its base class: that is what the caller acts upon.
+
+    An illegal transition is the receiver's own bug: what it did until then is unknown to the caller.
+    """
     if isinstance(error, IllegalTransition):
         error = internal_error()
     return msgspec.msgpack.encode(
         ErrorReply(
-            error=type(error).__name__,
+            error=next((kind for kind in _names(error) if kind in _TRAVELLING), type(error).__name__),
             message=error.message[:ERROR_TEXT_CHARACTERS],
             hint=None if error.hint is None else error.hint[:ERROR_TEXT_CHARACTERS],
             field=error.field[:ERROR_TEXT_CHARACTERS] if isinstance(error, InvalidInput) and error.field else None,
         )
     )
+
+
+def _names(error: EmberkeepError) -> list[str]:
+    """Of its class and of its base classes, the nearest one first."""
+    return [kind.__name__ for kind in type(error).__mro__]
 
 
 def internal_error() -> EmberkeepError:

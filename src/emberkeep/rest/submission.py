@@ -8,6 +8,7 @@ import msgspec
 
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
 from emberkeep.jobmanager.views import Submission
 from emberkeep.jobs.model import JobGraph
@@ -64,7 +65,7 @@ async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: st
         # A repeat may come after the first one's job has ended, and taken its BLOBs along.
         if await _started_by(api, job_id, key):
             return Submission(job_id=job_id, created=False)
-        raise InvalidInput(f"{blob} was not uploaded for job {job_id}", field="blob", hint="upload it first") from None
+        raise NotUploaded(f"{blob} is not here for job {job_id}", field="blob") from None
     if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
         raise InvalidInput("the submission in the BLOB has another jobid or idempotency_key", field="blob")
     return await _submit(api, submission, key)
@@ -134,8 +135,10 @@ ROUTES = (
         body=JobSubmission,
         reference=OffloadedSubmission,
         headers=(Header(IDEMPOTENCY_HEADER, "Repeats with the same key start one job; may be in the body instead."),),
-        problems=(409, 413, 415, 503),
+        problems=(409, 413, 415, 424, 503),
         doc="The job is durable when this answers. Upload its artefacts before, as BLOBs below its id. A body of more "
-        "than 16 MiB has to be off-loaded: upload it as a transient BLOB of the same job and send its name.",
+        "than 16 MiB has to be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: a "
+        "BLOB is not here (any more), as after a change of the leader: announce the group again, upload what is "
+        "missing, submit again with the same job id and key.",
     ),
 )

@@ -327,7 +327,10 @@ class FakeJobManager:
         data = await request.read()
         if b'"blob":' in data:
             reference = msgspec.json.decode(data, type=rest.OffloadedSubmission)
-            data = self.blobs[reference.jobid, f"t-{reference.blob.sha256}"]
+            key = f"t-{reference.blob.sha256}"
+            if (reference.jobid, key) not in self.blobs:
+                return problem(424, f"{key} is not here")
+            data = self.blobs[reference.jobid, key]
             self.offloaded += 1
         submission = msgspec.json.decode(data, type=rest.JobSubmission)
         key = request.headers[rest.IDEMPOTENCY_HEADER]
@@ -336,7 +339,7 @@ class FakeJobManager:
             here = {sha256[2:] for job, sha256 in self.blobs if job == submission.jobid}
             missing = [artefact.name for artefact in submission.artefacts if artefact.sha256 not in here]
             if missing:
-                return problem(400, f"{missing} were not uploaded")
+                return problem(424, f"{missing} are not here")
             self.submissions.append(submission)
             self.keys[key] = submission.jobid or f"{len(self.keys) + 1:032x}"
             self.jobs[self.keys[key]] = job_info(self.keys[key], submission.name)

@@ -14,7 +14,7 @@ import pytest
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import Damaged, NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, BlobKind, permanent, transient
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
@@ -311,7 +311,7 @@ async def test_a_refused_submission_is_cleaned_up(bench: Bench) -> None:
 async def test_a_claim_names_the_first_that_is_missing(bench: Bench) -> None:
     async with bench.serving() as server:
         await put(server, SCRIPT)
-        with pytest.raises(InvalidInput) as missing:
+        with pytest.raises(NotUploaded) as missing:
             await server.claim(A, announced(SCRIPT, WHEEL))
         assert missing.value.field == "artefacts[1].sha256"
         with pytest.raises(InvalidInput) as size:

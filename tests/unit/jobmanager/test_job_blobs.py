@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobContent, permanent
 from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind, JobGraph, JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
@@ -73,7 +74,7 @@ async def test_a_jobs_files_live_as_long_as_it(cluster: SmallCluster) -> None:
 @virtual
 async def test_a_job_whose_files_are_not_there_is_refused(cluster: SmallCluster) -> None:
     async with cluster.leading() as service:
-        with pytest.raises(InvalidInput) as error:
+        with pytest.raises(NotUploaded) as error:
             await service.submit(with_script(1))
         assert error.value.field == "artefacts[0].sha256"
         job = with_script(1)

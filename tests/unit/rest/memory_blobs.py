@@ -10,7 +10,7 @@ from pathlib import Path
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import AttemptFences
-from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.errors import Damaged, NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
 from emberkeep.jobmanager.blob_views import (
     BlobFinding,
@@ -132,7 +132,7 @@ class MemoryBlobs(BlobServerGateway):
         for index, content in enumerate(contents):
             kept = self.kept.get(owner, {}).get(BlobKey(kind=content.kind, sha256=content.sha256))
             if kept is None:
-                raise InvalidInput(f"{content.sha256} was not uploaded", field=f"artefacts[{index}].sha256")
+                raise NotUploaded(f"{content.sha256} is not here", field=f"artefacts[{index}].sha256")
             if kept.size != content.size:
                 raise InvalidInput(f"it has {kept.size} bytes", field=f"artefacts[{index}].size")
 
