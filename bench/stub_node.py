@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
@@ -22,7 +22,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.system import real_system
-from emberkeep.daemons.leader_following import follow_leader
+from emberkeep.daemons.leader_following import follow_leader, locate_by_zookeeper
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmaster import job_manager_link as jobmaster_link
 from emberkeep.jobmaster.identity import Identity
@@ -53,7 +53,8 @@ class StubNode:
         self.starts = 0
         self._system = real_system()
         self._rpc = rpc
-        self._leader = leader
+        self.job_manager = leader
+        self.on_silence: Callable[[], None] = lambda: None
         self._interval = configuration[HEARTBEAT_INTERVAL]
         self._silence = configuration[HEARTBEAT_TIMEOUT]
         self._rpc_timeout = answer_timeout(configuration[RPC_TIMEOUT], self._silence)
@@ -80,7 +81,7 @@ class StubNode:
 
     def follow(self, leader: str) -> None:
         """Another JobManager leads now."""
-        self._leader = leader
+        self.job_manager = leader
         self._link.follow(leader)
         for _, job_master in self._drivers.values():
             job_master.link.follow(leader)
@@ -105,7 +106,7 @@ class StubNode:
             self._rpc,
             identity,
             job_master,
-            self._leader,
+            self.job_manager,
             interval=self._interval,
             rpc_timeout=self._rpc_timeout,
         )
@@ -165,7 +166,8 @@ async def stub_node(configuration: Configuration, token: str, leader: str, place
         stack.push_async_callback(server.close)
         services = Services()
         stack.push_async_callback(services.cancel)
-        follow_leader(configuration, services, stack, node.follow)
+        known = locate_by_zookeeper(configuration, services, stack)
+        follow_leader(known, node, rpc, services, is_informed=lambda: known.is_informed)
         node.start()
         stack.push_async_callback(node.stop)
         yield node

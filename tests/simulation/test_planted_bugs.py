@@ -168,7 +168,7 @@ PLANTS = {
     "a recovered job is restarted at once": Plant(
         machine._HANDLERS, ev.Begin, restart_at_recovery, ("d", "g", "bug"), "crash"
     ),
-    "the JobManager refuses no attempt": Plant(JobMachine, "refusal", returning(""), ("d", "c"), "split"),
+    "the JobManager refuses no attempt": Plant(JobMachine, "refusal", returning(""), ("d", "c", "a"), "split"),
     "an older attempt's outcome is taken for the newest one's": Plant(
         Dispatcher, "_report_outcome", older_outcome_accepted, ("e",), "late"
     ),

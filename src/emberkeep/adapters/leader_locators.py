@@ -1,4 +1,4 @@
-"""Finding the leader: at a fixed address, or by the epoch node in ZooKeeper, which says who wrote it last.
+"""Finding the leader by the epoch node in ZooKeeper, which says who wrote it last, and by what others tell.
 
 While ZooKeeper is away the last leader known is still the best guess: running jobs go on with it.
 """
@@ -6,13 +6,15 @@ While ZooKeeper is away the last leader known is still the best guess: running j
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import structlog
 
-from emberkeep.adapters.zookeeper_layout import LeaderRecord, ZooKeeperLayout, decode_node
-from emberkeep.adapters.zookeeper_session import ZooKeeperSession
+from emberkeep.adapters.zookeeper_layout import LatchRecord, LeaderRecord, ZooKeeperLayout, decode_node
+from emberkeep.adapters.zookeeper_session import Node, SessionState, ZooKeeperSession
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.leadership.model import LeaderAddress
+from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.leadership.news import joined
 
 RETRY_PAUSE = 0.25  # seconds between two looks while ZooKeeper does not answer
 
@@ -20,55 +22,87 @@ log = structlog.get_logger(__name__)
 
 
 class KnownLeader:
-    """Implements LeaderLocator: keeps the newest leader that it was told of, and wakes who waits for a newer one."""
+    """Implements LeaderLocator: keeps what it was told, and wakes who waits for something newer."""
 
-    def __init__(self, leader: LeaderAddress | None = None) -> None:
-        self._leader = leader
-        self._news = asyncio.Event()
+    def __init__(self) -> None:
+        self._news = LeaderNews()
+        self._changed = asyncio.Event()
 
     def leader(self) -> LeaderAddress | None:
-        return self._leader
+        return self._news.leader
 
-    def tell(self, leader: LeaderAddress) -> None:
-        """Of two leaders the one with the higher epoch is right: news may come late."""
-        if self._leader is not None and leader.epoch <= self._leader.epoch:
+    def news(self) -> LeaderNews:
+        return self._news
+
+    def hear(self, news: LeaderNews) -> None:
+        """See ``leadership.news.joined``."""
+        merged = joined(self._news, news)
+        if merged == self._news:
             return
-        self._leader = leader
-        self._news.set()
-        self._news = asyncio.Event()
+        self._news = merged
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def changed(self, known: LeaderAddress | None) -> LeaderAddress:
-        while self._leader is None or (known is not None and self._leader.epoch <= known.epoch):
-            await self._news.wait()
-        return self._leader
+        while (leader := self._news.leader) is None or (known is not None and leader.epoch <= known.epoch):
+            await self._changed.wait()
+        return leader
 
-
-def fixed_leader(address: str) -> KnownLeader:
-    """For clusters with one JobManager."""
-    return KnownLeader(LeaderAddress(0, address))
+    async def other_than(self, news: LeaderNews) -> LeaderNews:
+        """What is known once that is something else than ``news``."""
+        while self._news == news:
+            await self._changed.wait()
+        return self._news
 
 
 class ZooKeeperLocator(KnownLeader):
-    """Follows the epoch node while ``run`` runs."""
+    """Follows the epoch node and the queue of contenders while ``run`` runs."""
 
     def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
         super().__init__()
         self._session = session
         self._layout = layout
 
+    @property
+    def is_informed(self) -> bool:
+        """Whether ZooKeeper would tell of a change now."""
+        return self._session.state is SessionState.CONNECTED
+
     async def run(self) -> None:
         """Look until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(self._look_at_epoch))
+            group.create_task(self._follow(self._look_at_queue))
+
+    async def _follow(self, look: Callable[[asyncio.Event], Awaitable[LeaderNews]]) -> None:
+        """``look`` at each change, and again after a failure."""
         while True:
             change = asyncio.Event()
             try:
-                found = await read_leader(self._session, self._layout, change)
+                news = await look(change)
             except EmberkeepError as error:
                 log.debug("the leader cannot be looked up", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
                 continue
-            if found is not None:
-                self.tell(found)
+            self.hear(news)
             await change.wait()
+
+    async def _look_at_epoch(self, change: asyncio.Event) -> LeaderNews:
+        return LeaderNews(await read_leader(self._session, self._layout, change))
+
+    async def _look_at_queue(self, change: asyncio.Event) -> LeaderNews:
+        """All JobManagers stand in it, the leader as well."""
+        names = await self._session.children(self._layout.election, watch=change.set)
+        found = await asyncio.gather(*(self._session.find(f"{self._layout.election}/{name}") for name in names))
+        return LeaderNews(job_managers=tuple(filter(None, map(_address, filter(None, found)))))
+
+
+def _address(latch: Node) -> str:
+    """Empty when it cannot be read: whoever stands there is not asked."""
+    try:
+        return decode_node(latch.data, LatchRecord, where="a latch").address
+    except EmberkeepError:
+        return ""
 
 
 async def read_leader(

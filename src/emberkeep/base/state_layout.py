@@ -112,6 +112,10 @@ class WorkingDirectory:
         return self.root / "agent.record"
 
     @property
+    def leader_record(self) -> Path:
+        return self.root / "leader.record"
+
+    @property
     def blobs(self) -> Path:
         return self.root / "blobs"
 

@@ -30,6 +30,11 @@ class AgentWatch:
         self._clock = clock
         self._away_since: float | None = None
 
+    @property
+    def is_away(self) -> bool:
+        """As of the last look."""
+        return self._away_since is not None
+
     async def orphaned(self) -> float:
         """Return once no task manager has lived for longer than the timeout: for how many seconds."""
         while True:

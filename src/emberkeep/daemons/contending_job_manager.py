@@ -28,6 +28,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
+from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.leading import JobManagerSettings, Leadership, advertised, leadership
 from emberkeep.daemons.process_main import Services
 from emberkeep.jobmanager.contender import Contender
@@ -83,7 +84,7 @@ class _Front:
     def __init__(self, settings: JobManagerSettings, locator: ZooKeeperLocator, port: SwitchedPort) -> None:
         self.port = port
         self._settings = settings
-        self._locator = locator
+        self.locator = locator
 
     async def open(self) -> None:
         await self.port.open(self._standby())
@@ -96,7 +97,7 @@ class _Front:
 
     def other_leader(self) -> str | None:
         """Another JobManager that leads, as far as is known."""
-        leader = self._locator.leader()
+        leader = self.locator.leader()
         return None if leader is None or leader.address == self._settings.address else leader.address
 
     async def serve(self, request: Message) -> Message:
@@ -109,7 +110,11 @@ class _Front:
 
     def _standby(self) -> web.Application:
         policy = self._settings.policy
-        return build_standby(self.other_leader, secure=lambda app: secure(app, policy), routes=rpc_routes(self))
+        return build_standby(
+            self.other_leader,
+            secure=lambda app: secure(app, policy),
+            routes=rpc_routes(TellsLeader(self.locator, self)),
+        )
 
 
 class _Turn:
@@ -131,7 +136,8 @@ class _Turn:
     async def serve(self, epoch: int) -> None:
         services = Services()
         try:
-            async with leadership(self._settings, self._store, steps_aside=True) as present:
+            locator = self._front.locator
+            async with leadership(self._settings, self._store, steps_aside=True, known=locator) as present:
                 self._leadership = present
                 if self._paused:
                     present.service.pause()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
@@ -25,7 +26,6 @@ from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.base.options import (
     CANCELLATION_TIMEOUT,
     DRIVER_LEASE,
-    DRIVER_START_TIMEOUT,
     OFFLOAD_MIN_SIZE,
     ORPHAN_TIMEOUT,
     RPC_TIMEOUT,
@@ -36,7 +36,8 @@ from emberkeep.daemons.agent_watch import AgentWatch
 from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
 from emberkeep.daemons.driver_procedures import DriverProcedures
 from emberkeep.daemons.driver_spec import DriverSpec
-from emberkeep.daemons.leader_following import follow_leader
+from emberkeep.daemons.leader_following import follow_leader, locate_by_file
+from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.spark_view import spark_view
@@ -52,6 +53,7 @@ from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
+WAITING_SECONDS = 30.0  # between two words that the script waits for a JobManager
 REPORT_SECONDS = 10.0  # the outcome also lies on disk for the task manager, so this wait need not be long
 
 
@@ -144,14 +146,21 @@ class JobMasterThread:
         self._thread = threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-jobmaster", daemon=True)
 
     def start(self) -> None:
-        """Start the thread and wait until the JobManager has accepted this attempt.
+        """Start the thread and wait until a JobManager has accepted this attempt.
 
-        Raises RetryLater when it has not answered within job.driver.start-timeout. A refusal ends the process.
+        That none answers ends nothing: the next leader may need its time. A refusal ends the process, and so does the
+        task manager when it is told that the attempt is over.
         """
         self._thread.start()
         StopWatch(self.lease, self._jvm_pid, self._ask).start()
-        if not self._registered.wait(self._configuration[DRIVER_START_TIMEOUT]):
-            raise RetryLater(f"the JobManager at {self._job_manager()} did not answer")
+        while not self._registered.wait(WAITING_SECONDS):
+            waits_for = self._job_manager()
+            log.warning("waiting for the JobManager", job_manager=waits_for)
+            print(  # noqa: T201 - the job's own error output
+                f"emberkeep: the JobManager at {waits_for} does not answer; the script starts once it does",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _jvm_pid(self) -> int | None:
         runtime = self._bridge.runtime
@@ -241,12 +250,15 @@ class JobMasterThread:
             self._service = service
             app = web.Application()
             secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
-            app.add_routes(rpc_routes(service, offload))
+            known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
+            app.add_routes(rpc_routes(service if known is None else TellsLeader(known, service), offload))
             server = await serve_http(app, port)
             stack.push_async_callback(server.close)
             services.start("jobmaster", service.run())
-            services.start("agent watch", self._watch_agent(system))
-            follow_leader(self._configuration, services, stack, service.follow)
+            agent = AgentWatch(Path(self._spec.agent), self._configuration[ORPHAN_TIMEOUT], system.clock)
+            services.start("agent watch", self._watch_agent(agent))
+            if known is not None:
+                follow_leader(known, service.master.link, rpc, services, is_informed=lambda: not agent.is_away)
             registration = asyncio.create_task(self._announce_registration(service))
             try:
                 await services.run_until(self._stop)
@@ -254,9 +266,8 @@ class JobMasterThread:
                 registration.cancel()
                 await services.cancel()
 
-    async def _watch_agent(self, system: System) -> None:
-        timeout = self._configuration[ORPHAN_TIMEOUT]
-        away = await AgentWatch(Path(self._spec.agent), timeout, system.clock).orphaned()
+    async def _watch_agent(self, agent: AgentWatch) -> None:
+        away = await agent.orphaned()
         await self._bridge.end_orphan(
             f"task manager {self._spec.task_manager} was away for {away:.0f} s (taskmanager.orphan-timeout)"
         )

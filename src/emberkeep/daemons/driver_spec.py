@@ -30,6 +30,7 @@ class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     host: str
     task_manager: str
     agent: str  # file in which each life of the task manager says which process it is
+    leader: str = ""  # file in which it says which JobManager leads; empty where there is only one
     job_manager: str
     token_file: str
     checkpoint_root: str

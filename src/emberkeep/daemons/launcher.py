@@ -28,6 +28,7 @@ from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
+from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import Artefact, ArtefactRole
@@ -268,6 +269,7 @@ class ProcessLauncher:
             host=node.host,
             task_manager=node.task_manager,
             agent=str(node.directory.agent_record),
+            leader=str(node.directory.leader_record) if is_highly_available(node.configuration) else "",
             job_manager=request.job_manager,
             token_file=str(node.token_file),
             checkpoint_root=f"{request.checkpoint_root}/{graph.job_id}",

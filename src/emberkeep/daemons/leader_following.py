@@ -1,17 +1,42 @@
-"""How a task manager or driver stays with the leader, whoever that is at present."""
+"""How a task manager or driver stays with the leader, whoever that is at present.
+
+A node has one session to ZooKeeper, its task manager's. Drivers read what the task manager writes to a file. Whoever
+gets no answer from the leader asks the other processes that it knows of. Of two answers the one with the higher epoch
+is right, wherever it comes from.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
 
-from emberkeep.adapters.leader_locators import ZooKeeperLocator
+from emberkeep.adapters.leader_locators import KnownLeader, ZooKeeperLocator
 from emberkeep.adapters.zookeeper_layout import zookeeper_layout
 from emberkeep.adapters.zookeeper_session import ZooKeeperSession, session_settings
 from emberkeep.base.config import Configuration
 from emberkeep.base.options import HA_TYPE
+from emberkeep.daemons.leader_file import keep_leader_file, read_leader_file, watch_leader_file
+from emberkeep.daemons.leader_inquiry import LeaderInquiry
 from emberkeep.daemons.process_main import Services
+from emberkeep.leadership.model import LeaderNews
 from emberkeep.leadership.ports import LeaderLocator
+from emberkeep.protocol.transport import RpcClient
+
+
+class Follower(Protocol):
+    """The part of a process that speaks to the leader."""
+
+    on_silence: Callable[[], None]  # to be called whenever the leader does not answer
+
+    @property
+    def job_manager(self) -> str:
+        """Whom it takes for the leader at present."""
+
+    def follow(self, job_manager: str) -> None:
+        """Another one leads now."""
 
 
 def is_highly_available(configuration: Configuration) -> bool:
@@ -19,23 +44,59 @@ def is_highly_available(configuration: Configuration) -> bool:
     return configuration[HA_TYPE] == "zookeeper"
 
 
-def follow_leader(
-    configuration: Configuration, services: Services, stack: contextlib.AsyncExitStack, follow: Callable[[str], None]
-) -> None:
-    """Call ``follow`` with the leader's address, now and at each change. Does nothing for a JobManager that stands
-    alone. Raises InvalidInput (settings)."""
-    if not is_highly_available(configuration):
-        return
+def locate_by_zookeeper(
+    configuration: Configuration, services: Services, stack: contextlib.AsyncExitStack
+) -> ZooKeeperLocator:
+    """For the one process of a node that has a session to ZooKeeper. Raises InvalidInput (settings)."""
     session = ZooKeeperSession(session_settings(configuration))
     locator = ZooKeeperLocator(session, zookeeper_layout(configuration))
     session.start()
     stack.push_async_callback(session.close)
     services.start("leader locator", locator.run())
-    services.start("following the leader", _follow(locator, follow))
+    return locator
 
 
-async def _follow(locator: LeaderLocator, follow: Callable[[str], None]) -> None:
-    known = None
+async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> None:
+    """Keep the file at ``path`` that the node's drivers read.
+
+    An earlier life knew where JobManagers are. Who leads now, they are to say themselves: the file may be of another
+    cluster, whose epochs mean nothing here.
+    """
+    earlier = await asyncio.to_thread(read_leader_file, path)
+    known.hear(LeaderNews(job_managers=earlier.job_managers))
+    services.start("telling drivers who leads", keep_leader_file(path, known))
+
+
+def locate_by_file(path: Path, services: Services) -> KnownLeader:
+    """For a driver; ``path``: what its task manager keeps."""
+    known = KnownLeader()
+    services.start("leader file", watch_leader_file(path, known))
+    return known
+
+
+def follow_leader(
+    known: LeaderLocator,
+    follower: Follower,
+    rpc: RpcClient,
+    services: Services,
+    *,
+    is_informed: Callable[[], bool],
+    others: Callable[[], Iterable[str]] = tuple,
+) -> None:
+    """Let ``follower`` go to each new leader, and ask around while none answers it.
+
+    ``is_informed``: whether ``known`` would hear of a new leader by itself. ``others``: whom to ask beside the
+    JobManagers.
+    """
+    known.hear(LeaderNews(job_managers=(follower.job_manager,)))
+    inquiry = LeaderInquiry(known, rpc, others=others, is_informed=is_informed)
+    follower.on_silence = inquiry.doubt
+    services.start("asking for the leader", inquiry.run())
+    services.start("following the leader", _follow(known, follower))
+
+
+async def _follow(known: LeaderLocator, follower: Follower) -> None:
+    newest = None
     while True:
-        known = await locator.changed(known)
-        follow(known.address)
+        newest = await known.changed(newest)
+        follower.follow(newest.address)

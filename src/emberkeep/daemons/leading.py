@@ -28,6 +28,7 @@ from emberkeep.base.options import (
 )
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
+from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.local_processes import LocalProcesses
 from emberkeep.daemons.log_catalogue import ProcessLogs
 from emberkeep.daemons.message_blobs import ServerMessageBlobs
@@ -38,6 +39,7 @@ from emberkeep.daemons.storage_cleanup import keep_storage_clean
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.ports import JobStore
+from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.rest.api import Api
 from emberkeep.rest.application import build_application
 from emberkeep.rest.log_reader import LogReader
@@ -107,9 +109,14 @@ class Leadership:
 
 @contextlib.asynccontextmanager
 async def leadership(
-    settings: JobManagerSettings, store: JobStore, *, steps_aside: bool = False
+    settings: JobManagerSettings,
+    store: JobStore,
+    *,
+    steps_aside: bool = False,
+    known: LeaderLocator | None = None,
 ) -> AsyncIterator[Leadership]:
     """Nothing of it runs yet. On leaving, its connections to others are closed. ``steps_aside``: see JobManagerService.
+    ``known``: who leads, to be told to those who ask; None where there is one JobManager alone.
     Raises Fatal (storage)."""
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
@@ -147,9 +154,10 @@ async def leadership(
             metrics=Metrics(),
         )
         policy = settings.policy
+        answering = service if known is None else TellsLeader(known, service)
         app = build_application(
             api,
             secure=lambda application: secure(application, policy),
-            routes=[login_route(policy), *rpc_routes(service, offload), *web_routes(service, system.clock)],
+            routes=[login_route(policy), *rpc_routes(answering, offload), *web_routes(service, system.clock)],
         )
         yield Leadership(service, blobs, app, offload, layout, store)

@@ -50,7 +50,13 @@ from emberkeep.blobs.ports import BlobAccess
 from emberkeep.daemons.agent_files import AgentLife, SlotsFile, locked, read_agent_life, write_agent_life
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.launcher import Node, ProcessLauncher
-from emberkeep.daemons.leader_following import follow_leader
+from emberkeep.daemons.leader_following import (
+    follow_leader,
+    is_highly_available,
+    locate_by_zookeeper,
+    tell_drivers,
+)
+from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.log_retention import prune_logs
 from emberkeep.daemons.log_uploads import LogUploads
@@ -58,6 +64,7 @@ from emberkeep.daemons.message_blobs import CacheMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.protocol.messages import BlobCacheReport
+from emberkeep.protocol.transport import RpcService
 from emberkeep.rest import task_manager_blobs
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
@@ -197,9 +204,21 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         local_state=gateway,
     )
     policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
-    await _serve(service, offload, cache, policy, holdings.port, stack)
+    answering: RpcService = service
+    if is_highly_available(configuration):
+        known = locate_by_zookeeper(configuration, site.services, stack)
+        await tell_drivers(directory.leader_record, known, site.services)
+        follow_leader(
+            known,
+            service.executor.link,
+            rpc,
+            site.services,
+            is_informed=lambda: known.is_informed,
+            others=service.job_masters,
+        )
+        answering = TellsLeader(known, service)
+    await _serve(answering, offload, cache, policy, holdings.port, stack)
     site.services.start("task manager", service.run())
-    follow_leader(configuration, site.services, stack, service.follow)
     site.services.start("offloaded messages", offload.run())
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
     site.services.start("log retention", pruning)
@@ -207,7 +226,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
 
 
 async def _serve(
-    service: TaskManagerService,
+    service: RpcService,
     offload: Offload,
     cache: BlobCache,
     policy: AccessPolicy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -61,6 +62,7 @@ class JobManagerLink:
         self._known = False  # to the JobManager
         self._epoch = 0
         self.lease: AttemptLease | None = None  # of a process that commits something
+        self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
 
     def wake(self) -> None:
         """Something to report has changed."""
@@ -96,8 +98,10 @@ class JobManagerLink:
             return False
         except EmberkeepError as error:
             log.debug("the JobManager does not answer", reason=str(error))
+            self.on_silence()
             return False
         if reply.epoch < self._epoch:
+            self.on_silence()
             return False  # a JobManager that is not the newest
         self._epoch = reply.epoch
         if self.lease is not None and in_doubt and reply.known:

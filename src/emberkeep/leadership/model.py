@@ -46,6 +46,15 @@ class LeaderAddress:
     address: str
 
 
+@dataclass(frozen=True)
+class LeaderNews:
+    """What a process knows of who leads. ``job_managers``: where JobManagers were heard of, newest first; also those
+    that stand by can tell who leads."""
+
+    leader: LeaderAddress | None = None
+    job_managers: tuple[str, ...] = ()
+
+
 # --- events -----------------------------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from emberkeep.leadership.model import Event, LeaderAddress
+from emberkeep.leadership.model import Event, LeaderAddress, LeaderNews
 
 
 class Election(Protocol):
@@ -29,6 +29,15 @@ class LeaderLocator(Protocol):
 
     def leader(self) -> LeaderAddress | None:
         """The newest leader that was heard of. It may be gone: then no successor is known yet."""
+
+    def news(self) -> LeaderNews:
+        """All that is known, to be told to others."""
+
+    def hear(self, news: LeaderNews) -> None:
+        """Take what another process knows."""
+
+    async def other_than(self, news: LeaderNews) -> LeaderNews:
+        """Wait until something else than ``news`` is known; returns that."""
 
     async def changed(self, known: LeaderAddress | None) -> LeaderAddress:
         """Wait for a leader newer than ``known``, or return the one that there is already."""

@@ -468,6 +468,19 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     draining: tuple[TaskManagerId, ...] = ()
 
 
+class AskLeader(Message, frozen=True, kw_only=True):
+    """To any JobManager, TaskManager or JobMaster, from one whose leader does not answer: who leads, as far as known?
+    What cannot reach ZooKeeper, or has no session there, learns it so."""
+
+
+class LeaderTold(Message, frozen=True, kw_only=True):
+    """What is known. ``epoch`` 0: no leader. ``job_managers``: where JobManagers were heard of, newest first."""
+
+    epoch: int = 0
+    address: str = ""
+    job_managers: tuple[str, ...] = ()
+
+
 class ReportOutcome(Message, frozen=True, kw_only=True):
     """The script has ended and Spark is stopped; the process exits next. The first report of an attempt counts."""
 
@@ -496,5 +509,6 @@ REQUESTS: dict[str, type[Message]] = {
         RegisterJobMaster,
         JobMasterHeartbeat,
         ReportOutcome,
+        AskLeader,
     )
 }

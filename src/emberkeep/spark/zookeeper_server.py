@@ -78,7 +78,6 @@ def _configuration(plan: ServerPlan, data: Path) -> str:
         "dataDir": data,
         "clientPort": plan.client_port,
         "clientPortAddress": plan.address,
-        "maxClientCnxns": 0,  # all processes of a local cluster come from one address
         "admin.enableServer": "false",
         "4lw.commands.whitelist": "srvr",
         "autopurge.purgeInterval": 1,  # hours

@@ -6,6 +6,7 @@ checkpoints in different places.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -57,6 +58,7 @@ class JobManagerLink:
     ) -> None:
         self.registered = False
         self.refused = False  # for good
+        self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
         self._system = system
         self._rpc = rpc
         self.info = info
@@ -143,6 +145,7 @@ class JobManagerLink:
 
     def _note_silence(self, error: EmberkeepError) -> None:
         self._refused_since = None
+        self.on_silence()
         if not self._silent:
             log.warning("the JobManager does not answer; going on and trying again", reason=str(error))
         self._silent = True

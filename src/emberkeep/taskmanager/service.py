@@ -78,6 +78,10 @@ class TaskManagerService:
         """Address of the JobManager at present."""
         return self.executor.link.job_manager
 
+    def job_masters(self) -> list[str]:
+        """Addresses of the JobMasters that have slots here."""
+        return sorted({slot.allocation.job_master for slot in self.executor.table.slots.values()})
+
     def follow(self, job_manager: str) -> None:
         """Register at another JobManager: it leads now."""
         self.executor.link.follow(job_manager)

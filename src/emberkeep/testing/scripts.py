@@ -17,7 +17,7 @@ import msgspec
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
-from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_START_TIMEOUT
+from emberkeep.base.options import CANCELLATION_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.jobmaster.service import JobMasterService
@@ -329,11 +329,7 @@ class DriverWork:
         )
 
     async def _play(self) -> AttemptOutcome:
-        try:
-            async with asyncio.timeout(self.configuration[DRIVER_START_TIMEOUT]):
-                await self.service.registered()
-        except TimeoutError:
-            return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message="the JobManager did not answer")
+        await self.service.registered()
         self.truth.script_starts.append((*self.key, self.machines.loop.time(), self.process.pid))
         self.machines.history.add(self.process.name, "script starts")
         await asyncio.sleep(self.script.session_after)

@@ -1,0 +1,91 @@
+"""Asking around for the leader: who has no ZooKeeper session, or cannot reach ZooKeeper, learns so of a new one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.leadership.ports import LeaderLocator
+from emberkeep.protocol.messages import AskLeader, LeaderTold, Message
+from emberkeep.protocol.transport import RpcClient, RpcService
+
+PAUSE = 1.0  # seconds between two rounds of questions at least
+UNINFORMED_INTERVAL = 5.0  # seconds between two rounds while nobody would tell of a new leader
+ANSWER_SECONDS = 2.0
+MOST_ASKED = 32  # in one round
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderInquiry:
+    """Asks the JobManagers that are known, and ``others``, and tells ``known`` what they know.
+
+    It asks once the leader is in doubt, and at an interval while not ``is_informed``: a leader that is cut off from
+    ZooKeeper as well goes on answering, and does not know of its successor.
+    """
+
+    def __init__(
+        self,
+        known: LeaderLocator,
+        rpc: RpcClient,
+        *,
+        others: Callable[[], Iterable[str]],
+        is_informed: Callable[[], bool],
+    ) -> None:
+        self._known = known
+        self._rpc = rpc
+        self._others = others
+        self._is_informed = is_informed
+        self._doubts = asyncio.Event()
+
+    def doubt(self) -> None:
+        """The leader, or who was taken for it, has not answered."""
+        self._doubts.set()
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(UNINFORMED_INTERVAL):
+                    await self._doubts.wait()
+            if not self._doubts.is_set() and self._is_informed():
+                continue
+            self._doubts.clear()
+            addresses = dict.fromkeys((*self._known.news().job_managers, *self._others()))
+            await asyncio.gather(*(self._ask(address) for address in list(addresses)[:MOST_ASKED]))
+            await asyncio.sleep(PAUSE)
+
+    async def _ask(self, address: str) -> None:
+        try:
+            told = await self._rpc.call(address, AskLeader(), LeaderTold, timeout=ANSWER_SECONDS)
+        except EmberkeepError as error:
+            log.debug("not told who leads", asked=address, reason=str(error))
+            return
+        self._known.hear(_news(told))
+
+
+class TellsLeader:
+    """RpcService that answers AskLeader from what is ``known``; ``service`` answers all else."""
+
+    def __init__(self, known: LeaderLocator, service: RpcService) -> None:
+        self._known = known
+        self._service = service
+
+    async def serve(self, request: Message) -> Message:
+        """See RpcService."""
+        if not isinstance(request, AskLeader):
+            return await self._service.serve(request)
+        news = self._known.news()
+        if news.leader is None:
+            return LeaderTold(job_managers=news.job_managers)
+        return LeaderTold(epoch=news.leader.epoch, address=news.leader.address, job_managers=news.job_managers)
+
+
+def _news(told: LeaderTold) -> LeaderNews:
+    leader = LeaderAddress(told.epoch, told.address) if told.epoch > 0 and told.address else None
+    return LeaderNews(leader, told.job_managers)
