@@ -193,8 +193,30 @@ def _check_way_back(driver: Driver) -> None:
         assert last is (Step.START_QUERIES if good else Step.FAIL_ATTEMPT) or last is Step.FAIL_ATTEMPT
     if Step.PAUSE in steps:
         assert Step.RESUME in steps
+    _check_batches_are_released(driver)
     if Step.WRITE_SAVEPOINT in steps:
         assert Step.DISCARD_SAVEPOINT in steps
+
+
+def _check_batches_are_released(driver: Driver) -> None:
+    """What a savepoint copies is kept from before the queries go on until the copy is done, and no longer."""
+    steps = driver.steps
+    if Step.RETAIN_BATCHES not in steps:
+        assert Step.WRITE_SAVEPOINT not in steps or driver.request.procedure.ends_attempt
+        return
+    if Step.WRITE_SAVEPOINT in steps:
+        assert steps.index(Step.RETAIN_BATCHES) < steps.index(Step.RESUME) < steps.index(Step.WRITE_SAVEPOINT)
+    if steps[-1] is not Step.FAIL_ATTEMPT:  # which releases everything
+        last = max(number for number, step in enumerate(steps) if step in (Step.RETAIN_BATCHES, Step.WRITE_SAVEPOINT))
+        assert (Step.RELEASE_BATCHES, True) in driver.trace[last + 1 :]
+
+
+@pytest.mark.req("SAFE-18")
+@given(failing=st.sets(st.integers(0, 12), max_size=4), hanging=st.sets(st.integers(0, 12), max_size=2))
+def test_batches_that_a_savepoint_copies_are_released_whatever_fails(failing: set[int], hanging: set[int]) -> None:
+    driver = Driver(Procedure.SAVEPOINT, failing, hanging)
+    driver.run()
+    _check_batches_are_released(driver)
 
 
 def test_another_request_waits_for_the_end_of_the_first_and_comes_after_a_failure() -> None:

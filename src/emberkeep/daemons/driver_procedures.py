@@ -131,8 +131,12 @@ class DriverProcedures:
                 queries.finish_batches(note, self._limit(request))
             case Step.PAUSE:
                 queries.pause(note, self._limit(request))
+            case Step.RETAIN_BATCHES:
+                queries.retain_batches()
             case Step.RESUME:
                 queries.resume()
+            case Step.RELEASE_BATCHES:
+                return StepDone(request.trigger_id, step, warning=queries.release_batches())
             case Step.DRAIN:
                 return StepDone(request.trigger_id, step, warning=queries.drain(note))
             case Step.WRITE_SAVEPOINT:

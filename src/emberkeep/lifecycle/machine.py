@@ -26,8 +26,10 @@ class Step(enum.Enum):
     PAUSE = "PAUSE"  # the queries stay between two micro-batches, without ending
     PREPARE_TO_SHUTDOWN = "PREPARE_TO_SHUTDOWN"
     SNAPSHOT_STATE = "SNAPSHOT_STATE"
+    RETAIN_BATCHES = "RETAIN_BATCHES"  # what the savepoint copies stays, however far the queries go on
     RESUME = "RESUME"
     WRITE_SAVEPOINT = "WRITE_SAVEPOINT"
+    RELEASE_BATCHES = "RELEASE_BATCHES"  # of RETAIN_BATCHES
     NOTIFY_COMPLETE = "NOTIFY_COMPLETE"
     SHUTDOWN = "SHUTDOWN"
     # Back to where the job was.
@@ -44,8 +46,10 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
         Step.CHECK,
         Step.PAUSE,
         Step.SNAPSHOT_STATE,
+        Step.RETAIN_BATCHES,
         Step.RESUME,
         Step.WRITE_SAVEPOINT,
+        Step.RELEASE_BATCHES,
         Step.NOTIFY_COMPLETE,
     ),
     Procedure.SUSPEND: (
@@ -75,7 +79,7 @@ _PHASES = {
     Step.DRAIN: ProcedurePhase.DRAINING,
     Step.PREPARE_TO_SHUTDOWN: ProcedurePhase.DRAINING,
 }
-_BACKWARD = (Step.RESUME, Step.DISCARD_SAVEPOINT, Step.START_QUERIES)
+_BACKWARD = (Step.RELEASE_BATCHES, Step.RESUME, Step.DISCARD_SAVEPOINT, Step.START_QUERIES)
 _WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)  # one that hangs may plan a batch of a query that was started again
 
 
@@ -331,6 +335,8 @@ def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
         steps.append(Step.RESUME)
     if Step.WRITE_SAVEPOINT in begun:
         steps.append(Step.DISCARD_SAVEPOINT)
+    if Step.RETAIN_BATCHES in begun:
+        steps.append(Step.RELEASE_BATCHES)
     if procedure.ends_attempt:  # also where no step has ended them: the queries of a later attempt start ended
         steps.append(Step.START_QUERIES)
     return tuple(steps)

@@ -8,7 +8,6 @@ once more, under its number. What its query says to have failed with is no failu
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -111,39 +110,6 @@ def starting_ended(session: Any) -> Iterator[None]:
         yield
     finally:
         session.streams.removeListener(listener)
-
-
-class PlanGate:
-    """Keeps queries between two batches: while it is closed no batch is planned. Used from many threads."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._closed = False
-        self._passing = 0
-
-    @contextmanager
-    def planning(self) -> Iterator[None]:
-        """Around the writing of a plan: begins when the gate is open."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._closed)
-            self._passing += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._passing -= 1
-                self._changed.notify_all()
-
-    def close(self, limit: Limit) -> bool:
-        """Returns when no plan is being written any more; False: one still is at the limit."""
-        with self._changed:
-            self._closed = True
-            return self._changed.wait_for(lambda: not self._passing, limit.seconds_left)
-
-    def open(self) -> None:
-        with self._changed:
-            self._closed = False
-            self._changed.notify_all()
 
 
 class _Wait:

@@ -17,7 +17,8 @@ from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 
-Planning = Callable[[], AbstractContextManager[None]]
+Planning = Callable[[str, int], AbstractContextManager[None]]  # of a query's id and a batch
+_Around = Callable[[Any], AbstractContextManager[None]]  # of the path of a log's entry
 
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
@@ -62,10 +63,14 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> No
     try:
         start_callbacks(SparkContext._gateway)
         execution = query._jsq.streamingQuery()
-        logs: list[tuple[Any, Planning]] = [(execution.offsetLog(), planning), (execution.commitLog(), nullcontext)]
+        query_id = str(query.id)
+        logs: list[tuple[Any, _Around]] = [
+            (execution.offsetLog(), lambda path: planning(query_id, _batch_of(path))),
+            (execution.commitLog(), _freely),
+        ]
         sink = execution.sink()
         if sink.getClass().getName() == _FILE_SINK:
-            logs.append((_field(sink.getClass(), "fileLog").get(sink), nullcontext))
+            logs.append((_field(sink.getClass(), "fileLog").get(sink), _freely))
         for log, around in logs:
             field = _field(_class_named(log.getClass(), _LOG_CLASS), _FIELD)
             field.set(log, _asking(SparkContext._gateway, field.get(log), may_commit, around))
@@ -80,7 +85,7 @@ def was_overtaken(text: str) -> bool:
     return any(sign in text for sign in _OVERTAKEN)
 
 
-def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: Planning) -> _AskingFiles:
+def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: _Around) -> _AskingFiles:
     from py4j.java_gateway import is_instance_of
 
     if is_instance_of(gateway, files, _RENAMING):
@@ -91,13 +96,13 @@ def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: Pl
 class _AskingFiles:
     """A CheckpointFileManager for the JVM."""
 
-    def __init__(self, files: Any, may_commit: Callable[[], None], around: Planning) -> None:
+    def __init__(self, files: Any, may_commit: Callable[[], None], around: _Around) -> None:
         self._files = files
         self._may_commit = may_commit
         self._around = around
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802 - Spark's name
-        with self._around():
+        with self._around(path):
             self._may_commit()
             return self._files.createAtomic(path, overwrite)
 
@@ -136,7 +141,7 @@ class _AskingRenamingFiles(_AskingFiles):
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext
 
-        with self._around():
+        with self._around(path):
             self._may_commit()
         jvm: Any = SparkContext._jvm
         return getattr(jvm.org.apache.spark.sql.execution.streaming.checkpointing, _RENAMED_STREAM)(
@@ -147,12 +152,23 @@ class _AskingRenamingFiles(_AskingFiles):
         return self._files.createTempFile(path)
 
     def renameTempFile(self, source: Any, destination: Any, overwrite: bool) -> None:  # noqa: N802
-        with self._around():
+        with self._around(destination):
             self._may_commit()
             self._files.renameTempFile(source, destination, overwrite)
 
     class Java:
         implements = (_INTERFACE, _RENAMING)
+
+
+def _freely(path: Any) -> AbstractContextManager[None]:
+    del path
+    return nullcontext()
+
+
+def _batch_of(path: Any) -> int:
+    """Of an entry's path in the offset log; -1 for another file."""
+    name = str(path.getName())
+    return int(name) if name.isdecimal() else -1
 
 
 def _class_named(kind: Any, name: str) -> Any:

@@ -14,7 +14,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.await_hook import AwaitGate, install_await_hook
-from emberkeep.spark.batch_boundary import PlanGate
+from emberkeep.spark.plan_gate import PlanGate
 from emberkeep.spark.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook

@@ -17,11 +17,12 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.batch_boundary import Note, PlanGate, end_between_batches, runs, too_late, was_interrupted
+from emberkeep.spark.batch_boundary import Note, end_between_batches, runs, too_late, was_interrupted
 from emberkeep.spark.drain import DRAIN_BATCHES, Drain, log_state
 from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.limit import NO_LIMIT, Limit
+from emberkeep.spark.plan_gate import PlanGate, last_allowed
 from emberkeep.spark.running_batch import RunningBatch
 from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.savepoint_storage import SavepointStorages
@@ -32,6 +33,7 @@ from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
 log = structlog.get_logger(__name__)
 
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
 _PAUSE = 0.1
 _TRIAL_SECONDS = 60.0  # that it may take at least
@@ -166,6 +168,32 @@ class QueryProcedures:
             if waiting and limit.is_over:
                 raise too_late(f"{batches} has not ended in time")
 
+    def retain_batches(self) -> None:
+        """Of the queries that were paused: what their last committed batch needs stays until ``release_batches``. A
+        query whose next batch would make Spark remove some of it waits. Raises SparkUnavailable."""
+        self.plans.retain(
+            {
+                str(query.handle.id): last_allowed(self._paused_at[query.key], _retained(query))
+                for query in self._recoverable()
+                if query.key in self._paused_at
+            }
+        )
+
+    def release_batches(self) -> str:
+        """Returns which queries had to wait, in words; "" for none."""
+        stood = self.plans.release()
+        waited = [
+            f"{query} waited {stood[str(query.handle.id)]:.0f} s"
+            for query in self._recoverable()
+            if str(query.handle.id) in stood
+        ]
+        if not waited:
+            return ""
+        return (
+            f"{', '.join(waited)} for the copy, as Spark keeps no more than what its last {_RETAINED} batches need: "
+            "raise that setting to as many batches as begin while a savepoint is copied"
+        )
+
     def resume(self) -> None:
         self.plans.open()
 
@@ -278,6 +306,13 @@ class QueryProcedures:
 
 def _is_active(query: ScriptQuery) -> bool:
     return bool(call("is the query active", query.handle._jsq.isActive))
+
+
+def _retained(query: ScriptQuery) -> int:
+    """For how many batches Spark keeps what this query writes: as it was when the query started."""
+    execution = query.handle._jsq.streamingQuery
+    configured = call("what a query keeps", lambda: execution().sparkSessionForStream().conf().get(_RETAINED))
+    return int(str(configured))
 
 
 def _nothing_to_save() -> ProcedureRefused:

@@ -1,6 +1,8 @@
 """Writing a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
 
-Several files are copied at a time; each one's checksum is of the bytes as they passed. Queries may run meanwhile.
+Several files are copied at a time; each one's checksum is of the bytes as they passed. Queries may run meanwhile, as
+far as ``plan_gate`` lets them: what their batch needs stays. What is listed and not needed may go, such as a source's
+log that was compacted; then the rest is listed once more.
 """
 
 from __future__ import annotations
@@ -101,8 +103,8 @@ class SavepointWriter:
             copied += file.size
             watch(CopyProgress(len(done), count, copied, total))
 
-        for part in parts:
-            self._copy(part, note)
+        for query, part in zip(queries, parts, strict=True):
+            self._copy_part(query, part, note)
         states = []
         for number, (name, state) in enumerate(sorted(functions.items())):
             path = function_file(number)
@@ -130,9 +132,27 @@ class SavepointWriter:
                 continue
         return _part(self._files, query, batch)
 
-    def _copy(self, part: _Part, note: Callable[[SavepointFile], None]) -> None:
+    def _copy_part(self, query: ScriptQuery, part: _Part, note: Callable[[SavepointFile], None]) -> None:
         target = query_directory(part.query.key)
-        names = {f"{part.location}/{name}": f"{target}/{name}" for name, _ in part.sources}
+        copied: set[str] = set()
+
+        def done(file: SavepointFile) -> None:
+            copied.add(file.path)
+            note(file)
+
+        for tries_left in reversed(range(_TRIES)):
+            names = {f"{part.location}/{name}": f"{target}/{name}" for name, _ in part.sources}
+            try:
+                self._copy({source: name for source, name in names.items() if name not in copied}, done)
+            except Absent:
+                if not tries_left:
+                    raise
+                part = self._part(query, part.query.batch_id)  # the same batch
+            else:
+                return
+
+    def _copy(self, names: Mapping[str, str], note: Callable[[SavepointFile], None]) -> None:
+        """``names``: by source."""
         self._storage.prepare(names.values())
         # A failure ends it; what was begun is waited for, so that nothing is written afterwards.
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:

@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark import batch_boundary
-from emberkeep.spark.batch_boundary import PlanGate, end_between_batches, was_interrupted
+from emberkeep.spark.batch_boundary import end_between_batches, was_interrupted
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
@@ -361,11 +361,3 @@ def test_whoever_wins_a_query_has_ended_or_runs_on() -> None:
             end_between_batches([scripts(query)], nothing, NO_LIMIT)
         assert ended(query)
         assert not query.isActive()
-
-
-def test_a_gate_is_not_waited_for_longer_than_told() -> None:
-    gate = PlanGate()
-    with gate.planning():
-        assert not gate.close(soon())
-        gate.open()
-    assert gate.close(soon())

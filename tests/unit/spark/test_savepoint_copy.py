@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest
 from emberkeep.lifecycle.model import Procedure
@@ -144,3 +145,46 @@ def test_a_superseded_attempt_removes_nothing(place: Path) -> None:
     with pytest.raises(Superseded):
         SavepointWriter(files_on_disk(), "/s", storage, Lease(0).wait).discard()
     assert (place / "savepoint" / MANIFEST_NAME).exists()
+
+
+class CompactedMeanwhile(CountedStorage):
+    """While files are copied, a source's log is compacted and cleaned up, so often. A log is kept in every try."""
+
+    def __init__(self, location: Path, checkpoint: Path, times: int) -> None:
+        super().__init__(location)
+        self._log = checkpoint / "sources" / "0"
+        self._times = times
+
+    def save(self, source: str, name: str) -> SavepointFile:
+        with self._counting:
+            if "/sources/" in source and self._times:
+                self._times -= 1
+                (entry,) = self._log.iterdir()
+                (self._log / f"{int(entry.name) + 1}").write_text("v1")
+                entry.unlink()
+        return super().save(source, name)
+
+
+@pytest.mark.req("SAFE-18")
+def test_what_goes_and_is_not_needed_any_more_fails_no_savepoint(place: Path) -> None:
+    log = place / "checkpoint" / "sources" / "0"
+    log.mkdir(parents=True)
+    (log / "7").write_text("v1")
+    storage = CompactedMeanwhile(place / "savepoint", place / "checkpoint", times=2)
+    writer = SavepointWriter(files_on_disk(), "/s", storage, lambda: None)
+
+    writer.write(heading(), [query(place)], {"query-q": 41}, STATES, lambda _: None)
+
+    manifest = decode_manifest((place / "savepoint" / MANIFEST_NAME).read_bytes(), "here")
+    assert [file.path for file in manifest.files if "sources" in file.path] == ["queries/query-q/sources/0/9"]
+
+
+@pytest.mark.req("SAFE-18")
+def test_what_always_goes_is_said(place: Path) -> None:
+    log = place / "checkpoint" / "sources" / "0"
+    log.mkdir(parents=True)
+    (log / "7").write_text("v1")
+    storage = CompactedMeanwhile(place / "savepoint", place / "checkpoint", times=1_000)
+    writer = SavepointWriter(files_on_disk(), "/s", storage, lambda: None)
+    with pytest.raises(Absent, match="sources/0/9 does not exist"):
+        writer.write(heading(), [query(place)], {}, STATES, lambda _: None)
