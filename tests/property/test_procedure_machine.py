@@ -117,14 +117,29 @@ def test_a_savepoint_leaves_the_job_as_it_was() -> None:
     assert (progress.phase, progress.savepoint, progress.manifest_sha256) == (ProcedurePhase.COMPLETED, "p", "m")
 
 
-def test_a_move_calls_nothing_and_leaves_once_it_is_recorded() -> None:
+@pytest.mark.req("SAFE-19")
+def test_a_move_keeps_what_functions_have_and_leaves_once_it_is_recorded() -> None:
     driver = Driver(Procedure.MOVE)
+    keeping = [Step.FINISH_BATCHES, Step.SNAPSHOT_STATE, Step.KEEP_STATE, Step.NOTIFY_COMPLETE]
 
     driver.run()
-    assert driver.steps == [Step.FINISH_BATCHES]
+    assert driver.steps == keeping
     driver.record()
 
-    assert driver.steps == [Step.FINISH_BATCHES, Step.LEAVE]
+    assert driver.steps == [*keeping, Step.LEAVE]
+
+
+@pytest.mark.req("SAFE-19")
+@pytest.mark.parametrize("failing", [Step.SNAPSHOT_STATE, Step.KEEP_STATE])
+def test_a_driver_whose_functions_state_is_not_kept_does_not_leave(failing: Step) -> None:
+    driver = Driver(Procedure.MOVE, failing=[PLANS[Procedure.MOVE].index(failing)])
+
+    driver.run()
+    driver.record()
+
+    assert driver.phase is ProcedurePhase.FAILED
+    assert driver.steps[-1] is Step.START_QUERIES, "the job goes on where it is"
+    assert Step.LEAVE not in driver.steps
 
 
 def test_a_move_that_an_earlier_attempt_has_made_is_over_at_once() -> None:
@@ -164,7 +179,8 @@ def _check_forward(driver: Driver) -> None:
         assert Step.NOTIFY_COMPLETE in succeeded, "END-6: no shutdown without a complete savepoint"
         assert all(good for step, good in driver.trace[: len(early)] if step is not Step.NOTIFY_COMPLETE)
         assert driver.phase is ProcedurePhase.COMPLETED
-    for earlier, later in ((Step.SNAPSHOT_STATE, Step.WRITE_SAVEPOINT), (Step.WRITE_SAVEPOINT, Step.NOTIFY_COMPLETE)):
+    durable = Step.WRITE_SAVEPOINT if driver.request.procedure.makes_savepoint else Step.KEEP_STATE
+    for earlier, later in ((Step.SNAPSHOT_STATE, durable), (durable, Step.NOTIFY_COMPLETE)):
         if later in steps:
             assert earlier in succeeded[: succeeded.index(earlier) + 1]
     for step in (Step.NOTIFY_COMPLETE, Step.SHUTDOWN):

@@ -119,14 +119,25 @@ class DriverProcedures:
             raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
 
     def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
-        directory = self._directory(request, self._spec.attempt)
         functions = self._functions()
+        match step:
+            case Step.CHECK | Step.WRITE_SAVEPOINT | Step.DISCARD_SAVEPOINT:
+                return self._savepoint_step(step, request, queries)
+            case Step.SNAPSHOT_STATE if functions is not None:
+                self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
+            case Step.KEEP_STATE:
+                queries.keep_states(self._states.pop(request.trigger_id, {}), self._clock.now_ms())
+            case Step.PREPARE_TO_SHUTDOWN | Step.NOTIFY_COMPLETE | Step.SHUTDOWN if functions is not None:
+                _call(functions, step, request)
+            case _:
+                warning = self._query_step(step, request, queries)
+                return StepDone(request.trigger_id, step, warning=warning)
+        return StepDone(request.trigger_id, step)
+
+    def _query_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> str:
+        """Returns what people should know."""
         note = partial(self._take_note, request)
         match step:
-            case Step.CHECK:
-                self._states.clear()
-                queries.check(directory, note, self._limit(request))
-                self._remove_leftovers(request, queries)
             case Step.FINISH_BATCHES:
                 queries.finish_batches(note, self._limit(request))
             case Step.PAUSE:
@@ -136,9 +147,22 @@ class DriverProcedures:
             case Step.RESUME:
                 queries.resume()
             case Step.RELEASE_BATCHES:
-                return StepDone(request.trigger_id, step, warning=queries.release_batches())
+                return queries.release_batches()
             case Step.DRAIN:
-                return StepDone(request.trigger_id, step, warning=queries.drain(note))
+                return queries.drain(note)
+            case Step.START_QUERIES:
+                queries.start_queries()
+            case Step.END_SCRIPT_WAIT:
+                queries.end()
+        return ""
+
+    def _savepoint_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
+        directory = self._directory(request, self._spec.attempt)
+        match step:
+            case Step.CHECK:
+                self._states.clear()
+                queries.check(directory, partial(self._take_note, request), self._limit(request))
+                self._remove_leftovers(request, queries)
             case Step.WRITE_SAVEPOINT:
                 watch = partial(self._watch, request)
                 states = self._states.get(request.trigger_id, {})
@@ -146,14 +170,6 @@ class DriverProcedures:
                 return StepDone(request.trigger_id, step, written.path, written.manifest_sha256)
             case Step.DISCARD_SAVEPOINT:
                 queries.discard_savepoint(directory)
-            case Step.START_QUERIES:
-                queries.start_queries()
-            case Step.END_SCRIPT_WAIT:
-                queries.end()
-            case Step.SNAPSHOT_STATE if functions is not None:
-                self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
-            case _ if functions is not None:
-                _call(functions, step, request)
         return StepDone(request.trigger_id, step)
 
     def _directory(self, request: ProcedureRequest, attempt: int) -> str:

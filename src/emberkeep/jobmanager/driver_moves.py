@@ -33,7 +33,7 @@ class Move(enum.Enum):
 
 class DriverMoves:
     """``patience``: seconds after which a streaming driver that has not moved is restarted: it continues after its
-    newest committed batch all the same."""
+    newest committed batch all the same. The time of a savepoint does not count."""
 
     def __init__(self, places: BlockedPlaces, patience: float) -> None:
         self.places = places
@@ -56,6 +56,9 @@ class DriverMoves:
         if job.moving_since is None or job.moving_since[0] != machine.attempt:
             job.moving_since = (machine.attempt, now)
             job.asked_to_move_at = None
+        if running is not None and running.procedure is Procedure.SAVEPOINT:
+            # It has bounds of its own, and a restart would throw it away: the patience begins when it is over.
+            job.moving_since = (machine.attempt, now)
         if now - job.moving_since[1] >= self._patience:
             return Move.RESTART
         if running is not None or (job.asked_to_move_at is not None and now - job.asked_to_move_at < ASK_AGAIN):

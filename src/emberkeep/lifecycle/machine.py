@@ -26,6 +26,7 @@ class Step(enum.Enum):
     PAUSE = "PAUSE"  # the queries stay between two micro-batches, without ending
     PREPARE_TO_SHUTDOWN = "PREPARE_TO_SHUTDOWN"
     SNAPSHOT_STATE = "SNAPSHOT_STATE"
+    KEEP_STATE = "KEEP_STATE"  # what functions gave is durable, for the next attempt
     RETAIN_BATCHES = "RETAIN_BATCHES"  # what the savepoint copies stays, however far the queries go on
     RESUME = "RESUME"
     WRITE_SAVEPOINT = "WRITE_SAVEPOINT"
@@ -69,7 +70,12 @@ PLANS: dict[Procedure, tuple[Step, ...]] = {
         Step.NOTIFY_COMPLETE,
         Step.SHUTDOWN,
     ),
-    Procedure.MOVE: (Step.FINISH_BATCHES,),
+    Procedure.MOVE: (
+        Step.FINISH_BATCHES,
+        Step.SNAPSHOT_STATE,
+        Step.KEEP_STATE,
+        Step.NOTIFY_COMPLETE,
+    ),
 }
 
 _PHASES = {

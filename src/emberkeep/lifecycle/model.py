@@ -16,7 +16,7 @@ class Procedure(enum.Enum):
     SAVEPOINT = "SAVEPOINT"  # copied; the job runs on
     SUSPEND = "SUSPEND"  # stopped, savepoint; the script goes on after its awaits, and the job ends with it
     DRAIN = "DRAIN"  # stopped, everything in event-time state comes out, savepoint; ends as SUSPEND does
-    MOVE = "MOVE"  # stopped without a savepoint; the next attempt starts elsewhere, and no failure is counted
+    MOVE = "MOVE"  # stopped, states of functions kept; the next attempt starts elsewhere, and no failure is counted
 
     @property
     def makes_savepoint(self) -> bool:

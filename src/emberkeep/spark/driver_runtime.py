@@ -14,7 +14,6 @@ from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.await_hook import AwaitGate, install_await_hook
-from emberkeep.spark.plan_gate import PlanGate
 from emberkeep.spark.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
@@ -33,6 +32,7 @@ from emberkeep.spark.model import (
     SparkJobs,
 )
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.plan_gate import PlanGate
 from emberkeep.spark.procedures import ENDINGS, QueryProcedures
 from emberkeep.spark.query_hook import QueryHook
 from emberkeep.spark.query_starts import OrderedStarts
@@ -197,7 +197,7 @@ def install(
     job_id, attempt = settings.job_id or JobId(""), current_job().attempt
     states = FunctionStates(settings.checkpoint_root, job_id, attempt, locations, may_commit, notices)
     procedures = QueryProcedures(
-        known, gate, plans, storages, may_commit, settings.asked_before, states.keep, settings.step_seconds
+        known, gate, plans, storages, may_commit, settings.asked_before, states, settings.step_seconds
     )
     restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
     starts = OrderedStarts(gate, restore, procedures)

@@ -1,7 +1,8 @@
 """What user functions begin with: the newest states that the job has recorded, kept beside its checkpoints.
 
 States come with savepoints: the one that the job has started from, then each one that the job completes itself. A copy
-of the newest is kept for later attempts, as a savepoint may be removed, or lie where it is slow to read.
+of the newest is kept for later attempts, as a savepoint may be removed, or lie where it is slow to read. A driver that
+moves has no savepoint, and keeps the states that its functions have then.
 
 ```
 <root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number counts
@@ -34,12 +35,12 @@ _NAMES_SHOWN = 5
 _NUMBER = re.compile(r"@\d+$")  # of one of several instances
 
 
-class KeptStates(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeptStates(msgspec.Struct, frozen=True, kw_only=True):
     """``states``: what ``snapshot_state`` had returned, by instance. Persisted (kind "function-states", version 1)."""
 
     job_id: JobId  # that keeps them
-    savepoint: str  # that they were given to
-    created_ms: int  # of that savepoint, in Unix milliseconds
+    savepoint: str  # that they were given to; "": a driver that moved
+    created_ms: int  # of that savepoint, or of the move, in Unix milliseconds
     states: dict[str, bytes]
 
 
@@ -80,7 +81,16 @@ class FunctionStates:
         """This job has completed a savepoint with these. It stands, whether they can be kept or not."""
         kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
         with self._lock:
-            self._write(session, kept)
+            self._try_to_write(session, kept)
+
+    def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
+        """This attempt ends, and the next one goes on from what it has committed. Raises EmberkeepError: nothing was
+        kept, and the attempt is not to end."""
+        kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
+        with self._lock:
+            files, directory = self._reach(session)
+            if kept.states or files.numbered(directory):  # else a job without such functions
+                self._write(session, kept)
 
     def _find(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
         kept = self._read(session) if self._attempt > 1 else None
@@ -88,7 +98,7 @@ class FunctionStates:
             kept = started_from()
             if kept is None:
                 return {}
-            self._write(session, kept)
+            self._try_to_write(session, kept)
         if self._attempt > 1 and kept.states:
             self._notices.say(_notice(self._attempt, kept))
         return kept.states
@@ -112,13 +122,16 @@ class FunctionStates:
 
     def _write(self, session: Any, kept: KeptStates) -> None:
         data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(kept))
+        files, directory = self._reach(session)
+        before = files.numbered(directory)
+        self._may_commit()
+        files.write(f"{directory}/{before[-1] + 1 if before else 0}", data)
+        for number in before:
+            files.delete(f"{directory}/{number}")
+
+    def _try_to_write(self, session: Any, kept: KeptStates) -> None:
         try:
-            files, directory = self._reach(session)
-            before = files.numbered(directory)
-            self._may_commit()
-            files.write(f"{directory}/{before[-1] + 1 if before else 0}", data)
-            for number in before:
-                files.delete(f"{directory}/{number}")
+            self._write(session, kept)
         except EmberkeepError as error:
             log.exception("states of functions cannot be kept", savepoint=kept.savepoint, reason=str(error))
             self._notices.say(
@@ -134,7 +147,8 @@ def _notice(attempt: int, kept: KeptStates) -> str:
     names = sorted({_NUMBER.sub("", name) for name in kept.states})
     shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
     at = datetime.fromtimestamp(kept.created_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = f"in the savepoint {kept.savepoint}" if kept.savepoint else "when the job's driver moved"
     return (
-        f"attempt {attempt} gives its functions the state that they had in the savepoint {kept.savepoint} ({at}): "
-        f"{shown}. What micro-batches have put into it since then is not in it"
+        f"attempt {attempt} gives its functions the state that they had {when} ({at}): {shown}. What micro-batches "
+        "have put into it since then is not in it"
     )

@@ -1,10 +1,10 @@
 """Holding streaming queries between two batches: no batch is planned while they are to stand there.
 
 A query is held in one of two ways. All of them stand while the gate is closed. Single ones stand before they would go
-so far that Spark removed what a savepoint still copies of them: Spark keeps the logs, the state and the sources' logs of
-the last ``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and what is older goes as
-newer batches come. The number is fixed when a query starts. So the copy is safe for as long as the query stays within
-it, whichever state store and file system it has.
+so far that Spark removed what a savepoint still copies of them: Spark keeps the logs and the state of the last
+``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and what is older goes as newer
+batches come. The number is fixed when a query starts. So the copy is safe for as long as the query stays within it,
+whichever state store and file system it has.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from emberkeep.spark.await_hook import AwaitGate
 from emberkeep.spark.batch_boundary import Note, end_between_batches, runs, too_late, was_interrupted
 from emberkeep.spark.drain import DRAIN_BATCHES, Drain, log_state
 from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
+from emberkeep.spark.function_states import FunctionStates
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.plan_gate import PlanGate, last_allowed
@@ -41,9 +42,9 @@ _TRIAL_SECONDS = 60.0  # that it may take at least
 
 class QueryProcedures:
     """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
-    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``keep``: told of
-    each savepoint that is complete, with a session and the states of functions; see FunctionStates. ``step_seconds``:
-    that planned batches and a copy may take."""
+    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``states``: where
+    those of functions are kept for later attempts; None: nowhere. ``step_seconds``: that planned batches and a copy may
+    take."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class QueryProcedures:
         storages: SavepointStorages,
         may_commit: Callable[[], None],
         asked_before: Procedure | None = None,
-        keep: Callable[[Any, str, int, Mapping[str, bytes]], None] = lambda *_: None,
+        states: FunctionStates | None = None,
         step_seconds: float = 3600.0,
     ) -> None:
         self.gate = gate
@@ -65,7 +66,7 @@ class QueryProcedures:
         self._drain = Drain(queries, may_commit)
         self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
         self._asked_before = asked_before
-        self._keep = keep
+        self._states = states
         self._drain_begun = False  # by an earlier attempt that was to end the job with it
         self._starting_away = threading.Lock()
 
@@ -217,8 +218,14 @@ class QueryProcedures:
         if not queries:
             raise _nothing_to_save()
         written = self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
-        self._keep(self._session(), written.path, heading.created_ms, functions)
+        if self._states is not None:
+            self._states.keep(self._session(), written.path, heading.created_ms, functions)
         return written
+
+    def keep_states(self, functions: Mapping[str, bytes], now_ms: int) -> None:
+        """What functions gave before the driver moves is durable when this returns. Raises Fatal, Conflict."""
+        if self._states is not None:
+            self._states.keep_for_move(self._session(), now_ms, functions)
 
     def discard_savepoint(self, directory: str) -> None:
         self._writer(directory).discard()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.spark.conftest import DriverRunner, drivers  # noqa: F401 - a fixture
+from tests.integration.spark.conftest import DriverRunner
 from tests.integration.spark.stop_scripts import COMMON
 
 pytestmark = pytest.mark.integration
@@ -90,6 +90,11 @@ steps.end()
 print(json.dumps(story))
 """
 )
+
+
+@pytest.fixture(name="drivers")
+def runner_of_drivers(tmp_path: Path, class_archive: Path) -> DriverRunner:
+    return DriverRunner(tmp_path, class_archive)
 
 
 @pytest.mark.req("SAFE-18")

@@ -116,6 +116,37 @@ def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
     in_virtual_time(scenario)
 
 
+@pytest.mark.req("SAFE-19")
+def test_a_savepoint_that_takes_longer_than_the_patience_is_not_aborted() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home, master = await job_beside_an_empty_node(cluster)
+            savepoint = ProcedureRequest(
+                trigger_id="a" * 32, procedure=Procedure.SAVEPOINT, target_directory="/s", deadline_ms=10**15
+            )
+            await service.request_procedure(JOB, savepoint)
+            await master.beat(queries=(STREAM,))
+            await service.block(evacuated(), merge=False)
+            copying = ProcedureProgress(trigger_id=savepoint.trigger_id, phase=ProcedurePhase.COPYING)
+            for _ in range(300):
+                await master.beat(queries=(STREAM,), procedure=copying)
+                await asyncio.sleep(1.0)
+            assert not home.stopped
+            done = ProcedureProgress(
+                trigger_id=savepoint.trigger_id, phase=ProcedurePhase.FAILED, failure="no space left"
+            )
+            reply = await asked(master, queries=(STREAM,), procedure=done)
+            while reply.procedure is None or reply.procedure.procedure is not Procedure.MOVE:
+                reply = await asked(master, queries=(STREAM,), procedure=done)
+                await asyncio.sleep(1.0)
+            assert not home.stopped, "it is asked to move, and has the whole patience for that"
+            await master.ends(MOVED)
+            await started_elsewhere(cluster, home, MOVED)
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("BLK-18")
 @pytest.mark.parametrize("restarted", [True, False])
 def test_a_driver_without_a_stream_is_restarted_or_waits(restarted: bool) -> None:

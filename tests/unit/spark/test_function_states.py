@@ -92,6 +92,29 @@ def test_a_savepoint_stands_when_its_states_cannot_be_kept(
     assert "the savepoint /s/first" in capsys.readouterr().err
 
 
+@pytest.mark.req("SAFE-19")
+def test_the_attempt_after_a_move_begins_with_what_functions_had(
+    attempt: Callable[..., FunctionStates], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    attempt(1).keep_for_move(None, 1, {})
+    assert not (tmp_path / "job").exists(), "nothing is written for jobs without such functions"
+    attempt(1).begin_with(None, started_from)
+    attempt(1).keep_for_move(None, 1_600_000_000_000, {"sink": b"2"})
+    assert attempt(2).begin_with(None, gone) == {"sink": b"2"}
+    assert "that they had when the job's driver moved (2020-09-13 12:26:40 UTC): sink." in capsys.readouterr().err
+    attempt(2).keep_for_move(None, 2, {})
+    assert attempt(3).begin_with(None, gone) == {}, "they had none any more"
+
+
+@pytest.mark.req("SAFE-19")
+def test_a_move_whose_states_cannot_be_kept_says_so(
+    attempt: Callable[..., FunctionStates], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function_states, "HadoopFiles", lambda _: FullDisk())
+    with pytest.raises(Fatal, match="no space left"):
+        attempt(1).keep_for_move(None, 1, {"sink": b"2"})
+
+
 @pytest.mark.req("HA-7")
 def test_a_superseded_attempt_keeps_nothing(attempt: Callable[..., FunctionStates]) -> None:
     attempt(2).keep(None, "/s/own", 1, {"sink": b"2"})

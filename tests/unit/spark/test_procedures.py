@@ -14,8 +14,8 @@ from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark import procedures
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.plan_gate import PlanGate
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.plan_gate import PlanGate
 from emberkeep.spark.procedures import QueryProcedures
 from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
 from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
