@@ -24,6 +24,7 @@ import google_crc32c
 import msgspec
 import structlog
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import remove_leftovers, write_file
 from emberkeep.base.errors import Fatal
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
@@ -38,7 +39,7 @@ _MOST = 20_000  # entries
 _PAUSE_MS = 30_000  # in which a disk that refused a line is not asked again
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Entry(Compatible, frozen=True, kw_only=True):
     rename: Rename
     at_ms: int
     void: bool = False

@@ -13,8 +13,9 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record, write_file
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobGraph
 
@@ -25,7 +26,7 @@ _SUFFIX = ".graph"
 _log = structlog.get_logger(__name__)
 
 
-class StateHandle(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StateHandle(Compatible, frozen=True, kw_only=True):
     """Where a job graph lies and which bytes it holds. Persisted (kind "job-handle", version 1)."""
 
     location: str  # file name in the store's directory of graphs
@@ -71,14 +72,14 @@ class GraphFiles:
         )
 
     def read(self, job_id: JobId, handle: StateHandle) -> JobGraph:
-        """Raises Fatal saying where the graph lies and what is wrong with it."""
+        """Raises Fatal saying where the graph lies and what is wrong with it; NewerFormat."""
         if "/" in handle.location or not handle.location.startswith(f"{job_id}."):
             raise Fatal(f"the handle of job {job_id} names {handle.location!r}, which is no graph of this store")
         path = self._directory / handle.location
-        if handle.graph_version != GRAPH_VERSION:
-            raise Fatal(
-                f"{path}: {GRAPH_KIND} version {handle.graph_version} is unknown",
-                hint=f"this release reads version {GRAPH_VERSION}",
+        if handle.graph_version > GRAPH_VERSION:
+            raise NewerFormat(
+                f"{path}: {GRAPH_KIND} version {handle.graph_version} was written by a newer release",
+                hint=f"this release reads up to version {GRAPH_VERSION}: start the newer release again",
             )
         try:
             data = path.read_bytes()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,8 +29,8 @@ from emberkeep.adapters.job_records import (
     encode_result,
     is_same_end,
 )
-from emberkeep.base.durable import sync_directory
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.adapters.job_schema import prepare
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
@@ -39,35 +38,7 @@ from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.lifecycle.model import ProcedureRequest
 
-SCHEMA_VERSION = 3
 _BUSY_SECONDS = 5.0
-
-# AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
-_TABLES = (
-    "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
-    """CREATE TABLE jobs (
-        position INTEGER PRIMARY KEY AUTOINCREMENT,
-        job_id TEXT NOT NULL UNIQUE,
-        idempotency_key TEXT NOT NULL,
-        handle BLOB NOT NULL,
-        attempt BLOB NOT NULL
-    )""",
-    "CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key <> ''",
-    """CREATE TABLE results (
-        position INTEGER PRIMARY KEY AUTOINCREMENT,
-        job_id TEXT NOT NULL UNIQUE,
-        idempotency_key TEXT NOT NULL,
-        result BLOB NOT NULL
-    )""",
-    "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
-    # What was left of jobs that failed because it could not be read, for somebody to look at.
-    "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
-    # A row stays behind its job only when it could not be read; then it goes with the result.
-    "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)",
-    # One row at most.
-    "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 
 _log = structlog.get_logger(__name__)
 
@@ -150,10 +121,14 @@ class JobDatabase:
         newest, graph, problems = StoredAttempt(attempt=0), None, []
         try:
             newest = self._decode_attempt(job_id, attempt)
+        except NewerFormat:
+            raise
         except Fatal as error:
             problems.append(str(error))
         try:
             graph = self._graphs.read(job_id, self._decode_handle(job_id, handle))
+        except NewerFormat:
+            raise
         except Fatal as error:
             problems.append(str(error))
         # A graph without its attempt number is not to be started either: an old attempt could still be running.
@@ -170,19 +145,19 @@ class JobDatabase:
         )
 
     def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
-        with self._leading() as connection:
+        with self._leading():
             stored = self._attempt_of(job_id)
             if attempt <= stored.attempt:
                 raise Conflict(f"attempt {attempt} of job {job_id} is not larger than {stored.attempt}")
-            _write_attempt(connection, job_id, stored.next_attempt(attempt, home))
+            self._write_attempt(job_id, stored.next_attempt(attempt, home))
 
     def record_cancel(self, job_id: JobId) -> None:
-        with self._leading() as connection:
-            _write_attempt(connection, job_id, msgspec.structs.replace(self._attempt_of(job_id), canceled=True))
+        with self._leading():
+            self._write_attempt(job_id, msgspec.structs.replace(self._attempt_of(job_id), canceled=True))
 
     def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
-        with self._leading() as connection:
-            _write_attempt(connection, job_id, msgspec.structs.replace(self._attempt_of(job_id), procedure=request))
+        with self._leading():
+            self._write_attempt(job_id, msgspec.structs.replace(self._attempt_of(job_id), procedure=request))
 
     def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, stopped: bool
@@ -190,14 +165,21 @@ class JobDatabase:
         with self._leading() as connection:
             stored = self._attempt_of(job_id)
             pointers = self._merge_pointers(connection, stored, job_id, attempt, (), (savepoint,) if savepoint else ())
-            _write_attempt(connection, job_id, stored.procedure_ended(trigger_id, stopped=stopped))
+            self._write_attempt(job_id, stored.procedure_ended(trigger_id, stopped=stopped))
         return pointers
 
     def _attempt_of(self, job_id: JobId) -> StoredAttempt:
-        rows = self._read("SELECT attempt FROM jobs WHERE job_id = ?", job_id)
+        return self._decode_attempt(job_id, self._stored_attempt(job_id))
+
+    def _stored_attempt(self, job_id: JobId) -> bytes:
+        rows: list[tuple[bytes]] = self._read("SELECT attempt FROM jobs WHERE job_id = ?", job_id)
         if not rows:
             raise Absent(f"job {job_id} has no handle")
-        return self._decode_attempt(job_id, rows[0][0])
+        return rows[0][0]
+
+    def _write_attempt(self, job_id: JobId, record: StoredAttempt) -> None:
+        data = encode_attempt(record, self._stored_attempt(job_id))
+        self._connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (data, job_id))
 
     def record_checkpoints(
         self,
@@ -223,7 +205,7 @@ class JobDatabase:
         known = self._pointers(job_id)
         pointers = merged(known, attempt, queries, savepoints)
         if pointers is not known:
-            record = (job_id, encode_pointers(pointers))
+            record = (job_id, encode_pointers(pointers, self._stored_pointers(job_id)))
             connection.execute("INSERT OR REPLACE INTO checkpoints VALUES (?, ?)", record)
         return pointers
 
@@ -257,6 +239,8 @@ class JobDatabase:
         for job_id, result in self._read("SELECT job_id, result FROM results ORDER BY position"):
             try:
                 found.append(self._decode_result(JobId(job_id), result))
+            except NewerFormat:
+                raise
             except Fatal as error:
                 _log.error("job_result_unreadable", job=job_id, reason=str(error))
         return found
@@ -270,12 +254,16 @@ class JobDatabase:
 
     def record_blocklist(self, blocklist: Blocklist) -> None:
         with self._leading() as connection:
-            connection.execute("INSERT OR REPLACE INTO blocklist VALUES (1, ?)", (encode_blocklist(blocklist),))
+            data = encode_blocklist(blocklist, self._stored_blocklist())
+            connection.execute("INSERT OR REPLACE INTO blocklist VALUES (1, ?)", (data,))
 
     def blocklist(self) -> Blocklist:
-        for (data,) in self._read("SELECT list FROM blocklist"):
-            return decode_blocklist(data, where=f"{self._path}, blocklist")
-        return Blocklist()
+        data = self._stored_blocklist()
+        return Blocklist() if data is None else decode_blocklist(data, where=f"{self._path}, blocklist")
+
+    def _stored_blocklist(self) -> bytes | None:
+        rows: list[tuple[bytes]] = self._read("SELECT list FROM blocklist")
+        return rows[0][0] if rows else None
 
     # --- records ------------------------------------------------------------------------------------------------------
 
@@ -290,13 +278,20 @@ class JobDatabase:
 
     def _pointers(self, job_id: JobId) -> JobPointers:
         """Raises Fatal."""
-        for (data,) in self._read("SELECT pointers FROM checkpoints WHERE job_id = ?", job_id):
-            return decode_pointers(data, where=f"{self._path}, checkpoints of job {job_id}")
-        return JobPointers()
+        data = self._stored_pointers(job_id)
+        return (
+            JobPointers() if data is None else decode_pointers(data, where=f"{self._path}, checkpoints of job {job_id}")
+        )
+
+    def _stored_pointers(self, job_id: JobId) -> bytes | None:
+        rows: list[tuple[bytes]] = self._read("SELECT pointers FROM checkpoints WHERE job_id = ?", job_id)
+        return rows[0][0] if rows else None
 
     def _readable_pointers(self, job_id: JobId) -> JobPointers | None:
         try:
             return self._pointers(job_id)
+        except NewerFormat:
+            raise
         except Fatal as error:
             _log.error("job_checkpoints_unreadable", job=job_id, reason=str(error))
             return None
@@ -330,10 +325,6 @@ class JobDatabase:
                     self._connection.execute("ROLLBACK")
 
 
-def _write_attempt(connection: sqlite3.Connection, job_id: JobId, record: StoredAttempt) -> None:
-    connection.execute("UPDATE jobs SET attempt = ? WHERE job_id = ?", (encode_attempt(record), job_id))
-
-
 def _connect(path: Path) -> sqlite3.Connection:
     with _translated(path):
         try:
@@ -343,31 +334,11 @@ def _connect(path: Path) -> sqlite3.Connection:
             raise Fatal(f"cannot open {path}: {error.strerror}", hint="check its permissions and free space") from error
         connection = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
         try:
-            _prepare(connection, path)
+            prepare(connection, path)
         except BaseException:
             connection.close()
             raise
     return connection
-
-
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version not in (0, SCHEMA_VERSION):
-        raise Fatal(f"{path}: job store version {version} is unknown", hint=f"this release reads {SCHEMA_VERSION}")
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise Fatal(f"{path}: write-ahead logging is not possible there", hint="use a local file system")
-    connection.execute("PRAGMA synchronous = FULL")
-    if version == 0:
-        connection.execute("BEGIN IMMEDIATE")
-        for statement in _TABLES:
-            connection.execute(statement)
-        connection.execute("INSERT INTO store VALUES (0, ?)", (secrets.token_hex(8),))
-        connection.execute("COMMIT")
-        sync_directory(path.parent)
-    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if state != "ok":
-        raise Fatal(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """What the job stores keep of each job beside its graph, and the blocklist: small typed JSON with version and checksum.
 
-All decoders raise Fatal naming ``where`` (torn, damaged, of an unknown version).
+All decoders raise Fatal naming ``where``: Damaged, NewerFormat, or too old.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from typing import TypeVar
 
 import msgspec
 
-from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import Fatal
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.durable import Migrations, decode_record, encode_record
+from emberkeep.base.errors import Damaged, Fatal, NewerFormat
+from emberkeep.base.kept_fields import encode_kept
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
@@ -20,9 +22,10 @@ T = TypeVar("T")
 
 _ATTEMPT_KIND, _POINTERS_KIND, _RESULT_KIND = "job-attempt", "job-checkpoints", "job-result"
 _BLOCKLIST_KIND = "blocklist"
+_ATTEMPT_VERSION = 2
 
 
-class StoredAttempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class StoredAttempt(Compatible, frozen=True, kw_only=True):
     """``attempt``: newest attempt of the driver. ``canceled``: the job is to be canceled. ``home``: where that driver
     was to be started. ``procedure``: asked for and not recorded as ended. ``stopped``: trigger id of the procedure that
     has stopped the job for good, "" where none has."""
@@ -48,16 +51,27 @@ class StoredAttempt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return msgspec.structs.replace(self, procedure=procedure, stopped=trigger_id if stopped else self.stopped)
 
 
-def encode_attempt(attempt: StoredAttempt) -> bytes:
-    return encode_record(_ATTEMPT_KIND, 2, msgspec.json.encode(attempt))
+def _attempt_of_version_1(payload: bytes) -> bytes:
+    """Version 1 was text: the attempt's number, and "canceled" behind it."""
+    number, _, mark = payload.partition(b" ")
+    return msgspec.json.encode(StoredAttempt(attempt=int(number), canceled=bool(mark)))
+
+
+_ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
+
+
+def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
+    """``over``: the record that it takes the place of, as it was read. The same holds for all encoders."""
+    return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
 
 
 def decode_attempt(data: bytes, *, where: str) -> StoredAttempt:
-    return decode_json(decode_record(data, _ATTEMPT_KIND, 2, where=where), StoredAttempt, where=where)
+    payload = decode_record(data, _ATTEMPT_KIND, _ATTEMPT_VERSION, _ATTEMPT_MIGRATIONS, where=where)
+    return decode_json(payload, StoredAttempt, where=where)
 
 
-def encode_pointers(pointers: JobPointers) -> bytes:
-    return encode_record(_POINTERS_KIND, 1, msgspec.json.encode(pointers))
+def encode_pointers(pointers: JobPointers, over: bytes | None = None) -> bytes:
+    return encode_over(_POINTERS_KIND, 1, pointers, over)
 
 
 def decode_pointers(data: bytes, *, where: str) -> JobPointers:
@@ -65,26 +79,40 @@ def decode_pointers(data: bytes, *, where: str) -> JobPointers:
 
 
 def encode_result(result: JobResult) -> bytes:
-    return encode_record(_RESULT_KIND, 1, msgspec.json.encode(result))
+    return encode_over(_RESULT_KIND, 1, result, None)
 
 
 def decode_result(data: bytes, *, where: str) -> JobResult:
     return decode_json(decode_record(data, _RESULT_KIND, 1, where=where), JobResult, where=where)
 
 
-def encode_blocklist(blocklist: Blocklist) -> bytes:
-    return encode_record(_BLOCKLIST_KIND, 1, msgspec.json.encode(blocklist))
+def encode_blocklist(blocklist: Blocklist, over: bytes | None = None) -> bytes:
+    return encode_over(_BLOCKLIST_KIND, 1, blocklist, over)
 
 
 def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
     return decode_json(decode_record(data, _BLOCKLIST_KIND, 1, where=where), Blocklist, where=where)
 
 
+def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
+    """The record of ``value``, with what a newer release had added to the record ``over``. Raises NewerFormat.
+
+    A damaged record holds nothing to keep. Nor does one of an older version: no newer release has written it.
+    """
+    try:
+        read = None if over is None else decode_record(over, kind, version, where="the record that is replaced")
+        return encode_record(kind, version, encode_kept(value, read))
+    except NewerFormat:
+        raise
+    except (Fatal, msgspec.MsgspecError):
+        return encode_record(kind, version, msgspec.json.encode(value))
+
+
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:
     try:
         return msgspec.json.decode(payload, type=kind)
     except msgspec.DecodeError as error:
-        raise Fatal(f"{where}: {error}") from None
+        raise Damaged(f"{where}: {error}") from None
 
 
 def is_same_end(one: JobResult, other: JobResult) -> bool:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.adapters.process_table import MARKER_VARIABLE
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, sync_directory, write_record
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
@@ -47,7 +48,7 @@ class StartRequest:
     stderr: Path
 
 
-class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProcessRecord(Compatible, frozen=True, kw_only=True):
     """What is kept on disk about a started process; ``identity`` None: written before it was started."""
 
     name: str

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record, write_file
 from emberkeep.base.errors import Fatal
 from emberkeep.jobs.model import JobResult
@@ -24,7 +25,7 @@ _SUFFIX = ".result"
 log = structlog.get_logger(__name__)
 
 
-class ResultFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResultFile(Compatible, frozen=True, kw_only=True):
     """Where a result lies and which bytes it holds."""
 
     location: str  # file name in the store's directory of results

@@ -15,7 +15,7 @@ from kazoo.client import TransactionRequest
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
-from emberkeep.base.errors import Fatal, RetryLater
+from emberkeep.base.errors import Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 
@@ -50,7 +50,7 @@ class CheckpointNodes:
         pointers = merged(known, attempt, queries, savepoints)
         if pointers is known and attempt_data is None:
             return known
-        data = encode_node(pointers)
+        data = encode_node(pointers, None if node is None else node.data)
 
         def build(transaction: TransactionRequest) -> None:
             if node is not None and attempt_data is None:
@@ -75,6 +75,8 @@ class CheckpointNodes:
             return None, JobPointers()
         try:
             return node, self._decode(job_id, node)
+        except NewerFormat:
+            raise
         except Fatal as error:
             log.error("job_checkpoints_unreadable", job=job_id, reason=str(error))
             return None, JobPointers()

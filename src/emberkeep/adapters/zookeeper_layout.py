@@ -20,12 +20,11 @@ import enum
 import hashlib
 from typing import TypeVar
 
-import msgspec
-
-from emberkeep.adapters.job_records import StoredAttempt, decode_json
+from emberkeep.adapters.job_records import StoredAttempt, decode_json, encode_over
 from emberkeep.adapters.result_files import ResultFile
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.config import Configuration
-from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.durable import decode_record
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
@@ -38,20 +37,20 @@ T = TypeVar("T")
 _VERSION = 1
 
 
-class LeaderRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LeaderRecord(Compatible, frozen=True, kw_only=True):
     """Persisted at ``epoch`` and ``leader``. ``life``: one life of one contender, so that it knows its own writes."""
 
     address: str
     life: str
 
 
-class LatchRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LatchRecord(Compatible, frozen=True, kw_only=True):
     """Persisted at each latch: whose it is."""
 
     address: str
 
 
-class KeyNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class KeyNode(Compatible, frozen=True, kw_only=True):
     job_id: JobId
     key: str
 
@@ -63,7 +62,7 @@ class Cleaning(enum.Enum):
     CLEAN = "CLEAN"
 
 
-class ResultNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResultNode(Compatible, frozen=True, kw_only=True):
     """How a job ended: ``result``, or the ``file`` that holds a large one. ``key``: the job's idempotency key.
 
     ``graph``: location of the graph that is to be deleted; empty when it is to be kept because it is damaged.
@@ -87,12 +86,13 @@ KINDS: dict[type, str] = {
 }
 
 
-def encode_node(value: msgspec.Struct) -> bytes:
-    return encode_record(KINDS[type(value)], _VERSION, msgspec.json.encode(value))
+def encode_node(value: Compatible, over: bytes | None = None) -> bytes:
+    """``over``: what the node holds that is written again. Raises NewerFormat."""
+    return encode_over(KINDS[type(value)], _VERSION, value, over or None)
 
 
 def decode_node(data: bytes, kind: type[T], *, where: str) -> T:
-    """Raises Fatal naming ``where`` (torn, damaged, of an unknown version)."""
+    """Raises Fatal naming ``where``: Damaged, NewerFormat."""
     return decode_json(decode_record(data, KINDS[kind], _VERSION, where=where), kind, where=where)
 
 

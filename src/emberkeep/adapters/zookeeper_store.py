@@ -31,7 +31,7 @@ from emberkeep.adapters.zookeeper_layout import (
     encode_node,
 )
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -169,11 +169,15 @@ class ZooKeeperJobStore:
         newest, graph, problems = StoredAttempt(attempt=0), None, []
         try:
             newest = decode_node(attempt, StoredAttempt, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
+        except NewerFormat:
+            raise
         except Fatal as error:
             problems.append(str(error))
         try:
             stored = decode_handle(handle, where=f"ZooKeeper, {self._layout.job(job_id)}")
             graph = self._graphs.read(job_id, stored)
+        except NewerFormat:
+            raise
         except Fatal as error:
             problems.append(str(error))
         # A graph without its attempt number is not to be started either: an old attempt could still be running.
@@ -255,7 +259,7 @@ class ZooKeeperJobStore:
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers:
         node, stored = await self._newest_attempt(job_id, attempt)
-        changed = encode_node(stored.procedure_ended(trigger_id, stopped=stopped))
+        changed = encode_node(stored.procedure_ended(trigger_id, stopped=stopped), node.data)
         savepoints = (savepoint,) if savepoint else ()
         return await self._checkpoints.record(job_id, node, attempt, (), savepoints, attempt_data=changed)
 
@@ -270,7 +274,7 @@ class ZooKeeperJobStore:
         return node, decode_node(node.data, StoredAttempt, where=path)
 
     async def _change_attempt(self, what: str, job_id: JobId, node: Node, changed: StoredAttempt) -> None:
-        path, data = self._layout.attempt(job_id), encode_node(changed)
+        path, data = self._layout.attempt(job_id), encode_node(changed, node.data)
         try:
             await self._epoch.commit(what, lambda transaction: transaction.set_data(path, data, node.version))
         except TransactionRefused:
@@ -343,8 +347,11 @@ class ZooKeeperJobStore:
         """Delete what the job has left, then say so."""
         if node.graph:
             await self._discard(node.graph)
-        clean = encode_node(msgspec.structs.replace(node, cleaning=Cleaning.CLEAN))
         path = self._layout.result(job_id)
+        written = await self._session.find(path)
+        if written is None or written.version != version:
+            return  # expired meanwhile, or marked
+        clean = encode_node(msgspec.structs.replace(node, cleaning=Cleaning.CLEAN), written.data)
         try:
             await self._epoch.commit(f"clean up job {job_id}", lambda each: each.set_data(path, clean, version))
         except TransactionRefused:
@@ -359,6 +366,8 @@ class ZooKeeperJobStore:
         for job_id, _, node in await self._result_nodes():
             try:
                 found.append(await self._content(node))
+            except NewerFormat:
+                raise
             except Fatal as error:
                 log.error("job_result_unreadable", job=job_id, reason=str(error))
         return found
@@ -382,6 +391,8 @@ class ZooKeeperJobStore:
         for _, name, node in present:
             try:
                 content = decode_node(node.data, ResultNode, where=f"ZooKeeper, {self._layout.result(name)}")
+            except NewerFormat:
+                raise
             except Fatal as error:
                 log.error("job_result_unreadable", job=name, reason=str(error))
             else:
@@ -421,7 +432,8 @@ class ZooKeeperJobStore:
     # --- blocklist --------------------------------------------------------------------------------------------------
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
-        data = encode_node(blocklist)
+        node = await self._session.get(self._layout.blocklist)
+        data = encode_node(blocklist, node.data)
         await self._epoch.commit("record the blocklist", lambda each: each.set_data(self._layout.blocklist, data))
 
     async def blocklist(self) -> Blocklist:

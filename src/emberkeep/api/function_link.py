@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict, RetryLater
 
 _LENGTH = struct.Struct(">I")
@@ -35,11 +36,11 @@ class Link(msgspec.Struct, frozen=True):
     secret: str
 
 
-class Challenge(msgspec.Struct, forbid_unknown_fields=True):
+class Challenge(Compatible, frozen=True):
     nonce: str
 
 
-class Hello(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Hello(Compatible, frozen=True, kw_only=True):
     """Of a worker. ``proof``: of the driver's nonce."""
 
     version: int
@@ -51,20 +52,20 @@ class Hello(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     pid: int
 
 
-class Welcome(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Welcome(Compatible, frozen=True, kw_only=True):
     """``proof``: of the worker's nonce. ``states``: what the instance begins with."""
 
     proof: str
     states: list[bytes]
 
 
-class Call(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Call(Compatible, frozen=True, kw_only=True):
     number: int
     method: str
-    arguments: list[int] = []
+    arguments: list[int] = msgspec.field(default_factory=list)
 
 
-class Reply(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Reply(Compatible, frozen=True, kw_only=True):
     """``number``: of the call; 0: nobody has asked, the worker ends and leaves its state."""
 
     number: int

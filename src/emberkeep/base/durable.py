@@ -10,7 +10,9 @@ import contextlib
 import errno
 import os
 import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import google_crc32c
 
@@ -22,6 +24,11 @@ from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 _MAGIC = "emberkeep-record"
+
+# By version: what makes that version's payload one of the next version. Payloads are read through all steps to the
+# present version, and are written in that one. A step raises ValueError for a payload that does not fit its version.
+Migrations = Mapping[int, Callable[[bytes], bytes]]
+NO_MIGRATIONS: Migrations = MappingProxyType({})
 
 
 def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
@@ -103,15 +110,15 @@ def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: 
     write_file(path, encode_record(kind, version, payload), files=files)
 
 
-def read_record(path: Path, kind: str, version: int) -> bytes:
-    """Return the payload. Raises Absent (no such file) or Fatal (torn, corrupt, another kind or version)."""
+def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS) -> bytes:
+    """Return the payload as ``version`` has it. Raises Absent (no such file) and what ``decode_record`` raises."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise Absent(f"{path} does not exist") from None
     except OSError as error:
         raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
-    return decode_record(data, kind, version, where=str(path))
+    return decode_record(data, kind, version, migrations, where=str(path))
 
 
 def encode_record(kind: str, version: int, payload: bytes) -> bytes:
@@ -120,11 +127,11 @@ def encode_record(kind: str, version: int, payload: bytes) -> bytes:
     return f"{_MAGIC} {kind} {version} {len(payload)} {checksum:08x}\n".encode() + payload
 
 
-def decode_record(data: bytes, kind: str, version: int, *, where: str) -> bytes:
-    """Check a record and return its payload.
+def decode_record(data: bytes, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS, *, where: str) -> bytes:
+    """Check a record and return its payload as ``version`` has it.
 
-    Raises Damaged (torn, corrupt) or NewerFormat (written by a newer release), or Fatal (another kind, an older
-    version), each naming ``where`` and what is wrong.
+    Raises Damaged (torn, corrupt), NewerFormat (written by a newer release) or Fatal (another kind; older than all
+    that ``migrations`` know), each naming ``where`` and what is wrong.
     """
     header, newline, payload = data.partition(b"\n")
     fields = header.decode("ascii", "replace").split(" ")
@@ -134,11 +141,20 @@ def decode_record(data: bytes, kind: str, version: int, *, where: str) -> bytes:
         raise Damaged(f"{where}: damaged (length or checksum differs)")
     if fields[1] != kind:
         raise Fatal(f"{where}: holds {fields[1]!r}, not {kind!r}")
-    if int(fields[2]) > version:
+    written = int(fields[2])
+    if written > version:
         raise NewerFormat(
-            f"{where}: {kind} version {fields[2]} was written by a newer release",
+            f"{where}: {kind} version {written} was written by a newer release",
             hint=f"this release reads up to version {version}: start the newer release again",
         )
-    if fields[2] != str(version):
-        raise Fatal(f"{where}: {kind} version {fields[2]} is unknown", hint=f"this release reads version {version}")
+    for step in range(written, version):
+        if step not in migrations:
+            raise Fatal(
+                f"{where}: {kind} version {written} is too old for this release",
+                hint="upgrade through the releases between the two, one after the other",
+            )
+        try:
+            payload = migrations[step](payload)
+        except ValueError as error:
+            raise Damaged(f"{where}: does not fit {kind} version {step}: {error}") from error
     return payload

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
+
 _PROC = Path("/proc")
 _DEAD_STATES = frozenset("ZXx")
 _PF_EXITING = 0x4  # include/linux/sched.h
 
 
-class ProcessIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProcessIdentity(Compatible, frozen=True, kw_only=True):
     """One life of one process. ``start_ticks``: clock ticks from boot to its start, as the kernel counts them."""
 
     pid: int

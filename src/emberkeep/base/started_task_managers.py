@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, sync_directory, write_record
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import TaskManagerId
@@ -23,7 +24,7 @@ _SUFFIX = ".record"
 _PROC = Path("/proc")
 
 
-class StartedRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartedRecord(Compatible, frozen=True, kw_only=True):
     """One start. ``identity`` None: written before it. ``directory``: where the task manager works."""
 
     task_manager: TaskManagerId

@@ -12,6 +12,7 @@ import re
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 
@@ -29,7 +30,7 @@ class BlobKind(enum.StrEnum):
     TRANSIENT = "t"  # can be made again: messages, logs
 
 
-class BlobKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, order=True):
+class BlobKey(Compatible, frozen=True, kw_only=True, order=True):
     """Kind and content hash (SHA-256, 64 lower-case hex digits). As text, and as a file name: ``p-<sha256>``."""
 
     kind: BlobKind
@@ -67,7 +68,7 @@ def parse_blob_key(text: str) -> BlobKey:
     return BlobKey(kind=BlobKind(match.group(1)), sha256=match.group(2))
 
 
-class BlobContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BlobContent(Compatible, frozen=True, kw_only=True):
     """A member of a group to be uploaded: SHA-256 and size in bytes. Transient is only an off-loaded submission."""
 
     sha256: str

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import parse_task_manager_id
 
@@ -39,7 +38,7 @@ class PlaceKind(enum.Enum):
     TASK_MANAGER = "taskmanager"
 
 
-class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=False):
+class Place(Compatible, frozen=True, order=False):
     """What an entry is about: a node by its id, or a task manager by its resource id."""
 
     kind: PlaceKind
@@ -49,7 +48,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True, order=False
         return f"{'node' if self.kind is PlaceKind.NODE else 'task manager'} {self.id}"
 
 
-class _Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
+class _Entry(Compatible, frozen=True, kw_only=True, tag_field="kind"):
     """Times are Unix milliseconds. ``causes``: in the order in which they were given, without repeats. ``drivers``:
     means something where tasks are evacuated."""
 
@@ -84,7 +83,7 @@ class BlockedTaskManager(_Entry, frozen=True, kw_only=True, tag="taskmanager"):
 Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 
 
-class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Removal(Compatible, frozen=True, kw_only=True):
     """The entry about ``place`` was removed by the change with this revision, at ``at_ms`` (Unix milliseconds):
     ``by_hand``, or because its time was over. Lists that were recorded before both were noted say neither."""
 
@@ -94,7 +93,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     at_ms: int = 0
 
 
-class Blocklist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Blocklist(Compatible, frozen=True, kw_only=True):
     """The whole list. ``removals``: the newest ones, oldest first; whoever knew only a list older than ``floor`` may
     have missed one that is no longer among them."""
 
@@ -104,7 +103,7 @@ class Blocklist(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     floor: int = 0
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Report(Compatible, frozen=True, kw_only=True):
     """An entry that a JobMaster wants in the list. ``known``: the revision of the list that it knew when it wanted
     that; a removal since then wins."""
 

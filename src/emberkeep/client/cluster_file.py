@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import google_crc32c
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import write_file
 from emberkeep.base.errors import Fatal
 from emberkeep.base.process_identity import ProcessIdentity, is_alive
@@ -16,7 +17,7 @@ from emberkeep.client.zookeeper_ensemble import Server
 _FORMAT, _VERSION = "emberkeep-cluster", 1
 
 
-class DaemonRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DaemonRecord(Compatible, frozen=True, kw_only=True):
     """One daemon. ``name``: "jobmanager" or the task manager's id. ``directory``: where it works, with its ``logs``."""
 
     name: str
@@ -28,14 +29,14 @@ class DaemonRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return is_alive(self.identity)
 
 
-class ZooKeeperRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
     """One ZooKeeper server of the cluster, and the ports that it has for good."""
 
     daemon: DaemonRecord
     server: Server
 
 
-class ClusterShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterShape(Compatible, frozen=True, kw_only=True):
     """What a local cluster consists of. ``memory``: of each task manager; ``definitions``: the ``-D`` given."""
 
     nodes: tuple[str, ...]  # one task manager each
@@ -46,7 +47,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     zookeepers: int = 0  # 0: one JobManager stands alone
 
 
-class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterRecord(Compatible, frozen=True, kw_only=True):
     """A local cluster."""
 
     url: str  # of the first JobManager; each knows the way to the leader
@@ -81,7 +82,7 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return any(daemon.is_running for daemon in self.job_managers)
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _File(Compatible, frozen=True, kw_only=True):
     format: str
     version: int
     crc32c: str

@@ -8,8 +8,7 @@ import socket
 import time
 from pathlib import Path
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Fatal
 from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
 
@@ -20,7 +19,7 @@ _SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
 _MODULE = "zookeeper"
 
 
-class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Server(Compatible, frozen=True, kw_only=True):
     """One server of an ensemble: where it keeps its data and the ports that it binds."""
 
     number: int

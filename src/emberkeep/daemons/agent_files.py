@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, remove_leftovers, write_record
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
@@ -34,6 +35,7 @@ class SlotsFile:
     def __init__(self, path: Path, files: FileOps = SYSTEM_FILES) -> None:
         self._path = path
         self._files = files
+        self._read: bytes | None = None
 
     async def read(self) -> AgentRecord:
         return await asyncio.to_thread(self.load)
@@ -42,18 +44,20 @@ class SlotsFile:
         """``read``; blocks."""
         remove_leftovers(self._path)
         payload = read_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION)
-        return agent_record.decode(payload, where=str(self._path))
+        record = agent_record.decode(payload, where=str(self._path))
+        self._read = payload
+        return record
 
     async def write(self, record: AgentRecord) -> None:
         await asyncio.to_thread(self.store, record)
 
     def store(self, record: AgentRecord) -> None:
         """``write``; blocks."""
-        payload = agent_record.encode(record)
+        payload = agent_record.encode(record, self._read)
         write_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION, payload, files=self._files)
 
 
-class AgentLife(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentLife(Compatible, frozen=True, kw_only=True):
     """One life of a task manager's process. ``port``: of its RPC endpoint."""
 
     instance: InstanceId

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, write_record
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -22,7 +23,7 @@ OUTCOME_KIND, OUTCOME_VERSION = "driver-outcome", 1
 OUTCOME_FILE = "outcome.record"  # in the driver's directory
 
 
-class DriverSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriverSpec(Compatible, frozen=True, kw_only=True):
     """Everything a driver process needs."""
 
     graph: JobGraph

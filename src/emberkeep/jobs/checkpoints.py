@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 
 QUERIES_KEPT = 50  # those with the newest commits; a job may start queries for ever
@@ -17,7 +16,7 @@ SAVEPOINTS_KEPT = 20  # the newest ones
 LOCATION_LIMIT = 4096  # characters; what is longer is not reported, so that a record stays small
 
 
-class QueryCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
     """The newest micro-batch of one streaming query that is known to be committed. Times in Unix milliseconds."""
 
     query: str  # its name; of an unnamed one the directory of its checkpoint, which tells its ordinal
@@ -28,7 +27,7 @@ class QueryCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     committed_ms: int
 
 
-class SavepointPointer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SavepointPointer(Compatible, frozen=True, kw_only=True):
     """A savepoint that can be restored from."""
 
     path: str
@@ -37,7 +36,7 @@ class SavepointPointer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     trigger_id: str = ""  # of the request that it was made for
 
 
-class JobPointers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobPointers(Compatible, frozen=True, kw_only=True):
     """All pointers of a job, oldest commit first. ``attempt``: the one that has reported last. Persisted (kind
     "job-checkpoints", version 1)."""
 

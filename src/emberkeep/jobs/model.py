@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import enum
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.checkpoints import SavepointPointer
 
@@ -39,7 +38,7 @@ class ArtefactRole(enum.Enum):
     JAR = "jar"
 
 
-class Artefact(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Artefact(Compatible, frozen=True, kw_only=True):
     """A file of the job: its content's SHA-256 (64 hex digits), size in bytes and the name that the job sees."""
 
     role: ArtefactRole
@@ -54,7 +53,7 @@ class EntryPointKind(enum.Enum):
     MODULE = "module"  # python -m
 
 
-class EntryPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EntryPoint(Compatible, frozen=True, kw_only=True):
     """What the driver runs: the SCRIPT artefact, or a module found on its Python path."""
 
     kind: EntryPointKind
@@ -62,7 +61,7 @@ class EntryPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     source_path: str = ""  # where the client read the script, absolute; used where that very file exists on the node
 
 
-class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobResources(Compatible, frozen=True, kw_only=True):
     """Memory that the driver takes on its task manager (heap and overhead), and what executors ask for at first.
 
     The executor numbers are those known at submission; static configuration in the script may change them later.
@@ -76,7 +75,7 @@ class JobResources(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     executor_overhead_mb: int
 
 
-class JobGraph(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobGraph(Compatible, frozen=True, kw_only=True):
     """Everything that is needed to start the job, at any time, on any node. Persisted (kind "job-graph", version 1)."""
 
     job_id: JobId
@@ -104,7 +103,7 @@ class FailureKind(enum.Enum):
     MOVED = "moved"  # no failure: the driver left its node between two micro-batches, and starts elsewhere at once
 
 
-class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AttemptOutcome(Compatible, frozen=True, kw_only=True):
     """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show."""
 
     exit_code: int
@@ -113,7 +112,7 @@ class AttemptOutcome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     traceback: str = ""
 
 
-class ExceptionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExceptionEntry(Compatible, frozen=True, kw_only=True):
     """One line of a job's exception history (also non-fatal ones, such as a lost executor)."""
 
     timestamp_ms: int
@@ -124,7 +123,7 @@ class ExceptionEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     task_manager: str = ""
 
 
-class DriverHome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriverHome(Compatible, frozen=True, kw_only=True):
     """Where an attempt's driver was to be started."""
 
     task_manager: TaskManagerId
@@ -132,7 +131,7 @@ class DriverHome(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     instance: InstanceId  # its life at that time
 
 
-class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AttemptRecord(Compatible, frozen=True, kw_only=True):
     """One start of a job's driver, for the history shown to people."""
 
     attempt: int
@@ -142,7 +141,7 @@ class AttemptRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     outcome: AttemptOutcome | None = None
 
 
-class JobResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class JobResult(Compatible, frozen=True, kw_only=True):
     """A job's end: written once, in one transaction with the removal of its handle. Persisted (version 1)."""
 
     job_id: JobId

@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
@@ -33,7 +34,7 @@ MAX_WATERMARK_MS = 253_402_300_799_999
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class SavepointFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SavepointFile(Compatible, frozen=True, kw_only=True):
     """``path``: below the savepoint's directory, parts joined by "/". ``size`` in bytes, ``sha256`` in hex."""
 
     path: str
@@ -41,7 +42,7 @@ class SavepointFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     sha256: str
 
 
-class QuerySavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class QuerySavepoint(Compatible, frozen=True, kw_only=True):
     """One streaming query as it stood after batch ``batch_id`` (-1: it has committed none).
 
     ``offsets``: one text per source, as Spark writes it to its offset log. ``drained_from``: the last batch before the
@@ -65,14 +66,14 @@ class QuerySavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return self.drained_from >= 0
 
 
-class FunctionState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FunctionState(Compatible, frozen=True, kw_only=True):
     """``name``: of the instance that returned it. ``path``: of the file that holds it."""
 
     name: str
     path: str
 
 
-class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Manifest(Compatible, frozen=True, kw_only=True):
     """What is in a savepoint. Persisted (kind "savepoint-manifest", version 1)."""
 
     job_id: JobId

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 
-import msgspec
+from emberkeep.base.compatible import Compatible
 
 
 class Procedure(enum.Enum):
@@ -27,7 +27,7 @@ class Procedure(enum.Enum):
         return self is not Procedure.SAVEPOINT
 
 
-class ProcedureRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProcedureRequest(Compatible, frozen=True, kw_only=True):
     """Stored with the job's handle before anything is done, until its end is recorded: so a new leader, and the next
     attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. ``deadline_ms``: when the micro-batches that
     run have not ended by then, in Unix milliseconds, it fails and the job goes on; 0: they have as long as they take.
@@ -55,7 +55,7 @@ class ProcedurePhase(enum.Enum):
         return self in (ProcedurePhase.COMPLETED, ProcedurePhase.FAILED)
 
 
-class ProcedureProgress(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     """What the JobMaster tells of the procedure that it was asked for last, again and again until it is recorded.
 
     FAILED: the job goes on as before (END-6). COMPLETED of one that ends the attempt: the script still waits in its

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.local_state.model import Caller, FileStatus, StatePath
 
 
@@ -92,7 +93,7 @@ class StateFiles(Protocol):
         """False: was not there. Raises NotEmpty."""
 
 
-class Rename(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Rename(Compatible, frozen=True, kw_only=True):
     """A rename that a caller asked for."""
 
     caller: Caller

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import enum
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, JobId
 
 DRIVER = AllocationId("")
 """Stands for the allocation of a job's driver, which lives in no slot. No copies are kept for it."""
 
 
-class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Caller(Compatible, frozen=True, kw_only=True):
     """On whose behalf a process asks the gateway. ``allocation_id``: of an executor; DRIVER for the driver."""
 
     job_id: JobId
@@ -25,7 +24,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     allocation_id: AllocationId
 
 
-class StatePath(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StatePath(Compatible, frozen=True, kw_only=True):
     """``root``: location of the durable root (absolute path, s3://bucket/prefix, …). ``name``: below it, parts joined
     by "/", "" for the root itself; never absolute, no "." or ".." part, no NUL."""
 
@@ -38,7 +37,7 @@ class FileKind(enum.Enum):
     DIRECTORY = "DIRECTORY"
 
 
-class FileStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FileStatus(Compatible, frozen=True, kw_only=True):
     """What the durable store says of one file or directory.
 
     ``generation`` changes whenever the bytes under this name are replaced: a name may be written again with other bytes
@@ -52,7 +51,7 @@ class FileStatus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     generation: str
 
 
-class CopyRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CopyRecord(Compatible, frozen=True, kw_only=True):
     """The snapshot record of a local copy: which bytes of which generation it must hold, and for whom it is kept."""
 
     path: StatePath
@@ -75,7 +74,7 @@ _DISK_BLOCK = 4096
 _RECORD_BYTES = 512  # of the snapshot record, roughly
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Holding(Compatible, frozen=True, kw_only=True):
     """What a node's disk holds of one state store partition: the newest version decides where its task should run."""
 
     job_id: JobId

@@ -3,15 +3,18 @@
 The protocol is level-triggered: heartbeats carry the whole state of the sender and are sent at once when something
 changed, so a lost, repeated or late message is repaired by the next one. Each request names who sends it in which life
 (epoch of the JobManager, instance of a TaskManager, attempt of a JobMaster); a receiver that knows a newer life refuses
-with Conflict. Encoded as MessagePack; unknown fields and wrong types are refused.
+with Conflict. Encoded as MessagePack; wrong types are refused.
+
+Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
+a new field has a default that means what the release before did, and PROTOCOL_VERSION changes only when that does not
+do.
 """
 
 from __future__ import annotations
 
 import enum
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import Blocklist, Report
 from emberkeep.jobs.checkpoints import QueryCheckpoint
@@ -23,7 +26,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, 
 PROTOCOL_VERSION = 1
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Message(Compatible, frozen=True, kw_only=True):
     """Root of all messages."""
 
 

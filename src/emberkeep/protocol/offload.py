@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
@@ -29,14 +30,14 @@ _DELIVERY: Final = re.compile(r"[0-9a-f]{32}")
 _MAX_PARTS: Final = 64
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Part(Compatible, frozen=True, kw_only=True):
     """An encoded field, or the rest, as a BLOB."""
 
     key: str
     size: int  # bytes
 
 
-class OffloadedMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OffloadedMessage(Compatible, frozen=True, kw_only=True):
     """What travels in place of a large message. ``inline``: the fields that stayed, as an encoded map; empty where the
     rest is a part. ``delivery`` is unique: it makes the name of the reference that this receiver gives back.
     ``attempt``: of the owner, that the message acts for; NO_ATTEMPT for none."""

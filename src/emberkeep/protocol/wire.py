@@ -1,7 +1,8 @@
 """How messages and errors look as bytes, for every transport.
 
 A message travels as MessagePack under the name of its kind; an error as an ``ErrorReply``, so that the caller raises
-the same class with the same message and hint. Errors that are no EmberkeepError never travel.
+the same class, or the root of it that all releases know, with the same message and hint. Errors that are no
+EmberkeepError never travel.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import (
     Absent,
     Conflict,
@@ -34,7 +36,7 @@ _ADDRESS = re.compile(r"(?:[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*|\[[0-9a
 _LAST_PORT = 65535
 
 
-class ErrorReply(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ErrorReply(Compatible, frozen=True, kw_only=True):
     """An error on its way to the caller."""
 
     error: str  # name of the class in base.errors
@@ -87,7 +89,7 @@ def encode_error(error: EmberkeepError) -> bytes:
         error = internal_error()
     return msgspec.msgpack.encode(
         ErrorReply(
-            error=next((kind for kind in _names(error) if kind in _TRAVELLING), type(error).__name__),
+            error=_travelling_name(error),
             message=error.message[:ERROR_TEXT_CHARACTERS],
             hint=None if error.hint is None else error.hint[:ERROR_TEXT_CHARACTERS],
             field=error.field[:ERROR_TEXT_CHARACTERS] if isinstance(error, InvalidInput) and error.field else None,
@@ -95,9 +97,9 @@ def encode_error(error: EmberkeepError) -> bytes:
     )
 
 
-def _names(error: EmberkeepError) -> list[str]:
-    """Of its class and of its base classes, the nearest one first."""
-    return [kind.__name__ for kind in type(error).__mro__]
+def _travelling_name(error: EmberkeepError) -> str:
+    """The nearest class that every peer knows: it says what the caller may do; the message says the rest."""
+    return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _TRAVELLING), type(error).__name__)
 
 
 def internal_error() -> EmberkeepError:

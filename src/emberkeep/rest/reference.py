@@ -30,8 +30,8 @@ description for machines is the OpenAPI 3.1 document at `/v1/openapi.json`. Prom
   valid token), 403 (a foreign Host or Origin), 404 (no such resource), 405 (with `Allow`) and 500.
 - **503** means "later": nothing has changed, try again. **504** means that it is not known whether the change happened:
   read the resource before you repeat it. Submissions, uploads and cancellations may be repeated in any case.
-- **Unknown** query parameters and unknown fields of bodies are refused. Replies may gain fields: ignore what you do not
-  know.
+- **Unknown** query parameters and unknown fields of bodies are refused; those of the objects inside a submission are
+  ignored, so that the command of a newer release can submit. Replies may gain fields: ignore what you do not know.
 
 ```console
 $ curl -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" http://127.0.0.1:8081/v1/jobs/overview

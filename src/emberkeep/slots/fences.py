@@ -10,8 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from itertools import islice
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
@@ -25,7 +24,7 @@ class _Fence:
     over: int = 0  # this attempt and all older ones have ended
 
 
-class FenceRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FenceRecord(Compatible, frozen=True, kw_only=True):
     """What is kept of one job. ``over``: this attempt and all older ones have ended, 0: none."""
 
     job_id: JobId

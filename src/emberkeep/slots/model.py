@@ -7,12 +7,11 @@ resources, and neither may be exceeded. A *driver place* is the same for a job's
 
 from __future__ import annotations
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 
 
-class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResourceProfile(Compatible, frozen=True, kw_only=True):
     """An amount of resources; ``memory_mb`` in MiB counts heap and overhead together."""
 
     cores: int
@@ -31,14 +30,14 @@ class ResourceProfile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return f"{self.cores} core{'' if self.cores == 1 else 's'} and {self.memory_mb} MiB"
 
 
-class RuntimeVersions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RuntimeVersions(Compatible, frozen=True, kw_only=True):
     """What must be equal on a driver and its executors: Python as "3.11", Spark as "4.3.0"."""
 
     python: str
     spark: str
 
 
-class TaskManagerInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     """What a task manager says of itself when it registers."""
 
     id: TaskManagerId
@@ -57,7 +56,7 @@ class TaskManagerInfo(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     checkpoints: str = ""  # the directory that its state gateway finds jobs' checkpoints in; "": it has no gateway
 
 
-class Allocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Allocation(Compatible, frozen=True, kw_only=True):
     """One slot given to one attempt of one job."""
 
     id: AllocationId
@@ -68,7 +67,7 @@ class Allocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     job_master: str  # address of the JobMaster that the slot is offered to
 
 
-class SlotRequirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SlotRequirement(Compatible, frozen=True, kw_only=True):
     """``count`` slots of one size, wanted by one attempt of a job (the total, not the difference)."""
 
     count: int

@@ -6,8 +6,7 @@ executor or driver that had been started counts as being started, and its start 
 
 from __future__ import annotations
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.slots.fences import FenceRecord
 from emberkeep.slots.model import Allocation
@@ -15,7 +14,7 @@ from emberkeep.slots.slot_table import SlotTable, TableLimits
 from emberkeep.slots.table_events import DriverPlace, DriverState, Slot, SlotState
 
 
-class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SlotRecord(Compatible, frozen=True, kw_only=True):
     """One slot; see ``table_events.Slot``."""
 
     allocation: Allocation
@@ -27,7 +26,7 @@ class SlotRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     attempt_ends: bool = False
 
 
-class DriverRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DriverRecord(Compatible, frozen=True, kw_only=True):
     """One driver; see ``table_events.DriverPlace``."""
 
     job_id: JobId
@@ -37,7 +36,7 @@ class DriverRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stop_grace: float | None = None
 
 
-class TableRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TableRecord(Compatible, frozen=True, kw_only=True):
     """A whole table. ``epoch`` and ``fences``: whom it refuses."""
 
     epoch: int = 0

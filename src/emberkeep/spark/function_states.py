@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
@@ -35,7 +36,7 @@ _NAMES_SHOWN = 5
 _NUMBER = re.compile(r"@\d+$")  # of one of several instances
 
 
-class KeptStates(msgspec.Struct, frozen=True, kw_only=True):
+class KeptStates(Compatible, frozen=True, kw_only=True):
     """``states``: what ``snapshot_state`` had returned, by instance. Persisted (kind "function-states", version 1)."""
 
     job_id: JobId  # that keeps them

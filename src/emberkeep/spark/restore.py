@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
@@ -47,7 +48,7 @@ _RECORD = "_emberkeep_restored"
 _PARTS = ("metadata", "offsets", "commits", "sources", "state")  # of a checkpoint; nothing else is ever removed
 
 
-class RestoredCheckpoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RestoredCheckpoint(Compatible, frozen=True, kw_only=True):
     """Beside a checkpoint. Persisted (kind "restored-checkpoint", version 1)."""
 
     job_id: JobId  # that it was restored for

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from emberkeep.base.errors import Fatal
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Damaged
 from emberkeep.base.ids import InstanceId, JobId
+from emberkeep.base.kept_fields import encode_kept
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.slots.slot_record import TableRecord
 
 RECORD_KIND, RECORD_VERSION = "task-manager-slots", 1
 
 
-class OutcomeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OutcomeRecord(Compatible, frozen=True, kw_only=True):
     """How a driver ended that the JobManager has not taken note of yet."""
 
     job_id: JobId
@@ -20,7 +22,7 @@ class OutcomeRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     outcome: AttemptOutcome
 
 
-class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AgentRecord(Compatible, frozen=True, kw_only=True):
     """``instance``: the newest life that anybody outside has heard of: whose slots the next one takes over."""
 
     instance: InstanceId
@@ -28,13 +30,14 @@ class AgentRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     outcomes: tuple[OutcomeRecord, ...] = ()
 
 
-def encode(record: AgentRecord) -> bytes:
-    return msgspec.json.encode(record)
+def encode(record: AgentRecord, over: bytes | None = None) -> bytes:
+    """``over``: the payload that it was read from, by this life: what a newer release had added to it is kept."""
+    return encode_kept(record, over, within=("table",))
 
 
 def decode(payload: bytes, *, where: str) -> AgentRecord:
-    """Raises Fatal naming ``where``."""
+    """Raises Damaged naming ``where``."""
     try:
         return msgspec.json.decode(payload, type=AgentRecord)
     except msgspec.DecodeError as error:
-        raise Fatal(f"{where}: {error}") from error
+        raise Damaged(f"{where}: {error}") from error

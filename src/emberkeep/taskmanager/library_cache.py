@@ -15,8 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 
-import msgspec
-
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import permanent
@@ -31,7 +30,7 @@ TRANSFERS = 4  # artefacts of one task that are brought at a time
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-class BoundFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class BoundFile(Compatible, frozen=True, kw_only=True):
     """An artefact in a task's directory. ``name``: as the job sees it. ``path``: absolute; a directory where an archive
     or a wheel was unpacked."""
 

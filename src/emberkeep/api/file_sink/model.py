@@ -10,6 +10,8 @@ import enum
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
+
 NOTHING_YET = -1  # in the place of a batch id
 
 
@@ -21,7 +23,7 @@ class FileFormat(enum.Enum):
     CSV = "csv"
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Piece(Compatible, frozen=True, kw_only=True):
     """One invisible file with rows of the batches ``first`` to ``last`` that belong to one bucket.
 
     ``bucket``: the directory of its partition values, as Spark writes it ("day=1/hour=2"), "" without partitions.
@@ -38,7 +40,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     rows: int | None = None
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Part(Compatible, frozen=True, kw_only=True):
     """A complete part file: ``source`` below the work directory, ``target`` below the output."""
 
     first: int
@@ -47,7 +49,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     target: str
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Owner(Compatible, frozen=True, kw_only=True):
     """Who writes. ``job_id`` and ``attempt``: "" and 0 without Emberkeep. ``writer``: one life of one sink object."""
 
     job_id: str
@@ -55,7 +57,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     writer: str
 
 
-class SinkState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SinkState(Compatible, frozen=True, kw_only=True):
     """Persisted (kind "rolling-file-sink", version 1).
 
     ``query``: id of the checkpoint that the batches come from. ``plans``: for the newest batches, a digest of what
@@ -71,8 +73,8 @@ class SinkState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     checkpoint: str = ""
     last_batch: int = NOTHING_YET
     shown: int = NOTHING_YET
-    plans: dict[str, str] = {}
-    schemas: dict[str, str] = {}
+    plans: dict[str, str] = msgspec.field(default_factory=dict)
+    schemas: dict[str, str] = msgspec.field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
     closed: tuple[Part, ...] = ()
     moves: tuple[Part, ...] = ()

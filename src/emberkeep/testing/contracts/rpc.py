@@ -165,9 +165,9 @@ class RpcContract:
             await call
 
     async def test_a_reply_of_another_kind_is_fatal(self, link: RpcLink) -> None:
-        address = await link.listen(replying(SlotsReply(instance=InstanceId("c"), allocations=(), executors=())))
-        with pytest.raises(Fatal, match="valid Ack"):
-            await link.client.call(address, RELEASE, Ack, timeout=GENEROUS)
+        address = await link.listen(replying(Ack()))
+        with pytest.raises(Fatal, match="valid SlotsReply"):
+            await link.client.call(address, RELEASE, SlotsReply, timeout=GENEROUS)
 
     async def test_a_message_that_is_no_request_is_refused(self, link: RpcLink) -> None:
         service = replying(Ack())
