@@ -8,6 +8,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
+from urllib.request import Request, urlopen
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
@@ -86,6 +87,13 @@ class Cluster:
                 return await question(client)
 
         return asyncio.run(call())
+
+    def metrics(self) -> str:
+        """What Prometheus reads."""
+        endpoint = local_endpoint(self.record, self.shell.state)
+        request = Request(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {endpoint.token}"})
+        with urlopen(request, timeout=DEADLINE) as answer:
+            return str(answer.read().decode())
 
     def wait_until_idle(self) -> None:
         """All slots and driver places are free again."""

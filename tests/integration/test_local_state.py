@@ -7,13 +7,11 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from emberkeep.base.ids import JobId
-from emberkeep.client.discovery import local_endpoint
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import DEADLINE, until
@@ -60,12 +58,8 @@ def counters(cluster: Cluster, condition: Callable[[Counter[str]], bool] = bool)
     """The sums over all state gateways, by name, once they fulfil the condition: nodes report at intervals."""
 
     def read() -> Counter[str]:
-        endpoint = local_endpoint(cluster.record, cluster.shell.state)
-        request = Request(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {endpoint.token}"})
-        with urlopen(request, timeout=DEADLINE) as answer:
-            text = answer.read().decode()
         sums: Counter[str] = Counter()
-        for family in text_string_to_metric_families(text):
+        for family in text_string_to_metric_families(cluster.metrics()):
             for sample in family.samples:
                 if sample.name.startswith(PREFIX) and not sample.name.endswith("_created"):
                     sums[sample.name.removeprefix(PREFIX).removesuffix("_total")] += int(sample.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
@@ -85,6 +86,15 @@ class Cluster:
 
     def depose(self) -> None:
         self.direct.delete(self.layout.leader)
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        graphs, elsewhere = self.graphs, self.graphs.with_name("elsewhere")
+        graphs.rename(elsewhere)
+        try:
+            yield
+        finally:
+            elsewhere.rename(graphs)
 
     def damage(self, job_id: JobId) -> str:
         (path,) = self.graphs.glob(f"{job_id}.*.graph")

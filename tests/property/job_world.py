@@ -34,6 +34,8 @@ POLICY = JobPolicy(
 SUCCESS = AttemptOutcome(exit_code=0)
 SCRIPT_FAILED = AttemptOutcome(exit_code=3, kind=FailureKind.SCRIPT, message="ValueError: no")
 MOVED = AttemptOutcome(exit_code=0, kind=FailureKind.MOVED)
+# All that may be concluded before the graph can be read.
+DECIDE_WITHOUT_GRAPH = (ev.GraphRead, ev.GraphDamaged, ev.CancelRequested)
 KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
 
 
@@ -97,14 +99,14 @@ class JobWorld:
     hears_since: float | None = 0.0  # the leader most of its peers
 
     def __post_init__(self) -> None:
-        self._begin()
+        self._begin(ev.Begin())
 
-    def _begin(self) -> None:
+    def _begin(self, begin: ev.Event) -> None:
         home = self.homes.get(self.stored_attempt)
         self.machine = JobMachine(
             self.graph, self.policy, self.strategy, attempt=self.stored_attempt, home=home, stopped=self.stopped
         )
-        self.tell(ev.Begin())
+        self.tell(begin)
 
     def status(self) -> JobStatus:
         return self.machine.status
@@ -112,12 +114,18 @@ class JobWorld:
     def phase(self) -> Phase:
         return self.machine.phase
 
-    def restart(self) -> None:
-        """The JobManager died and a new one recovers the job."""
+    def restart(self, *, without_graph: bool = False) -> None:
+        """The JobManager died and a new one recovers the job, or cannot read its graph at present."""
         self.pending.clear()
-        self._begin()
+        self._begin(ev.BeginWithoutGraph("/graph cannot be read now") if without_graph else ev.Begin())
+
+    def read_graph(self) -> list[ev.Effect]:
+        """The graph can be read again."""
+        assert self.take(ev.ReadGraph) is not None
+        return self.tell(ev.GraphRead(self.graph, self.policy, self.strategy))
 
     def tell(self, event: ev.Event, chance: float = 0.5) -> list[ev.Effect]:
+        undecided = self.machine.phase is Phase.WITHOUT_GRAPH and not isinstance(event, DECIDE_WITHOUT_GRAPH)
         effects = self.machine.handle(event, ev.Moment(self.now, int(self.now * 1000), chance, self.hears_since))
         for effect in effects:
             if isinstance(effect, ev.RecordAttempt):
@@ -127,6 +135,9 @@ class JobWorld:
             self.asked.append(effect)
             self.pending.append(effect)
         self.machine.check_invariants()
+        if undecided:
+            assert not effects, "nothing follows while the graph cannot be read (SAFE-1)"
+            assert self.machine.phase is Phase.WITHOUT_GRAPH
         if self.terminal is not None:
             assert self.machine.status is self.terminal, "a final state never changes"
         if self.machine.status.is_globally_terminal:
@@ -194,6 +205,8 @@ class JobWorld:
         """Its JobMaster registers; returns whether it was let in."""
         self.tell(ev.JobMasterHeard(driver.attempt))
         if self.machine.refusal(driver.attempt):
+            newest = driver.attempt == self.machine.attempt
+            assert not newest or self.machine.phase is not Phase.WITHOUT_GRAPH, "its driver is let in (SAFE-1)"
             driver.alive = False  # it ends itself
             return False
         others = [d.attempt for d in self.drivers.values() if d is not driver and d.alive and d.accepted]

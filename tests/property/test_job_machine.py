@@ -165,7 +165,7 @@ class JobLife(RuleBasedStateMachine):
     def driver_ends(self, data: st.DataObject, outcome: AttemptOutcome, told: bool, reported: bool) -> None:
         driver = data.draw(st.sampled_from(self._alive()))
         driver.alive = False
-        if told and driver.accepted:
+        if told and driver.accepted and self.world.phase() is not Phase.WITHOUT_GRAPH:  # then it is to try again
             self.world.tell(ev.OutcomeReported(driver.attempt, outcome))
         if reported:
             self.world.tell(ev.DriverExited(driver.attempt, driver.place, outcome))
@@ -244,10 +244,37 @@ class JobLife(RuleBasedStateMachine):
         self.world.tell(ev.MoveDriver(attempt))
 
     @precondition(lambda self: not self.world.machine.status.is_globally_terminal)
-    @rule()
-    def jobmanager_restarts(self) -> None:
+    @rule(without_graph=st.booleans())
+    def jobmanager_restarts(self, without_graph: bool) -> None:
         if self.world.stored_result is None:
-            self.world.restart()
+            self.world.restart(without_graph=without_graph)
+
+    # --- the storage --------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.world.phase() is Phase.WITHOUT_GRAPH)
+    @rule(seconds=st.sampled_from([0.0, 11.0, 500.0]))
+    def graph_can_be_read(self, seconds: float) -> None:
+        """After any time. Whatever had come to nobody's ears before that was not for this job to judge."""
+        self.world.now += seconds
+        alive = [driver for driver in self._alive() if driver.accepted]
+        effects = self.world.read_graph()
+        for driver in alive:
+            driver.heard_at = self.world.now
+            over = ev.AttemptOver(driver.attempt)
+            assert over not in effects, "a driver that lives is not given up for the time without a graph (SAFE-1)"
+
+    @precondition(lambda self: self.world.phase() is Phase.WITHOUT_GRAPH)
+    @rule(really=st.integers(0, 5))
+    def graph_is_looked_for_again(self, really: int) -> None:
+        if really:
+            self.world.tell(ev.GraphStillAway("/graph cannot be read now either"))
+            assert "either" in self.world.machine.waiting()
+            return
+        self.world.take(ev.ReadGraph)
+        self.world.tell(ev.GraphDamaged("/graph: damaged"))
+        verdict = self.world.machine.verdict
+        assert verdict is not None
+        assert verdict.keeps_data is (verdict.status is JobStatus.FAILED), "what a damaged job has is kept (SAFE-3)"
 
     # --- truths -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +290,7 @@ class JobLife(RuleBasedStateMachine):
     @invariant()
     def not_stuck(self) -> None:
         machine = self.world.machine
-        answers = (ev.RequestPlace, ev.ExplainPlace, ev.RecordAttempt, ev.RecordResult)
+        answers = (ev.ReadGraph, ev.RequestPlace, ev.ExplainPlace, ev.RecordAttempt, ev.RecordResult)
         awaited = any(isinstance(effect, answers) for effect in self.world.pending)
         assert machine.status.is_globally_terminal or awaited or machine.deadline() is not None
 
@@ -282,7 +309,9 @@ class JobLife(RuleBasedStateMachine):
 
     def _settle(self) -> None:
         world = self.world
-        if self._pending(ev.RequestPlace):
+        if self.world.phase() is Phase.WITHOUT_GRAPH:
+            world.read_graph()
+        elif self._pending(ev.RequestPlace):
             world.grant(1, self.lives)
         elif self._pending(ev.ExplainPlace):
             self.place_explained()
@@ -306,7 +335,7 @@ class JobLife(RuleBasedStateMachine):
 
 TestJobLife = JobLife.TestCase
 TestJobLife.settings = settings(max_examples=examples(300), stateful_step_count=40, deadline=None)
-TestJobLife.pytestmark = [pytest.mark.req("HA-4"), pytest.mark.req("HA-5"), pytest.mark.req("HA-7")]  # type: ignore[attr-defined]
+TestJobLife.pytestmark = [pytest.mark.req(req) for req in ("HA-4", "HA-5", "HA-7", "SAFE-1")]  # type: ignore[attr-defined]
 
 
 def test_every_phase_can_be_left_or_is_the_end() -> None:

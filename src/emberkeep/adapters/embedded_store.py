@@ -63,6 +63,9 @@ class EmbeddedJobStore:
     async def recover(self) -> list[StoredJob]:
         return await self._operate(JobDatabase.recover)
 
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        return await self._operate(JobDatabase.recover_job, job_id)
+
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         await self._operate(JobDatabase.record_attempt, job_id, attempt, home)
 

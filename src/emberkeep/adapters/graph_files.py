@@ -1,27 +1,33 @@
 """Job graphs as durable files, and the small handles that lead to them.
 
 A graph may be many MB, its handle is not: it says where the file lies and which bytes it must hold. What cannot be read
-is never deleted; whoever wants to know why finds it where the problem says.
+is never deleted; whoever wants to know why finds it where the problem says. A file that is not there counts as one that
+cannot be read at present: it may lie on a mount that is not there either.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record, write_file
-from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
+from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobGraph
 
 GRAPH_KIND, GRAPH_VERSION = "job-graph", 1
 HANDLE_KIND, HANDLE_VERSION = "job-handle", 1
 _SUFFIX = ".graph"
+_OF_EPOCH = re.compile(r"[0-9a-f]{32}\.([0-9]{1,18})\.graph")
+_UNFINISHED_OF_EPOCH = re.compile(rf"\.{_OF_EPOCH.pattern}\.[0-9a-f]{{12}}\.tmp")
 
 _log = structlog.get_logger(__name__)
 
@@ -40,11 +46,11 @@ def encode_handle(handle: StateHandle) -> bytes:
 
 
 def decode_handle(data: bytes, *, where: str) -> StateHandle:
-    """Raises Fatal naming ``where``."""
+    """Raises Damaged, NewerFormat or Fatal, naming ``where``."""
     try:
         return msgspec.json.decode(decode_record(data, HANDLE_KIND, HANDLE_VERSION, where=where), type=StateHandle)
     except msgspec.DecodeError as error:
-        raise Fatal(f"{where}: {error}") from None
+        raise Damaged(f"{where}: {error}") from None
 
 
 class GraphFiles:
@@ -54,45 +60,66 @@ class GraphFiles:
     overwrites what its successor has written nor takes it for an orphan.
     """
 
-    def __init__(self, directory: Path, epoch: int | None = None) -> None:
+    def __init__(self, directory: Path, epoch: int | None = None, *, patience: FilePatience | None = None) -> None:
         self._directory = directory
         self._epoch = epoch
+        self._patience = patience or FilePatience()
 
     def write(self, graph: JobGraph) -> StateHandle:
-        """Write a graph durably. Raises Fatal (no space, …); nothing is left then."""
+        """Write a graph durably. Raises Fatal (no space, …), Unavailable; nothing is left then, unless the file system
+        answers no more: an orphan goes at a sweep."""
         data = encode_record(GRAPH_KIND, GRAPH_VERSION, msgspec.json.encode(graph))
         path = self._path(graph.job_id)
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise Fatal(f"cannot make {self._directory}: {error.strerror}", hint="check its permissions") from error
-        write_file(path, data)
+
+        def write() -> None:
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_file(path, data)
+            except OSError as error:
+                raise cannot_write(self._directory, error) from error
+            except Fatal as error:
+                if isinstance(error.__cause__, OSError):
+                    raise cannot_write(path, error.__cause__) from error
+                raise
+
+        self._patience.run(path, write)
         return StateHandle(
             location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), graph_version=GRAPH_VERSION
         )
 
     def read(self, job_id: JobId, handle: StateHandle) -> JobGraph:
-        """Raises Fatal saying where the graph lies and what is wrong with it; NewerFormat."""
+        """Raises Unavailable, Damaged or NewerFormat, saying where the graph lies and what is wrong with it."""
         if "/" in handle.location or not handle.location.startswith(f"{job_id}."):
-            raise Fatal(f"the handle of job {job_id} names {handle.location!r}, which is no graph of this store")
+            raise Damaged(f"the handle of job {job_id} names {handle.location!r}, which is no graph of this store")
         path = self._directory / handle.location
         if handle.graph_version > GRAPH_VERSION:
             raise NewerFormat(
                 f"{path}: {GRAPH_KIND} version {handle.graph_version} was written by a newer release",
                 hint=f"this release reads up to version {GRAPH_VERSION}: start the newer release again",
             )
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise Fatal(f"{path}: cannot be read: {error.strerror}") from None
+        data = self._bytes(path)
         if len(data) != handle.size:
-            raise Fatal(f"{path}: has {len(data)} bytes, not the {handle.size} that were written")
+            raise Damaged(f"{path}: has {len(data)} bytes, not the {handle.size} that were written")
         if hashlib.sha256(data).hexdigest() != handle.sha256:
-            raise Fatal(f"{path}: damaged (its SHA-256 is not that of what was written)")
+            raise Damaged(f"{path}: damaged (its SHA-256 is not that of what was written)")
         graph = _decode(data, path)
         if graph.job_id != job_id:
-            raise Fatal(f"{path}: holds the graph of job {graph.job_id}, not of {job_id}")
+            raise Damaged(f"{path}: holds the graph of job {graph.job_id}, not of {job_id}")
         return graph
+
+    def _bytes(self, path: Path) -> bytes:
+        """Raises Unavailable."""
+
+        def read() -> bytes:
+            try:
+                return path.read_bytes()
+            except OSError as error:
+                raise cannot_read(path, error) from None
+
+        try:
+            return self._patience.run(path, read)
+        except Absent as error:
+            raise Unavailable(error.message, hint="put it back from a copy of the storage, or cancel the job") from None
 
     def discard(self, job_id: JobId) -> None:
         """Delete the graph of a job without a handle, unless it is damaged. What stays by an error goes at a sweep."""
@@ -102,27 +129,48 @@ class GraphFiles:
         """The same by the handle's location."""
         path = self._directory / location
         try:
-            _decode(path.read_bytes(), path)
-            path.unlink()
+            self._patience.run(path, lambda: _remove_sound(path))
         except FileNotFoundError:
             return
-        except (OSError, Fatal) as error:
+        except (OSError, Fatal, Unavailable) as error:
             _log.warning("job_graph_kept", path=str(path), reason=str(error))
 
     def sweep(self, needed: AbstractSet[str]) -> None:
         """Delete graphs that have no handle (ids of those that have one: ``needed``), and unfinished files."""
-        for temporary in self._directory.glob(".*.tmp"):
-            temporary.unlink(missing_ok=True)
-        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            if path.name.removesuffix(_SUFFIX) not in needed:
-                self.discard(JobId(path.name.removesuffix(_SUFFIX)))
+        for name in self._names():
+            if name.startswith(".") and name.endswith(".tmp"):
+                self._remove_unfinished(name)
+            elif name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX) not in needed:
+                self.discard_file(name)
 
     def sweep_older(self, needed: AbstractSet[str]) -> None:
-        """Delete graphs of earlier epochs that no handle leads to (locations of the others: ``needed``)."""
-        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            epoch = path.name.removesuffix(_SUFFIX).partition(".")[2]
-            if epoch.isdecimal() and self._epoch is not None and int(epoch) < self._epoch and path.name not in needed:
-                self.discard_file(path.name)
+        """Delete what leaders of earlier epochs have left: graphs that no handle leads to (locations of the others:
+        ``needed``), and files that they did not finish. Should one of them still write, its epoch is over, so that no
+        handle will ever lead to what it writes."""
+        for name in self._names():
+            if self._is_older(_UNFINISHED_OF_EPOCH.fullmatch(name)):
+                self._remove_unfinished(name)
+            elif self._is_older(_OF_EPOCH.fullmatch(name)) and name not in needed:
+                self.discard_file(name)
+
+    def _is_older(self, name: re.Match[str] | None) -> bool:
+        return name is not None and self._epoch is not None and int(name.group(1)) < self._epoch
+
+    def _names(self) -> list[str]:
+        try:
+            return self._patience.run(self._directory, lambda: sorted(path.name for path in self._directory.iterdir()))
+        except FileNotFoundError:
+            return []
+        except (OSError, Unavailable) as error:
+            _log.warning("job_graphs_not_swept", path=str(self._directory), reason=str(error))
+            return []
+
+    def _remove_unfinished(self, name: str) -> None:
+        path = self._directory / name
+        try:
+            self._patience.run(path, lambda: path.unlink(missing_ok=True))
+        except (OSError, Unavailable) as error:
+            _log.warning("unfinished_job_graph_kept", path=str(path), reason=str(error))
 
     def _path(self, job_id: JobId) -> Path:
         epoch = "" if self._epoch is None else f".{self._epoch}"
@@ -133,4 +181,9 @@ def _decode(data: bytes, path: Path) -> JobGraph:
     try:
         return msgspec.json.decode(decode_record(data, GRAPH_KIND, GRAPH_VERSION, where=str(path)), type=JobGraph)
     except msgspec.DecodeError as error:
-        raise Fatal(f"{path}: {error}") from None
+        raise Damaged(f"{path}: {error}") from None
+
+
+def _remove_sound(path: Path) -> None:
+    _decode(path.read_bytes(), path)
+    path.unlink()

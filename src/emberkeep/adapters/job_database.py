@@ -30,12 +30,13 @@ from emberkeep.adapters.job_records import (
     is_same_end,
 )
 from emberkeep.adapters.job_schema import prepare
+from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
-from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
 
 _BUSY_SECONDS = 5.0
@@ -114,34 +115,21 @@ class JobDatabase:
         return None
 
     def recover(self) -> list[StoredJob]:
-        rows = self._read("SELECT job_id, handle, attempt FROM jobs ORDER BY position")
-        return [self._recovered(JobId(job_id), handle, attempt) for job_id, handle, attempt in rows]
+        rows = self._read("SELECT job_id, handle, attempt, idempotency_key FROM jobs ORDER BY position")
+        return [self._recovered(JobId(job_id), handle, attempt, key) for job_id, handle, attempt, key in rows]
 
-    def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
-        newest, graph, problems = StoredAttempt(attempt=0), None, []
-        try:
-            newest = self._decode_attempt(job_id, attempt)
-        except NewerFormat:
-            raise
-        except Fatal as error:
-            problems.append(str(error))
-        try:
-            graph = self._graphs.read(job_id, self._decode_handle(job_id, handle))
-        except NewerFormat:
-            raise
-        except Fatal as error:
-            problems.append(str(error))
-        # A graph without its attempt number is not to be started either: an old attempt could still be running.
-        return StoredJob(
-            job_id=job_id,
-            attempt=newest.attempt,
-            graph=None if problems else graph,
-            canceled=newest.canceled,
-            problem="; ".join(problems),
-            home=newest.home,
+    def recover_job(self, job_id: JobId) -> StoredJob | None:
+        for stored in self._read("SELECT handle, attempt, idempotency_key FROM jobs WHERE job_id = ?", job_id):
+            return self._recovered(job_id, *stored)
+        return None
+
+    def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes, key: str = "") -> StoredJob:
+        return stored_job(
+            job_id,
+            lambda: self._decode_attempt(job_id, attempt),
+            lambda: self._graphs.read(job_id, self._decode_handle(job_id, handle)),
+            key=key,
             pointers=self._readable_pointers(job_id) or JobPointers(),
-            procedure=newest.procedure,
-            stopped=newest.stopped,
         )
 
     def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
@@ -219,8 +207,8 @@ class JobDatabase:
             rows = self._read("SELECT handle, attempt FROM jobs WHERE job_id = ?", job_id)
             if not rows:
                 raise Absent(f"job {job_id} has no handle")
-            is_damaged = bool(self._recovered(job_id, *rows[0]).problem)
-            if is_damaged:
+            is_kept = self._recovered(job_id, *rows[0]).trouble is Trouble.DAMAGED
+            if is_kept:
                 connection.execute("INSERT INTO damaged VALUES (?, ?, ?)", (job_id, *rows[0]))
             pointers = self._readable_pointers(job_id)
             if pointers is not None:  # those that cannot be read stay for somebody to look at
@@ -231,7 +219,7 @@ class JobDatabase:
                 "INSERT INTO results (job_id, idempotency_key, result) VALUES (?, ?, ?)",
                 (job_id, result.idempotency_key, encode_result(result)),
             )
-        if not is_damaged:
+        if not is_kept:
             self._graphs.discard(job_id)
 
     def results(self) -> list[JobResult]:

@@ -8,6 +8,7 @@ all that was written before it became leader.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from kazoo.client import TransactionRequest
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFiles
+from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper_epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
@@ -36,7 +38,7 @@ from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
-from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
 
 _READ_BATCH = 500  # nodes or graphs looked at together
@@ -153,7 +155,26 @@ class ZooKeeperJobStore:
             stored += await asyncio.to_thread(lambda: [self._recovered(*entry[1:]) for entry in batch])  # noqa: B023
         kept = {name for _, job_id, data, _ in found if (name := self._location(job_id, data))}
         await self._clean_up(epoch, kept)
-        return await self._with_pointers(stored)
+        return await self._with_keys(await self._with_pointers(stored))
+
+    async def _with_keys(self, stored: list[StoredJob]) -> list[StoredJob]:
+        """With the idempotency keys of those whose graphs do not tell them."""
+        if all(entry.trouble is None for entry in stored):
+            return stored
+        nodes = await self._read_all(
+            f"{self._layout.keys}/{name}" for name in await self._session.children(self._layout.keys)
+        )
+        keys: dict[JobId, str] = {}
+        for node in nodes:
+            with contextlib.suppress(Fatal):
+                known = decode_node(node.data if node else b"", KeyNode, where=self._layout.keys)
+                keys[known.job_id] = known.key
+        return [
+            entry
+            if entry.trouble is None
+            else msgspec.structs.replace(entry, idempotency_key=keys.get(entry.job_id, ""))
+            for entry in stored
+        ]
 
     async def _with_pointers(self, stored: list[StoredJob]) -> list[StoredJob]:
         present = set(await self._session.children(self._layout.checkpoints))
@@ -165,32 +186,23 @@ class ZooKeeperJobStore:
                 stored[index] = msgspec.structs.replace(stored[index], pointers=pointers)
         return stored
 
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        self._epoch.check_taken()
+        paths = (self._layout.job(job_id), self._layout.attempt(job_id))
+        handle, attempt = await asyncio.gather(*(self._session.find(path) for path in paths))
+        if handle is None:
+            return None
+        stored = await asyncio.to_thread(self._recovered, job_id, handle.data, attempt.data if attempt else b"")
+        return (await self._with_keys(await self._with_pointers([stored])))[0]
+
     def _recovered(self, job_id: JobId, handle: bytes, attempt: bytes) -> StoredJob:
-        newest, graph, problems = StoredAttempt(attempt=0), None, []
-        try:
-            newest = decode_node(attempt, StoredAttempt, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
-        except NewerFormat:
-            raise
-        except Fatal as error:
-            problems.append(str(error))
-        try:
-            stored = decode_handle(handle, where=f"ZooKeeper, {self._layout.job(job_id)}")
-            graph = self._graphs.read(job_id, stored)
-        except NewerFormat:
-            raise
-        except Fatal as error:
-            problems.append(str(error))
-        # A graph without its attempt number is not to be started either: an old attempt could still be running.
-        return StoredJob(
-            job_id=job_id,
-            attempt=newest.attempt,
-            graph=None if problems else graph,
-            canceled=newest.canceled,
-            problem="; ".join(problems),
-            home=newest.home,
-            procedure=newest.procedure,
-            stopped=newest.stopped,
-        )
+        def read_attempt() -> StoredAttempt:
+            return decode_node(attempt, StoredAttempt, where=f"ZooKeeper, {self._layout.attempt(job_id)}")
+
+        def read_graph() -> JobGraph:
+            return self._graphs.read(job_id, decode_handle(handle, where=f"ZooKeeper, {self._layout.job(job_id)}"))
+
+        return stored_job(job_id, read_attempt, read_graph)
 
     def _location(self, job_id: JobId, handle: bytes) -> str:
         """Of a handle's graph; empty when the handle cannot be read."""
@@ -312,7 +324,8 @@ class ZooKeeperJobStore:
             await self.confirm()
             raise Absent(f"job {job_id} has no handle")
         stored = await asyncio.to_thread(self._recovered, job_id, handle.data, attempt.data if attempt else b"")
-        location = "" if stored.problem else self._location(job_id, handle.data)
+        is_kept = stored.trouble is Trouble.DAMAGED
+        location = "" if is_kept else self._location(job_id, handle.data)
         checkpoints, pointers = await self._checkpoints.find(job_id)
         result = msgspec.structs.replace(result, savepoints=pointers.savepoints)
         file = await asyncio.to_thread(self._result_files.write, result)
@@ -331,7 +344,7 @@ class ZooKeeperJobStore:
                 transaction.delete(layout.attempt(job_id), attempt.version)
             if checkpoints is not None:
                 transaction.delete(layout.checkpoint(job_id), checkpoints.version)
-            if stored.problem:
+            if is_kept:
                 transaction.create(layout.damaged_job(job_id), handle.data)
 
         try:

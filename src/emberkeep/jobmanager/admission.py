@@ -68,8 +68,8 @@ def check_graph(graph: JobGraph) -> None:
             raise InvalidInput(f"resources.{field} is {value}: at least {least} is needed", field=f"resources.{field}")
 
 
-def unreadable_graph(job_id: JobId, now_ms: int) -> JobGraph:
-    """A stand-in for a graph that cannot be read, so that its job can be reported as failed."""
+def unreadable_graph(job_id: JobId, idempotency_key: str, now_ms: int) -> JobGraph:
+    """A stand-in for a graph that cannot be read, so that its job can be shown."""
     return JobGraph(
         job_id=job_id,
         name=job_id,
@@ -89,5 +89,5 @@ def unreadable_graph(job_id: JobId, now_ms: int) -> JobGraph:
         ),
         python="",
         submitted_ms=now_ms,
-        idempotency_key="",
+        idempotency_key=idempotency_key,
     )

@@ -35,6 +35,7 @@ from emberkeep.jobmanager.procedures import Procedures
 from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.views import JobView, Submission
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.checkpoints import JobPointers, merged
@@ -42,7 +43,7 @@ from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import job_policy
-from emberkeep.jobs.ports import JobStore, StoredJob
+from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.jobs.restart import restart_strategy
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
@@ -108,11 +109,13 @@ class Dispatcher(Actor[Call]):
         )
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
+        self._unread = UnreadJobs(self, store, system.rng, self._take_again)
         self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
         self._expiring = False
 
     async def run(self) -> None:
         self.start_effect("alarms", self._alarms.run(), deadline=None)
+        self.start_effect("unread jobs", self._unread.run(), deadline=None)
         try:
             await super().run()
         finally:
@@ -133,7 +136,7 @@ class Dispatcher(Actor[Call]):
     def _recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
         self._table.load(results)
         for entry in stored:
-            graph = entry.graph or unreadable_graph(entry.job_id, self._clock.now_ms())
+            graph = entry.graph or unreadable_graph(entry.job_id, entry.idempotency_key, self._clock.now_ms())
             self._add(graph, entry)
             if entry.canceled:
                 self._apply(entry.job_id, ev.CancelRequested())
@@ -202,11 +205,8 @@ class Dispatcher(Actor[Call]):
 
     def _add(self, graph: JobGraph, stored: StoredJob) -> None:
         """``graph``: the stored one, or what stands for it where it could not be read."""
-        attempt, problem, readable = stored.attempt, stored.problem, stored.graph is not None
-        try:
-            configuration = job_configuration(self._configuration, graph)
-        except InvalidInput as error:  # accepted by another release
-            configuration, problem = self._configuration, problem or str(error)
+        attempt = stored.attempt
+        configuration, problem = self._configured(graph, stored.problem)
         machine = JobMachine(
             graph,
             job_policy(configuration),
@@ -219,10 +219,39 @@ class Dispatcher(Actor[Call]):
         job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing)
         self._table.active[graph.job_id] = job
         self._procedures.watch_deadline(graph.job_id, standing)
-        if readable:  # of an unreadable one everything is kept until it has ended
+        if stored.graph is not None:  # of an unreadable one everything is kept
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
-        self._apply(graph.job_id, ev.Begin(problem))
+        if stored.trouble is Trouble.AWAY:
+            logger.warning("job %s waits for its job graph: %s", graph.job_id, problem)
+            self._apply(graph.job_id, ev.BeginWithoutGraph(problem))
+        else:
+            self._apply(graph.job_id, ev.Begin(problem))
+
+    def _configured(self, graph: JobGraph, problem: str) -> tuple[Configuration, str]:
+        """The job's own configuration, and why it cannot be started, "" if it can."""
+        try:
+            return job_configuration(self._configuration, graph), problem
+        except InvalidInput as error:  # accepted by another release
+            return self._configuration, problem or str(error)
+
+    def _take_again(self, stored: StoredJob) -> None:
+        """A job that could not be read was read again."""
+        job = self._table.active.get(stored.job_id)
+        if job is None or job.machine.phase is not Phase.WITHOUT_GRAPH:
+            return
+        if stored.trouble is Trouble.AWAY:
+            self._apply(stored.job_id, ev.GraphStillAway(stored.problem))
+            return
+        graph = stored.graph
+        configuration, problem = self._configured(graph or job.machine.graph, stored.problem)
+        if graph is None or problem:
+            self._apply(stored.job_id, ev.GraphDamaged(problem))
+            return
+        logger.info("job %s: its job graph can be read again", stored.job_id)
+        job.graph = graph
+        self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.machine.attempt)
+        self._apply(stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration)))
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         """Cancel durably: when this returns, the next leader would know. Raises Absent; Conflict when the job has ended
@@ -287,6 +316,8 @@ class Dispatcher(Actor[Call]):
             answer.set_result(None)
         elif view.status.is_globally_terminal:
             raise Conflict(f"job {job_id} has ended: it is {view.status.value}")
+        elif view.unreadable:
+            raise RetryLater(f"job {job_id} waits for {view.waiting}", hint="its driver goes on; try again later")
         else:
             standing = self._table.active[job_id].standing
             self._procedures.request(job_id, standing, view.status, request, answer)
@@ -454,6 +485,9 @@ class Dispatcher(Actor[Call]):
             raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
         if request.attempt != job.machine.attempt:
             raise Conflict(job.machine.refusal(request.attempt))
+        if job.machine.phase is Phase.WITHOUT_GRAPH:
+            self._apply(job.job_id, ev.JobMasterHeard(request.attempt))
+            raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
         outcome = self._moves.outcome(job, request.outcome)
         self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
 
@@ -537,6 +571,8 @@ class Dispatcher(Actor[Call]):
     def _perform(self, job: Job, effect: ev.Effect) -> None:
         job_id, resources = job.job_id, self._resources
         match effect:
+            case ev.ReadGraph():
+                self._unread.add(job_id)
             case ev.RequestPlace():
                 job.report = None
                 resources.request_place(job_id, driver_need(job.machine.graph), job.machine.attempt + 1)
@@ -580,7 +616,9 @@ class Dispatcher(Actor[Call]):
         self.tell(partial(self._apply, result.job_id, ev.ResultRecorded()))
 
     def _ended(self, job: Job) -> None:
-        self._blobs.job_ended(job.job_id)
+        self._unread.forget(job.job_id)
+        if job.machine.result is None or not job.machine.result.keeps_data:
+            self._blobs.job_ended(job.job_id)
         self._checkpoints.forget(job.job_id)
         self._procedures.job_ended(job.job_id, job.standing, job.machine.status)
         if self._table.ended(job) and not self._expiring:

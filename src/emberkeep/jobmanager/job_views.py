@@ -47,7 +47,8 @@ def view_of(
         result=result,
         pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
         procedure=None if ended else procedure,
-        leaving=moving or machine.phase is not Phase.RUNNING,
+        unreadable=machine.phase is Phase.WITHOUT_GRAPH,
+        leaving=moving or machine.phase not in (Phase.RUNNING, Phase.WITHOUT_GRAPH),
         driver_expected_on=None if home is None else home.task_manager,
     )
 
@@ -79,4 +80,4 @@ def view_of_result(result: JobResult) -> JobView:
 
 def with_missing(view: JobView, missing: str) -> JobView:
     """The view of a job that also waits for what the cluster cannot give."""
-    return msgspec.structs.replace(view, waiting=missing) if missing else view
+    return msgspec.structs.replace(view, waiting=missing) if missing and not view.unreadable else view

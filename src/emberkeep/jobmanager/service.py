@@ -105,7 +105,11 @@ class JobManagerService:
         try:
             stored = await reads.read("jobs cannot be recovered", self._store.recover)
             results = await reads.read("results cannot be read", self._store.results)
-            await self._blobs.open([entry.job_id for entry in stored], [result.job_id for result in results])
+            kept = [result.job_id for result in results if result.keeps_data]
+            await self._blobs.open(
+                [*(entry.job_id for entry in stored), *kept],
+                [result.job_id for result in results if not result.keeps_data],
+            )
             self._started_ms = self._system.clock.now_ms()
             clock = SteadyClock(self._system.clock)
             hearing = Hearing(

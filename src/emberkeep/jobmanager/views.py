@@ -37,6 +37,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True):
     result: JobResult | None
     pointers: JobPointers = JobPointers()  # as they are stored; of an ended job only its savepoints
     procedure: ProcedureView | None = None  # what it does on request, or was stopped by; None once it has ended
+    unreadable: bool = False  # its job graph cannot be read at present: ``waiting`` says why
     leaving: bool = False  # its driver is about to end, or was asked to move
     driver_expected_on: TaskManagerId | None = None  # where its driver is or may come up; None: nowhere, or not known
 

@@ -16,7 +16,7 @@ class Driver:
 
     attempt: int
     since: float  # ordered to start, or recovered
-    heard_at: float  # newest word of its JobMaster
+    heard_at: float  # newest word of its JobMaster; before one, as ``since``
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
     home: DriverHome | None = None  # recovered: where it was to be started, as far as is known
     ordered: bool = False  # by this leader: nothing of its script runs before it has registered here
@@ -24,6 +24,7 @@ class Driver:
     accepted: bool = False  # its task manager has taken the order
     listed: bool = False  # in a report of the present place
     registered: bool = False
+    heard: bool = False  # there was a word of its JobMaster
     lost_at: float | None = None  # its task manager was lost
     stop_at: float | None = None  # first ordered to stop
     stop_until: float = 0.0  # end of its grace
@@ -47,7 +48,7 @@ class Driver:
         knows what its earlier lives have started, and nobody has heard of the driver since the recovery. Or it was
         ordered from an earlier life of that task manager, and never came up: should it do so now, it is refused."""
         home = self.home
-        if self.registered or self.heard_at > self.since:
+        if self.registered or self.heard:
             return False
         if self.ordered and self.place is not None:
             return place.task_manager == self.place.task_manager and place.instance != self.place.instance
@@ -55,6 +56,15 @@ class Driver:
             return False
         is_home = (home.task_manager, home.node_id) == (place.task_manager, place.node_id)
         return is_home and (continues or home.instance == place.instance)
+
+    def hear(self, now: float) -> None:
+        """Take a word of its JobMaster."""
+        self.heard_at = now
+        self.heard = True
+
+    def count_from(self, now: float) -> None:
+        """Forget its silence so far."""
+        self.since = self.heard_at = now
 
     def seen_at(self, place: DriverPlace, pid: int) -> None:
         self.place = place

@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from emberkeep.base.ids import InstanceId, TaskManagerId
-from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobResult
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, JobGraph, JobResult
+from emberkeep.jobs.policy import JobPolicy
+from emberkeep.jobs.restart import RestartStrategy
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,40 @@ class DriverPlace:
 
 @dataclass(frozen=True)
 class Begin:
-    """The machine is in service. ``problem``: why the job can never be started (unreadable graph), "" if it can."""
+    """The machine is in service. ``problem``: why the job can never be started (damaged graph), "" if it can."""
 
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class BeginWithoutGraph:
+    """The machine is in service with a stand-in for the job's graph, which cannot be read at present. ``reason`` says
+    why, and where the graph lies."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class GraphRead:
+    """Answer to ReadGraph: the graph, and what the job's own options say."""
+
+    graph: JobGraph
+    policy: JobPolicy
+    strategy: RestartStrategy
+
+
+@dataclass(frozen=True)
+class GraphStillAway:
+    """The graph was looked for again, in vain; some time there is another answer to ReadGraph."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class GraphDamaged:
+    """Answer to ReadGraph: the job can never be started, and ``problem`` says why."""
+
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -194,6 +227,10 @@ class OutcomeReported:
 
 Event = (
     Begin
+    | BeginWithoutGraph
+    | GraphRead
+    | GraphStillAway
+    | GraphDamaged
     | PlaceGranted
     | PlaceExplained
     | AttemptRecorded
@@ -219,6 +256,11 @@ Event = (
 
 
 # --- effects ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadGraph:
+    """Read the graph again, until it can be; answered by GraphRead or GraphDamaged, some time."""
 
 
 @dataclass(frozen=True)
@@ -285,7 +327,8 @@ class JobOver:
 
 
 Effect = (
-    RequestPlace
+    ReadGraph
+    | RequestPlace
     | ExplainPlace
     | WithdrawPlace
     | RecordAttempt

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 STATUSES: dict[Phase, frozenset[JobStatus]] = {
     Phase.NEW: frozenset({JobStatus.CREATED}),
+    Phase.WITHOUT_GRAPH: frozenset({JobStatus.CREATED, JobStatus.INITIALIZING, JobStatus.RUNNING}),
     Phase.PLACING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Phase.RECORDING_ATTEMPT: frozenset({JobStatus.CREATED, JobStatus.RESTARTING, JobStatus.CANCELLING}),
     Phase.STARTING: frozenset({JobStatus.INITIALIZING}),
@@ -39,6 +40,10 @@ def check(job: JobMachine) -> None:
     )
     _hold(job, driver is None or driver.attempt == job.attempt, "the driver is the newest attempt's")
     _hold(job, job.phase is not Phase.STARTING or job.attempt > 0, "attempts start at 1")
+    without_graph = job.phase is Phase.WITHOUT_GRAPH
+    _hold(job, not without_graph or job.verdict is None, "nothing is decided about a job without its graph")
+    _hold(job, not without_graph or (driver is None) == (job.attempt == 0), "its driver may be alive")
+    _hold(job, not without_graph or driver is None or not driver.gone, "its driver is not given up")
     ending = job.phase in (Phase.RECORDING_RESULT, Phase.ENDED)
     _hold(job, ending == (job.result is not None), "a result exists exactly from its recording on")
     _hold(job, job.result is None or job.verdict_is(job.result.status), "the result is the verdict")

@@ -50,16 +50,75 @@ class JobMachine(JobState):
     def _begin(self, event: ev.Begin, now: Moment) -> None:
         self._enter(JobStatus.CREATED, now)
         if event.problem:
-            self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.problem), event.problem, now)
+            self._fail(_unusable(event.problem), now, keeps_data=True)
         elif self.attempt == 0:
             self._request_place(now)
         else:
-            self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
-            self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
-            self.phase = Phase.STARTING
-            self._enter(JobStatus.INITIALIZING, now)
-            if self.stopped:
-                self._script_until = now.at + self._policy.script_timeout
+            self._await_driver(now)
+            self._follow_driver(now)
+
+    def _await_driver(self, now: Moment) -> None:
+        """The driver of the newest attempt may be alive."""
+        self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
+        self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
+        self._enter(JobStatus.INITIALIZING, now)
+
+    def _follow_driver(self, now: Moment) -> None:
+        self.phase = Phase.RUNNING if self._live().registered else Phase.STARTING
+        if self.stopped:
+            self._script_until = now.at + self._policy.script_timeout
+
+    # --- while the graph cannot be read -------------------------------------------------------------------------------
+
+    def _begin_without_graph(self, event: ev.BeginWithoutGraph, now: Moment) -> None:
+        self._enter(JobStatus.CREATED, now)
+        if self.attempt > 0:
+            self._await_driver(now)
+        self.phase = Phase.WITHOUT_GRAPH
+        self._without_graph = event.reason
+        self._effects.append(ev.ReadGraph())
+
+    def _graph_still_away(self, event: ev.GraphStillAway, now: Moment) -> None:
+        self._without_graph = event.reason
+
+    def _graph_read(self, event: ev.GraphRead, now: Moment) -> None:
+        self.graph, self._policy, self._strategy = event.graph, event.policy, event.strategy
+        if self.driver is None:
+            self._request_place(now)
+            return
+        self.driver.count_from(now.at)  # nobody was judged by this job's own timeouts before
+        self._follow_driver(now)
+        end, self._end_to_judge = self._end_to_judge, None
+        if end is not None:
+            self._driver_gone(end, now)
+
+    def _graph_damaged(self, event: ev.GraphDamaged, now: Moment) -> None:
+        driver, outcome = self.driver, _unusable(event.problem)
+        if driver is None:
+            self._fail(outcome, now, keeps_data=True)
+        elif not self._ends_as_judged(now):
+            self.history.attempt_failed(self.attempt, outcome, now.ms)
+            self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, outcome.message, keeps_data=True)
+            self._enter(JobStatus.FAILING, now)
+            if driver.gone:
+                self._record_result(now)
+            else:
+                self.phase = Phase.ENDING
+                self._stop(driver, self._policy.grace, now)
+
+    def _ends_as_judged(self, now: Moment) -> bool:
+        """Take the end of the driver that waits to be judged. True: its script had succeeded, and so has the job."""
+        end, self._end_to_judge = self._end_to_judge, None
+        if end is None:
+            return False
+        driver = self._live()
+        driver.gone = True
+        self._effects.append(ev.AttemptOver(driver.attempt))
+        if end.kind is not None:
+            self.history.attempt_ended(self.attempt, end, now.ms)
+            return False
+        self._attempt_ended(end, now)
+        return True
 
     def _request_place(self, now: Moment) -> None:
         self.driver = None
@@ -79,7 +138,7 @@ class JobMachine(JobState):
             return
         message = f"after {self._policy.place_timeout:g} s there is {event.text}"
         self._effects.append(ev.WithdrawPlace())
-        self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), message, now)
+        self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), now)
 
     def _record_next_attempt(self) -> None:
         self.attempt += 1
@@ -141,15 +200,17 @@ class JobMachine(JobState):
     def _jobmaster_registered(self, event: ev.JobMasterRegistered, now: Moment) -> None:
         driver = self._live()
         driver.registered = True
-        driver.heard_at = now.at
+        driver.hear(now.at)
         driver.pid = event.pid
         self.history.attempt_placed(driver.attempt, event.task_manager)
         if self.phase is Phase.STARTING:
             self.phase = Phase.RUNNING
             self._enter(JobStatus.RUNNING, now)
+        elif self.phase is Phase.WITHOUT_GRAPH and self.status is not JobStatus.RUNNING:
+            self._enter(JobStatus.RUNNING, now)
 
     def _jobmaster_heard(self, event: ev.JobMasterHeard, now: Moment) -> None:
-        self._live().heard_at = now.at
+        self._live().hear(now.at)
 
     def _exceptions_noted(self, event: ev.ExceptionsNoted, now: Moment) -> None:
         self.history.note(event.entries)
@@ -174,7 +235,7 @@ class JobMachine(JobState):
 
     def _outcome_reported(self, event: ev.OutcomeReported, now: Moment) -> None:
         driver = self._live()
-        driver.heard_at = now.at
+        driver.hear(now.at)
         if self.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING) and not driver.told:
             driver.told = True
             self._effects.append(ev.DropRequirements(driver.attempt))
@@ -182,6 +243,10 @@ class JobMachine(JobState):
 
     def _driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
         driver = self._live()
+        if self.phase is Phase.WITHOUT_GRAPH:
+            if self._end_to_judge is None or outcome.kind is None:
+                self._end_to_judge = outcome
+            return
         driver.gone = True
         self._effects.append(ev.AttemptOver(driver.attempt))
         if self.phase is Phase.ENDED:
@@ -278,6 +343,8 @@ class JobMachine(JobState):
             if driver is not None and event.grace is not None and self.verdict_is(JobStatus.CANCELED):
                 self._hasten(driver, event.grace, now)
             return
+        if self._ends_as_judged(now):
+            return
         self._restart_at = None
         self.verdict = Verdict(JobStatus.CANCELED, CANCELED_EXIT_CODE, "canceled on request")
         self._enter(JobStatus.CANCELLING, now)
@@ -304,6 +371,8 @@ class JobMachine(JobState):
         if self.verdict is not None or self.stopped:
             return
         self.stopped = True
+        if self.phase is Phase.WITHOUT_GRAPH:
+            return
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self._script_until = now.at + self._policy.script_timeout
             return
@@ -314,10 +383,10 @@ class JobMachine(JobState):
             self._effects.append(ev.WithdrawPlace())
             self._record_result(now)
 
-    def _fail(self, outcome: AttemptOutcome, root_cause: str, now: Moment) -> None:
+    def _fail(self, outcome: AttemptOutcome, now: Moment, *, keeps_data: bool = False) -> None:
         """Fail without a driver."""
         self.history.failed_unstarted(self.attempt, outcome, now.ms)
-        self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
+        self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, outcome.message, keeps_data=keeps_data)
         self._enter(JobStatus.FAILING, now)
         self._record_result(now)
 
@@ -353,6 +422,7 @@ class JobMachine(JobState):
             attempts=self.history.attempts(),
             exceptions=self.history.exceptions(),
             idempotency_key=self.graph.idempotency_key,
+            keeps_data=self.verdict.keeps_data,
         )
         self._effects.append(ev.RecordResult(self.result))
 
@@ -436,6 +506,10 @@ class JobMachine(JobState):
 _STOPPED = Verdict(JobStatus.FINISHED, 0, "")
 
 
+def _unusable(problem: str) -> AttemptOutcome:
+    return AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=problem)
+
+
 def _lost(message: str) -> AttemptOutcome:
     return AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message)
 
@@ -453,6 +527,10 @@ def _silence(driver: Driver) -> str:
 
 _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.Begin: JobMachine._begin,
+    ev.BeginWithoutGraph: JobMachine._begin_without_graph,
+    ev.GraphRead: JobMachine._graph_read,
+    ev.GraphStillAway: JobMachine._graph_still_away,
+    ev.GraphDamaged: JobMachine._graph_damaged,
     ev.PlaceGranted: JobMachine._place_granted,
     ev.PlaceExplained: JobMachine._place_explained,
     ev.AttemptRecorded: JobMachine._attempt_recorded,

@@ -155,3 +155,4 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     exceptions: tuple[ExceptionEntry, ...]
     idempotency_key: str
     savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: one can still restore from them
+    keeps_data: bool = False  # it failed by what is stored about it: its artefacts and checkpoints stay for people

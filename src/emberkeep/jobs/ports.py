@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from typing import Protocol
 
 import msgspec
@@ -13,6 +14,13 @@ from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.lifecycle.model import ProcedureRequest
 
 
+class Trouble(enum.Enum):
+    """Why a stored job cannot be read."""
+
+    AWAY = "away"  # at present: nothing follows from that, it is to be read again
+    DAMAGED = "damaged"  # it was read whole, and never will be what was written
+
+
 class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job to recover: its graph (or why it cannot be read) and the newest attempt number ever written, with where
     the driver of that attempt was to be started."""
@@ -21,7 +29,9 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     graph: JobGraph | None
     canceled: bool = False  # it was asked to end
-    problem: str = ""  # with where the unreadable graph lies; the graph is never deleted then
+    trouble: Trouble | None = None  # of its graph or its attempt; None: there is a graph
+    problem: str = ""  # the trouble in words, with where it lies; nothing of it is deleted then
+    idempotency_key: str = ""  # where there is trouble: the one of the graph
     home: DriverHome | None = None
     pointers: JobPointers = JobPointers()  # empty also where they cannot be read: the job does not need them to run
     procedure: ProcedureRequest | None = None  # asked for and not recorded as ended
@@ -44,6 +54,9 @@ class JobStore(BlocklistStore, Protocol):
 
     async def recover(self) -> list[StoredJob]:
         """All jobs with a handle, oldest submission first. An unreadable graph spoils only its own entry."""
+
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        """One of them, read again; None when it has no handle any more."""
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         """Write the attempt number and where its driver is to be started, before it starts. A MOVE that was asked for

@@ -10,7 +10,7 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.events import Effect, Event
 from emberkeep.jobs.history import JobHistory
-from emberkeep.jobs.model import DriverHome, JobGraph, JobResult, JobStatus
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
 from emberkeep.jobs.transitions import Phase
@@ -20,11 +20,12 @@ STEPS_REMEMBERED = 50
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job is going to end."""
+    """How the job is going to end. ``keeps_data``: see JobResult."""
 
     status: JobStatus
     exit_code: int
     root_cause: str
+    keeps_data: bool = False
 
 
 class JobState:
@@ -62,6 +63,8 @@ class JobState:
         self._script_until: float | None = None  # of a job that was stopped
         self._looked_at = 0.0  # the newest event's time, and what was said with it
         self._hears_since: float | None = None
+        self._without_graph = ""  # why its graph cannot be read
+        self._end_to_judge: AttemptOutcome | None = None  # of the driver, once the graph can be read
         self._forget_at: float | None = None
         self._forgotten = False
         self._effects: list[Effect] = []
@@ -133,6 +136,8 @@ class JobState:
     def waiting(self) -> str:
         """What the job waits for, in words, where it is not a driver place; "" when it goes on by itself."""
         driver = self.driver
+        if self.phase is Phase.WITHOUT_GRAPH:
+            return f"its job graph: {self._without_graph}"
         if self.phase is Phase.BACKING_OFF:
             return "the pause before its restart"
         if self.phase is Phase.RECORDING_ATTEMPT:

@@ -10,6 +10,7 @@ from emberkeep.jobs import events as ev
 
 class Phase(enum.Enum):
     NEW = "NEW"
+    WITHOUT_GRAPH = "WITHOUT_GRAPH"  # its graph cannot be read at present: what runs goes on, nothing is decided
     PLACING = "PLACING"  # a driver place is asked for
     RECORDING_ATTEMPT = "RECORDING_ATTEMPT"  # the next attempt's number is being written
     STARTING = "STARTING"  # the driver was told to start, or is waited for after a recovery
@@ -52,7 +53,19 @@ _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
 }
 
 TRANSITIONS: dict[Phase, Row] = {
-    _P.NEW: {ev.Begin: frozenset({_P.PLACING, _P.STARTING, _P.RECORDING_RESULT})},
+    _P.NEW: {
+        ev.Begin: frozenset({_P.PLACING, _P.STARTING, _P.RECORDING_RESULT}),
+        ev.BeginWithoutGraph: frozenset({_P.WITHOUT_GRAPH}),
+    },
+    _P.WITHOUT_GRAPH: _row(
+        _P.WITHOUT_GRAPH,
+        (*(fact for fact in _DRIVER_FACTS if fact is not ev.OutcomeReported), ev.StopRecorded, ev.GraphStillAway),
+        {
+            ev.GraphRead: {_P.PLACING, _P.STARTING, _P.RUNNING, *_OVER},
+            ev.GraphDamaged: {_P.ENDING, _P.RECORDING_RESULT},
+            ev.CancelRequested: {_P.ENDING, _P.RECORDING_RESULT},
+        },
+    ),
     _P.PLACING: _row(
         _P.PLACING,
         (),

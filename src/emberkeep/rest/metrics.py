@@ -45,6 +45,11 @@ class Metrics:
         build.info({"version": emberkeep.__version__, "python": platform.python_version()})
         self._epoch = Gauge("emberkeep_leader_epoch", "Epoch of this JobManager as leader.", registry=registry)
         self._jobs = Gauge("emberkeep_jobs", "Jobs by status.", ["status"], registry=registry)
+        self._unreadable = Gauge(
+            "emberkeep_num_unreadable_jobs",
+            "Jobs whose job graphs cannot be read at present: nothing is decided about them.",
+            registry=registry,
+        )
         self._restarts = _Restarts(
             Counter(
                 "emberkeep_job_restarts_total", "Drivers started again since this JobManager leads.", registry=registry
@@ -113,6 +118,7 @@ class Metrics:
         counts = Tally(job.status for job in jobs)
         for status in JobStatus:
             self._jobs.labels(status.value).set(counts[status])
+        self._unreadable.set(sum(job.unreadable for job in jobs))
         reports = [job.status_report for job in jobs if job.status_report is not None]
         self._executors.set(sum(executor.registered for report in reports for executor in report.executors))
         self._restarts.observe(jobs, started_ms)

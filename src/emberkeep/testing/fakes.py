@@ -11,7 +11,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
-from emberkeep.jobs.ports import StoredJob
+from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
@@ -36,6 +36,7 @@ class MemoryDisk:
     results: dict[JobId, bytes] = field(default_factory=dict)
     blocklist: bytes = b""
     leader: MemoryJobStore | None = None
+    away: bool = False  # graphs cannot be read at present
 
     def crash(self) -> None:
         """The leading process dies: its lock is free, what it wrote stays."""
@@ -110,7 +111,35 @@ class MemoryJobStore:
 
     async def recover(self) -> list[StoredJob]:
         self._check_open()
-        return [_recovered(job_id, handle) for job_id, handle in self._disk.jobs.items()]
+        return [self._recovered(job_id, handle) for job_id, handle in self._disk.jobs.items()]
+
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        self._check_open()
+        handle = self._disk.jobs.get(job_id)
+        return None if handle is None else self._recovered(job_id, handle)
+
+    def _recovered(self, job_id: JobId, handle: _Handle) -> StoredJob:
+        graph, trouble, problem = None, None, ""
+        try:
+            if self._disk.away:
+                trouble, problem = Trouble.AWAY, f"memory, {job_id}: cannot be read now"
+            else:
+                graph = msgspec.json.decode(handle.graph, type=JobGraph)
+        except msgspec.DecodeError as error:
+            trouble, problem = Trouble.DAMAGED, f"memory, {job_id}: {error}"
+        return StoredJob(
+            job_id=job_id,
+            attempt=handle.attempt,
+            graph=graph,
+            canceled=handle.canceled,
+            trouble=trouble,
+            problem=problem,
+            idempotency_key=handle.idempotency_key if trouble else "",
+            home=handle.home,
+            pointers=_readable_pointers(handle),
+            procedure=handle.procedure,
+            stopped=handle.stopped,
+        )
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         failure = self._begin()
@@ -247,25 +276,6 @@ class MemoryJobStore:
 def _end(failure: _Failure | None) -> None:
     if failure is not None:
         raise failure.error
-
-
-def _recovered(job_id: JobId, handle: _Handle) -> StoredJob:
-    graph, problem = None, ""
-    try:
-        graph = msgspec.json.decode(handle.graph, type=JobGraph)
-    except msgspec.DecodeError as error:
-        problem = f"memory, {job_id}: {error}"
-    return StoredJob(
-        job_id=job_id,
-        attempt=handle.attempt,
-        graph=graph,
-        canceled=handle.canceled,
-        problem=problem,
-        home=handle.home,
-        pointers=_readable_pointers(handle),
-        procedure=handle.procedure,
-        stopped=handle.stopped,
-    )
 
 
 def _pointers(data: bytes) -> JobPointers:

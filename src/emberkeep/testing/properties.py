@@ -225,7 +225,8 @@ class Properties:
         last = self.attempts.get(result.job_id, 0)
         outcome = truth.outcomes.get((result.job_id, last))
         succeeded = outcome is not None and outcome.kind is None
-        job = next((job for job in self.cluster.jobs if job.name == result.name), None)
+        named = (result.name, result.job_id)  # by its id, where its graph could not be read
+        job = next((job for job in self.cluster.jobs if job.name in named or job.job_id in named), None)
         if result.status is JobStatus.FINISHED:
             if not succeeded and result.job_id not in self.cluster.store.stopped:
                 self._violate("e", f"{result.name} FINISHED, but attempt {last} ended with {outcome}")

@@ -101,6 +101,9 @@ class StoreSession:
     async def recover(self) -> list[StoredJob]:
         return await self._operate("recover", self._inner.recover)
 
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        return await self._operate(f"read {job_id[:8]} again", lambda: self._inner.recover_job(job_id))
+
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
         async def record() -> None:
             await self._inner.record_attempt(job_id, attempt, home)

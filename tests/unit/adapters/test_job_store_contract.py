@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,15 @@ class Directory:
     def depose(self) -> None:
         (self.root / "jobs.sqlite.lock").unlink()
 
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        graphs, elsewhere = self.root / "graphs", self.root / "elsewhere"
+        graphs.rename(elsewhere)
+        try:
+            yield
+        finally:
+            elsewhere.rename(graphs)
+
     def damage(self, job_id: JobId) -> str:
         (path,) = self.root.glob(f"graphs/*/{job_id}.graph")
         path.write_bytes(path.read_bytes()[:-10])
@@ -63,6 +73,12 @@ class Memory:
 
     def depose(self) -> None:
         self._disk.crash()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        self._disk.away = True
+        yield
+        self._disk.away = False
 
     def damage(self, job_id: JobId) -> str:
         self._disk.damage(job_id)

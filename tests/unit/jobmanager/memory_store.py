@@ -65,6 +65,9 @@ class FailingStore:
     async def recover(self) -> list[StoredJob]:
         return await self._step("recover", self._store.recover)
 
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        return await self._step("recover_job", lambda: self._store.recover_job(job_id))
+
     async def _record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> None:
         await self._store.record_attempt(job_id, attempt, home)
         self.attempts.append((job_id, attempt))

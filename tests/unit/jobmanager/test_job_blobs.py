@@ -186,8 +186,11 @@ async def test_a_new_leader_knows_whose_files_to_keep(cluster: SmallCluster) -> 
         assert cluster.files.read(await cluster.blobs.path(unfinished.job_id, KEY)) == SCRIPT
 
 
+@pytest.mark.req("SAFE-3")
 @virtual
-async def test_of_a_job_that_cannot_be_read_everything_is_kept_until_it_has_failed(cluster: SmallCluster) -> None:
+async def test_of_a_job_whose_graph_is_damaged_everything_is_kept_also_when_it_has_failed(
+    cluster: SmallCluster,
+) -> None:
     store = cluster.store
     assert isinstance(store, FailingStore)
     job = with_script(1)
@@ -201,4 +204,10 @@ async def test_of_a_job_that_cannot_be_read_everything_is_kept_until_it_has_fail
         assert in_ha(cluster, job)
         store.before["record_result"] = []
         await cluster.reaches(job.job_id, JobStatus.FAILED)
-        await cluster.holds(lambda: not in_ha(cluster, job))
+        end = cluster.loop.time() + 300
+        await cluster.holds(lambda: cluster.loop.time() > end)
+        assert in_ha(cluster, job)
+    async with cluster.leading():
+        end = cluster.loop.time() + 300
+        await cluster.holds(lambda: cluster.loop.time() > end)
+        assert in_ha(cluster, job)

@@ -5,6 +5,7 @@ A test module gives a subclass of ``JobStoreContract`` (its name begins with "Te
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import msgspec
@@ -29,7 +30,7 @@ from emberkeep.jobs.model import (
     JobResult,
     JobStatus,
 )
-from emberkeep.jobs.ports import JobStore, StoredJob
+from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
@@ -44,6 +45,9 @@ class Place(Protocol):
 
     def depose(self) -> None:
         """The leader loses the lock without being told."""
+
+    def away(self) -> AbstractContextManager[None]:
+        """While inside, no graph can be read."""
 
     def damage(self, job_id: JobId) -> str:
         """Tear the graph of a job; returns a part of the text that says where it lies."""
@@ -527,10 +531,38 @@ class JobStoreContract:
         where = place.damage(job(1).job_id)
         first, damaged, last = await store.recover()
         assert (first.graph, last.graph) == (job(0), job(2))
-        assert (damaged.graph, damaged.attempt) == (None, 1)
+        assert (damaged.graph, damaged.attempt, damaged.trouble) == (None, 1, Trouble.DAMAGED)
         assert where in damaged.problem
+        assert await store.recover_job(job(1).job_id) == damaged
         await store.record_result(result_of(job(1), JobStatus.FAILED))
         assert len(await store.recover()) == 2
+        await store.close()
+
+    @pytest.mark.req("SAFE-1")
+    async def test_graphs_that_cannot_be_read_now_are_no_damage_and_are_read_again(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        await store.create(job(0))
+        await store.create(job(1))
+        await store.record_attempt(job(1).job_id, 1)
+        before = await store.recover()
+        place.crash()
+        with place.away():
+            store = place.store()
+            await store.open()
+            found = await store.recover()
+            assert [(stored.graph, stored.trouble) for stored in found] == [(None, Trouble.AWAY)] * 2
+            assert [stored.attempt for stored in found] == [0, 1]
+            assert all("cannot be read now" in stored.problem for stored in found)
+            assert [stored.idempotency_key for stored in found] == [job(n).idempotency_key for n in (0, 1)]
+            assert await store.recover_job(job(1).job_id) == found[1]
+            await store.record_attempt(job(1).job_id, 2)
+            await store.record_cancel(job(0).job_id)
+            await store.record_result(result_of(job(0), JobStatus.CANCELED))
+            assert await store.recover_job(job(0).job_id) is None
+        newest = msgspec.structs.replace(before[1], attempt=2)
+        assert await store.recover_job(job(1).job_id) == newest
+        assert await store.recover() == [newest]
         await store.close()
 
     @pytest.mark.req("BLK-17")

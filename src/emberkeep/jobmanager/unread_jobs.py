@@ -1,0 +1,76 @@
+"""Jobs whose graphs cannot be read at present: they are read again until they can be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
+
+FIRST_PAUSE = 1.0  # seconds; doubles
+LONGEST_PAUSE = 30.0
+
+logger = logging.getLogger(__name__)
+
+
+class UnreadJobs:
+    """Belongs to ``owner``, in whose loop everything here runs. ``take``: told what was found, each time."""
+
+    def __init__(
+        self,
+        owner: Actor[Callable[[], Any]],
+        store: JobStore,
+        rng: random.Random,
+        take: Callable[[StoredJob], None],
+    ) -> None:
+        self._owner = owner
+        self._store = store
+        self._rng = rng
+        self._take = take
+        self._waiting: dict[JobId, None] = {}
+        self._some = asyncio.Event()
+
+    def add(self, job_id: JobId) -> None:
+        self._waiting[job_id] = None
+        self._some.set()
+
+    def forget(self, job_id: JobId) -> None:
+        """The job has been decided about otherwise."""
+        self._waiting.pop(job_id, None)
+
+    async def run(self) -> None:
+        """Until cancelled. One is read after the other, so that a storage that comes back is not overrun."""
+        pause = FIRST_PAUSE
+        while True:
+            while not self._waiting:
+                pause = FIRST_PAUSE
+                self._some.clear()
+                await self._some.wait()
+            await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
+            found = [await self._read(job_id) for job_id in list(self._waiting)]
+            pause = FIRST_PAUSE if any(found) else min(LONGEST_PAUSE, 2 * pause)
+
+    async def _read(self, job_id: JobId) -> bool:
+        """Whether it need not be read again."""
+        if job_id not in self._waiting:
+            return True
+        try:
+            stored = await self._store.recover_job(job_id)
+        except EmberkeepError as error:
+            logger.warning("job %s is not read again now: %s", job_id, error)
+            return False
+        if stored is None:  # it has ended meanwhile
+            self.forget(job_id)
+            return True
+        self._owner.tell(partial(self._take, stored))
+        if stored.trouble is Trouble.AWAY:
+            return False
+        self.forget(job_id)
+        return True
