@@ -24,6 +24,7 @@ from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
 
 _MAGIC = "emberkeep-record"
+_HEADER_FIELDS = 5
 
 # By version: what makes that version's payload one of the next version. Payloads are read through all steps to the
 # present version, and are written in that one. A step raises ValueError for a payload that does not fit its version.
@@ -127,6 +128,14 @@ def encode_record(kind: str, version: int, payload: bytes) -> bytes:
     return f"{_MAGIC} {kind} {version} {len(payload)} {checksum:08x}\n".encode() + payload
 
 
+def record_version(header: bytes) -> tuple[str, int] | None:
+    """Kind and version by a record's first bytes, unchecked; None: they are no record's."""
+    fields = header.partition(b"\n")[0].decode("ascii", "replace").split(" ")
+    if len(fields) != _HEADER_FIELDS or fields[0] != _MAGIC or not fields[2].isdecimal():
+        return None
+    return fields[1], int(fields[2])
+
+
 def decode_record(data: bytes, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS, *, where: str) -> bytes:
     """Check a record and return its payload as ``version`` has it.
 
@@ -135,13 +144,14 @@ def decode_record(data: bytes, kind: str, version: int, migrations: Migrations =
     """
     header, newline, payload = data.partition(b"\n")
     fields = header.decode("ascii", "replace").split(" ")
-    if not newline or len(fields) != 5 or fields[0] != _MAGIC or not fields[2].isdecimal():
+    found = record_version(header)
+    if not newline or found is None:
         raise Damaged(f"{where}: not an Emberkeep record")
     if fields[3] != str(len(payload)) or fields[4] != f"{google_crc32c.value(payload):08x}":
         raise Damaged(f"{where}: damaged (length or checksum differs)")
-    if fields[1] != kind:
-        raise Fatal(f"{where}: holds {fields[1]!r}, not {kind!r}")
-    written = int(fields[2])
+    found_kind, written = found
+    if found_kind != kind:
+        raise Fatal(f"{where}: holds {found_kind!r}, not {kind!r}")
     if written > version:
         raise NewerFormat(
             f"{where}: {kind} version {written} was written by a newer release",

@@ -18,7 +18,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, remove_leftovers, write_record
-from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.base.errors import Absent, Conflict, Fatal, NewerFormat
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId
 from emberkeep.base.process_identity import ProcessIdentity
@@ -71,9 +71,11 @@ def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES)
 
 
 def read_agent_life(path: Path) -> AgentLife | None:
-    """The newest life; None when none is recorded, or not readably. Blocks."""
+    """The newest life; None when none is recorded, or not readably. Blocks. Raises NewerFormat."""
     try:
         return msgspec.json.decode(read_record(path, AGENT_KIND, AGENT_VERSION), type=AgentLife)
+    except NewerFormat:
+        raise
     except (Absent, Fatal, msgspec.DecodeError):
         return None
 

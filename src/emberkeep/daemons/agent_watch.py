@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.clock import Clock
+from emberkeep.base.errors import NewerFormat
 from emberkeep.base.process_identity import is_alive
 from emberkeep.daemons.agent_files import read_agent_life
 
@@ -38,13 +39,17 @@ class AgentWatch:
     async def orphaned(self) -> float:
         """Return once no task manager has lived for longer than the timeout: for how many seconds."""
         while True:
-            away = self.look(await asyncio.to_thread(self._lives))
+            away = self.look(await asyncio.to_thread(self.lives))
             if away > self._timeout:
                 return away
             await asyncio.sleep(min(self._timeout / LOOKS, LONGEST_PAUSE))
 
-    def _lives(self) -> bool:
-        life = read_agent_life(self._record)
+    def lives(self) -> bool:
+        """Whether somebody looks after this node now. Blocks."""
+        try:
+            life = read_agent_life(self._record)
+        except NewerFormat:  # the node was upgraded beneath this driver: somebody is there, and may well live
+            return True
         return life is not None and is_alive(life.process)
 
     def look(self, lives: bool) -> float:

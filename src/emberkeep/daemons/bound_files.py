@@ -12,18 +12,18 @@ from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.jobs.model import Artefact
 
 ARTEFACTS_FILE = "artefacts.record"
-_KIND, _VERSION = "process-artefacts", 1
+ARTEFACTS_KIND, ARTEFACTS_VERSION = "process-artefacts", 1
 
 
 def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps = SYSTEM_FILES) -> None:
     """Makes the directory, too. Blocks. Raises Fatal, OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_record(path, _KIND, _VERSION, msgspec.json.encode(artefacts), files=files)
+    write_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, msgspec.json.encode(artefacts), files=files)
 
 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
     """Blocks. Raises Absent, Fatal."""
     try:
-        return msgspec.json.decode(read_record(path, _KIND, _VERSION), type=tuple[Artefact, ...])
+        return msgspec.json.decode(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), type=tuple[Artefact, ...])
     except msgspec.DecodeError as error:
         raise Fatal(f"{path}: {error}") from error

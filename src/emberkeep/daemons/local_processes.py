@@ -30,7 +30,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.config import options as all_options
 from emberkeep.base.config_sources import CONFIG_FILE_VARIABLE, environment_variable
 from emberkeep.base.durable import write_file
-from emberkeep.base.errors import Fatal, InvalidInput, RetryLater
+from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
 from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
@@ -258,7 +258,10 @@ class LocalProcesses:
 
 def _processes(record: StartedRecord) -> list[ProcessIdentity]:
     """What runs as this task manager: the process of its start, or one that was started there since. Blocks."""
-    life = read_agent_life(WorkingDirectory(Path(record.directory)).agent_record)
+    try:
+        life = read_agent_life(WorkingDirectory(Path(record.directory)).agent_record)
+    except NewerFormat:
+        life = None
     since = None if life is None or not is_alive(life.process) else life.process
     return list(dict.fromkeys(filter(None, (record.process(), since))))
 

@@ -61,6 +61,7 @@ from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.log_retention import prune_logs
 from emberkeep.daemons.log_uploads import LogUploads
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
+from emberkeep.daemons.newer_records import refuse_newer_records
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import StateGatewayLink, state_gateway_link
 from emberkeep.protocol.messages import BlobCacheReport
@@ -105,7 +106,8 @@ async def task_manager_process(
     On leaving, its drivers and executors go on and its slots stay theirs, for its next life; they end, and all that it
     has kept is deleted, where ``retiring`` is set by then, or the JobManager refuses it for good.
 
-    Raises Fatal (no Java, port in use, working directory in use or not writable), InvalidInput.
+    Raises Fatal (no Java, port in use, working directory in use or not writable, or written by a newer release:
+    NewerFormat), InvalidInput.
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
@@ -113,6 +115,7 @@ async def task_manager_process(
     site = _Site(system, configuration, layout, services, task_manager_id(configuration), java, token)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(locked(site.directory))
+        await asyncio.to_thread(refuse_newer_records, site.directory)
         holdings = await _holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
         process = TaskManagerProcess(holdings.port.address, service)

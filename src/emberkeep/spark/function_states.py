@@ -22,7 +22,7 @@ import structlog
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal, NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
@@ -113,6 +113,8 @@ class FunctionStates:
         try:
             payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
             kept = msgspec.json.decode(payload, type=KeptStates)
+        except NewerFormat:
+            raise
         except (Fatal, msgspec.MsgspecError) as error:
             raise Fatal(
                 f"states of functions cannot be read: {error}",

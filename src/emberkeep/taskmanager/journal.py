@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.errors import Absent, EmberkeepError, NewerFormat
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import AgentStore
 
@@ -31,11 +31,14 @@ class Journal:
         self.problem = ""  # why the last write failed
 
     async def read(self) -> AgentRecord | None:
-        """What the earlier life has left; None when there is nothing, or nothing that can be relied on."""
+        """What the earlier life has left; None when there is nothing, or nothing that can be relied on. Raises
+        NewerFormat."""
         try:
             return await self._store.read()
         except Absent:
             return None
+        except NewerFormat:
+            raise
         except EmberkeepError as error:
             log.error("the record of slots cannot be used: they count as lost, their processes end", reason=str(error))
             return None
