@@ -156,6 +156,24 @@ def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
     return report_outcome
 
 
+def forget_what_is_over(original: Callable[..., Any]) -> Callable[..., Any]:
+    def attempts_over(self: SlotTable, event: Any, now: float) -> list[Any]:
+        for job_id, attempt in list(self.drivers.by_attempt):
+            if job_id == event.job_id and attempt <= event.attempt:
+                self.drivers.acknowledge(job_id, attempt)
+        effects: list[Any] = original(self, event, now)
+        return effects
+
+    return attempts_over
+
+
+def acknowledge_at_once(_: Callable[..., Any]) -> Callable[..., Any]:
+    async def report_outcome(self: Dispatcher, request: Any) -> None:
+        await self.ask(lambda: self._report_outcome(request))
+
+    return report_outcome
+
+
 def without_blocklist(_: Callable[..., Any]) -> Callable[..., Any]:
     async def blocklist(_: MemoryJobStore) -> Blocklist:
         return Blocklist()
@@ -182,7 +200,7 @@ PLANTS = {
         JobMachine, "_attempt_ended", count_everything_as_success, ("e",), "calm"
     ),
     "an end is shown before it is durable": Plant(
-        Dispatcher, "_record_result", show_before_it_is_durable, ("e", "h"), "crowd"
+        Dispatcher, "_record_result", show_before_it_is_durable, ("e", "h", "m"), "crowd"
     ),
     "attempt numbers are not written": Plant(StoreWrites, "record_attempt", forget_to_write, ("g",), "calm"),
     "slots are never freed": Plant(SlotTable, "_release", never_free, ("a", "f", "c"), "calm"),
@@ -209,6 +227,12 @@ PLANTS = {
     "a block takes no driver place back": Plant(Dispatcher, "_block", returning(None), ("i",), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
+    ),
+    "a task manager forgets the end of a driver whose attempt is over": Plant(
+        SlotTable, "_attempts_over", forget_what_is_over, ("m",), "storeless"
+    ),
+    "the end of a script is acknowledged before it is stored": Plant(
+        Dispatcher, "report_outcome", acknowledge_at_once, ("m",), "storeless"
     ),
     "a task manager does not notice silence": Plant(SlotTable, "_tick", returning([]), ("c",), "cut"),
 }

@@ -62,7 +62,7 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 
 CALLS_AT_ONCE = 32
-END_PATIENCE = 1.0  # seconds that an answer waits for a request's end to be recorded: the script waits for it
+END_PATIENCE = 1.0  # seconds that an answer waits for the end of a request or job to be recorded: a driver waits for it
 
 logger = logging.getLogger(__name__)
 
@@ -474,14 +474,25 @@ class Dispatcher(Actor[Call]):
             job.pointers = pointers
 
     async def report_outcome(self, request: ReportOutcome) -> None:
-        """The first word about an attempt's end counts, repetitions are fine. Raises Conflict for older attempts."""
-        await self.ask(partial(self._report_outcome, request))
+        """The first word about an attempt's end counts, repetitions are fine. Returns once what is final about it is in
+        the job store. Raises Conflict for older attempts, RetryLater: it is not stored yet."""
+        stored: asyncio.Event | None = await self.ask(partial(self._report_outcome, request))
+        if stored is None:
+            return
+        try:
+            async with asyncio.timeout(END_PATIENCE):
+                await stored.wait()
+        except TimeoutError:
+            raise RetryLater(
+                f"the end of job {request.job_id} is known, and not stored yet", hint="report it again"
+            ) from None
 
-    def _report_outcome(self, request: ReportOutcome) -> None:
+    def _report_outcome(self, request: ReportOutcome) -> asyncio.Event | None:
+        """Set once the result that follows is stored; None: none follows yet, or it is."""
         job = self._table.active.get(request.job_id)
         if job is None:
             if self._table.has_ended(request.job_id, request.attempt):
-                return
+                return None
             raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
         if request.attempt != job.machine.attempt:
             raise Conflict(job.machine.refusal(request.attempt))
@@ -490,6 +501,7 @@ class Dispatcher(Actor[Call]):
             raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
         outcome = self._moves.outcome(job, request.outcome)
         self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
+        return job.result_stored if job.machine.phase is Phase.RECORDING_RESULT else None
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
 
@@ -616,6 +628,7 @@ class Dispatcher(Actor[Call]):
         self.tell(partial(self._apply, result.job_id, ev.ResultRecorded()))
 
     def _ended(self, job: Job) -> None:
+        job.result_stored.set()
         self._unread.forget(job.job_id)
         if job.machine.result is None or not job.machine.result.keeps_data:
             self._blobs.job_ended(job.job_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ class Job:
     standing: Standing = field(default_factory=Standing)  # what it was asked to do
     moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
     asked_to_move_at: float | None = None
+    result_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def job_id(self) -> JobId:

@@ -159,8 +159,9 @@ class AttemptKey(Message, frozen=True, kw_only=True):
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
-    """``known`` False: register again. ``acknowledged``: exited drivers that need not be reported again.
-    ``stale``: attempts (and all older ones of the job) that are over: free their slots, end their drivers, clean up.
+    """``known`` False: register again. ``acknowledged``: exited drivers that need not be reported again: what follows
+    from their ends is stored. ``stale``: attempts (and all older ones of the job) that are over: free their slots and
+    end their drivers; how these ended is reported until it is acknowledged.
     ``ended``: of the jobs that the report names as left those that have ended: nothing of them needs to be kept."""
 
     epoch: int

@@ -78,12 +78,8 @@ class DriverPlaces:
         """End this attempt's driver and those of all older ones, at once."""
         return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
 
-    def forget_until(self, job_id: JobId, attempt: int) -> None:
-        """The ends of these attempts' drivers have been taken note of."""
-        for key in list(self._until(job_id, attempt)):
-            self.acknowledge(*key)
-
     def acknowledge(self, job_id: JobId, attempt: int) -> None:
+        """What follows from the end of this driver is in the job store: nobody needs to be told of it any more."""
         driver = self.by_attempt.get((job_id, attempt))
         if driver is not None and driver.state is DriverState.EXITED:
             del self.by_attempt[(job_id, attempt)]

@@ -412,7 +412,6 @@ class SlotTable:
         return []
 
     def _attempts_over(self, event: AttemptsOver, _: float) -> list[TableEffect]:
-        self.drivers.forget_until(event.job_id, event.attempt)
         return self._end_attempts(event.job_id, event.attempt)
 
     def _end_attempts(self, job_id: JobId, attempt: int) -> list[TableEffect]:

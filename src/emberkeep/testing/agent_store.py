@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from emberkeep.base.errors import Absent, EmberkeepError
 from emberkeep.taskmanager.agent_record import AgentRecord, decode, encode
@@ -16,6 +17,7 @@ class MemoryAgentStore:
         self.seconds = 0.0
         self.problem: EmberkeepError | None = None  # raised by writes until it is taken away
         self.writes = 0
+        self.on_write: list[Callable[[AgentRecord], None]] = []
 
     async def read(self) -> AgentRecord:
         if self.data is None:
@@ -29,3 +31,5 @@ class MemoryAgentStore:
             raise self.problem
         self.data = data
         self.writes += 1
+        for told in self.on_write:
+            told(record)

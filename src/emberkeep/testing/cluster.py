@@ -76,6 +76,7 @@ class ClusterPlan:
     options: dict[str, str] = field(default_factory=dict)
     clinging_executors: bool = False
     slow_starts: float = 0.0
+    slow_ends: float = 0.0  # chance that a process takes seconds to end
     skews: bool = False  # wall clocks differ
     files: bool = True  # each job has a file, which its client uploads
     on_demand: bool = False  # the JobManager starts task managers itself
@@ -146,6 +147,7 @@ class SimCluster:
             plan.seed,
             plan.clinging_executors,
             plan.slow_starts,
+            plan.slow_ends,
         )
 
     def _clock(self) -> VirtualClock:

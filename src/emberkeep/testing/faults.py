@@ -59,6 +59,8 @@ class Nemesis:
             "block node": (6, self._block_node),
             "unblock node": (3, self._unblock_node),
             "cut off jobmanager": (2, self._cut_off_job_manager),
+            "lose store": (4, self._lose_store),
+            "sever store": (4, self._sever_store),
         }
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
@@ -102,6 +104,8 @@ class Nemesis:
         cluster.history.add("nemesis", "heals everything")
         cluster.network.heal()
         cluster.store.trouble = 0.0
+        cluster.store.away = False
+        cluster.store.severed.clear()
         for name in list(self._blocked):
             cluster.blocklist.unblock(name)
         for process in cluster.machines.alive():
@@ -290,6 +294,26 @@ class Nemesis:
             store.trouble = 0.0
 
         return undo
+
+    def _lose_store(self) -> Undo:
+        """Nobody can write to it, as when its disk is full."""
+        store = self._cluster.store
+        store.away = True
+        self._note("takes the store away", "lose store")
+
+        def undo() -> None:
+            store.away = False
+
+        return undo
+
+    def _sever_store(self) -> Undo | None:
+        """The leader cannot reach it; the next one can."""
+        store = self._cluster.store
+        for leader in self._job_managers():
+            store.severed.add(leader)
+            self._note("takes the store away from the leader", "sever store")
+            return lambda: store.severed.discard(leader)
+        return None
 
     def _block_node(self) -> None:
         node = self._rng.choice(self._cluster.nodes).machine.name

@@ -10,6 +10,8 @@ The letters are those of the messages:
 (e) a final state is written once, is true, and never changes;
 (f) when all jobs have ended, every task manager is free;
 (g) attempt numbers only grow, and each is used once;
+(m) a success that a driver has reported is acknowledged only when it is stored, no further attempt follows, and until
+    then the driver's task manager keeps it;
 (k) what is recorded of a stream's checkpoint was committed, and never goes back;
 (p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
     JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
@@ -24,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -33,6 +36,7 @@ from emberkeep.blobs.model import permanent
 from emberkeep.jobmanager.views import JobView, TaskManagerView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
+from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.testing.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
 from emberkeep.testing.machines import Process
@@ -73,6 +77,8 @@ class Properties:
     orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without attempt
     pointers: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # newest attempt and batch recorded
     agent_lives: dict[str, int] = field(default_factory=dict)  # by task manager
+    acknowledged: set[JobId] = field(default_factory=set)  # whose driver has told its success to a JobManager
+    kept: dict[str, frozenset[tuple[JobId, int]]] = field(default_factory=dict)  # successes in task managers' records
     _checked_scripts: int = 0
     _jm_up_since: float = 0.0
     _network_bad_at: float = float("-inf")
@@ -90,6 +96,8 @@ class Properties:
         cluster.machines.on_end.append(self._ended)
         cluster.room.on_kill.append(self._killed)
         cluster.network.on_served.append(self._served)
+        for node in cluster.nodes:
+            node.record.on_write.append(partial(self._agent_recorded, node))
         cluster.store.on_attempt.append(self._attempt_recorded)
         cluster.store.on_result.append(self._result_recorded)
         cluster.store.on_create.append(self._job_created)
@@ -182,11 +190,24 @@ class Properties:
                 self._violate("p", f"{process.name} is ended while it works")
 
     def _served(self, source: Party, operation: str, error: str) -> None:
-        if operation not in SPEAKING or error:
+        if error:
             return
         for watch in self.drivers.values():
             if watch.process.party is source:
-                watch.last_contact = self.now
+                if operation in SPEAKING:
+                    watch.last_contact = self.now
+                elif operation == "ReportOutcome" and self._succeeded(watch.key.job_id, watch.key.attempt):
+                    self._success_acknowledged(watch.key.job_id)
+
+    def _success_acknowledged(self, job_id: JobId) -> None:
+        self.acknowledged.add(job_id)
+        canceled = any(job.job_id == job_id and job.cancel_wanted for job in self.cluster.jobs)
+        if job_id not in self.cluster.store.recorded and not canceled:
+            self._violate("m", f"the success of {job_id[:8]} is acknowledged, and nobody has stored it")
+
+    def _succeeded(self, job_id: JobId, attempt: int) -> bool:
+        outcome = self.cluster.truth.outcomes.get((job_id, attempt))
+        return outcome is not None and outcome.kind is None
 
     def _job_created(self, job_id: JobId, key: str) -> None:
         known = self.created.setdefault(key, job_id)
@@ -198,6 +219,8 @@ class Properties:
             self._violate("g", f"attempt {attempt} of {job_id[:8]} after attempt {self.attempts[job_id]}")
         if job_id in self.results:
             self._violate("e", f"attempt {attempt} of {job_id[:8]}, which has ended")
+        if job_id in self.acknowledged:
+            self._violate("m", f"attempt {attempt} of {job_id[:8]}, whose driver has reported its success")
         if attempt > 1 and (job_id, attempt - 1) in self.scripts_run:
             self.cluster.history.count("driver lost and restarted")
         self.attempts[job_id] = attempt
@@ -303,6 +326,14 @@ class Properties:
             if attempt < self.attempts.get(job_id, 0) and not impaired:
                 self._violate("d", f"the script of attempt {attempt} of {job_id[:8]} started after its successor")
         self._checked_scripts = len(starts)
+
+    def _agent_recorded(self, node: TaskManagerNode, record: AgentRecord) -> None:
+        before = self.kept.get(node.id, frozenset())
+        kept = frozenset((told.job_id, told.attempt) for told in record.outcomes if told.outcome.kind is None)
+        self.kept[node.id] = kept
+        for job_id, attempt in sorted(before - kept):
+            if job_id not in self.cluster.store.recorded and attempt == self.attempts.get(job_id):
+                self._violate("m", f"{node.id} forgets the success of {job_id[:8]}.{attempt}, and nobody stored it")
 
     def _unimpaired_for(self, watch: DriverWatch) -> float:
         return self.now - max(watch.impaired_at, watch.process.started, self._network_bad_at, self._jm_up_since)

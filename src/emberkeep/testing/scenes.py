@@ -40,6 +40,7 @@ class Theme:
     chaos: tuple[float, float] = (15.0, 50.0)
     files: bool = True  # jobs have one each; where it is all about drivers they only take up time
     only_agents: bool = False  # see ClusterPlan
+    slow_ends: float = 0.0  # likewise
 
 
 _SPLIT = (
@@ -66,6 +67,8 @@ _BLOCK = (
     "bad network",
     "bad store",
 )
+_STORELESS = ("lose store", "sever store", "kill jobmanager")
+_HELPLESS = (*_STORELESS, "kill agent", "lose agent", "kill driver", "freeze driver", "cut off driver")
 _CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
 
 THEMES: dict[str, Theme] = {
@@ -136,6 +139,19 @@ THEMES: dict[str, Theme] = {
         chaos=(25.0, 50.0),
         files=False,
     ),
+    # Leaders that cannot write to the store, and die of something else; only where it is asked for.
+    "storeless": Theme(
+        0,
+        (Menace(2.0, 5.0, 25.0, _STORELESS), Menace(3.0, 5.0, 40.0, _HELPLESS)),
+        task_managers=(1, 1, 2),
+        slots=(3, 4, 6),
+        jobs=(3, 4, 6),
+        work=10.0,
+        streams=0.2,
+        chaos=(40.0, 70.0),
+        files=False,
+        slow_ends=0.8,
+    ),
     # Agents that come back, JobManagers that do: no driver and no executor may notice.
     "agents": Theme(
         15,
@@ -184,6 +200,7 @@ def scene_of(seed: str) -> Scene:
         skews=rng.random() < 0.5,
         files=theme.files,
         only_agents=theme.only_agents,
+        slow_ends=theme.slow_ends,
     )
     # Streams never leave: they may not take every slot or driver place from those that end.
     left = min(managers * slots, managers * places) - 1

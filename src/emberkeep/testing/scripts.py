@@ -266,6 +266,7 @@ class DriverWork:
     truth: Truth
     address: str
     sparks: dict[str, SimSpark]  # by driver URL
+    slow_ends: float = 0.0  # chance that an executor which is told to end takes seconds
 
     def __post_init__(self) -> None:
         self.script = script_of(self.request.graph.arguments)
@@ -388,7 +389,10 @@ class DriverWork:
         self.sparks.pop(self.spark.application.driver_url, None)
         self.spark.application = None
         for executor in list(self.spark.executors.values()):
-            self.machines.loop.call_later(0.2, self.machines.exit, executor, 0, context=executor.party.scope.context)
+            slow = self.slow_ends and self.system.rng.random() < self.slow_ends
+            seconds = self.system.rng.uniform(1.0, 12.0) if slow else 0.2
+            context = executor.party.scope.context
+            self.machines.loop.call_later(seconds, self.machines.exit, executor, 0, context=context)
         self.spark.executors.clear()
         self.service.application_stopped()
 

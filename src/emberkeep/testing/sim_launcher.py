@@ -32,6 +32,7 @@ class LaunchRoom:
     seed: str
     clinging_executors: bool  # executors do not notice that their driver has gone
     slow_starts: float  # chance that preparing a driver takes long
+    slow_ends: float  # chance that a process takes seconds to end
     drivers: dict[int, DriverWork] = field(default_factory=dict)  # by pid, dead ones too
     on_kill: list[Callable[[Process], None]] = field(default_factory=list)  # told before a task manager ends a process
 
@@ -89,6 +90,7 @@ class SimLauncher:
             truth=room.truth,
             address=f"{self._machine.host}:{DRIVER_PORTS + process.pid}",
             sparks=room.sparks,
+            slow_ends=room.slow_ends,
         )
         room.drivers[process.pid] = work
         process.party.scope.spawn(work.run(), "main")
@@ -163,6 +165,8 @@ class SimLauncher:
                 return
         # A killed process may take its time to vanish: what it holds is not free before.
         await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
+        if self._room.slow_ends and self._rng.random() < self._room.slow_ends:
+            await asyncio.sleep(self._rng.uniform(1.0, 12.0))
         self._kill(process)
 
     def decommission(self, key: ExecutorKey) -> None:

@@ -1,4 +1,7 @@
-"""The job store of a simulated cluster: outlives its JobManagers; may be slow, refuse, or leave an outcome unknown."""
+"""The job store of a simulated cluster: outlives its JobManagers; may be slow, refuse, or leave an outcome unknown.
+
+It may also be away: for everybody, as a disk that is full, or for one JobManager that has lost its way to it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from emberkeep.base.errors import RetryLater, UnknownOutcome
+from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
@@ -28,6 +31,8 @@ class SimStore:
 
     def __init__(self, rng: random.Random, history: History) -> None:
         self.trouble = 0.0
+        self.away = False  # for everybody
+        self.severed: set[Process] = set()  # JobManagers for which it is away
         self.disk = MemoryDisk()
         self.leader: Process | None = None
         self.graphs: dict[JobId, JobGraph] = {}  # of every job that was ever written
@@ -38,6 +43,10 @@ class SimStore:
         self.stopped: dict[JobId, float] = {}  # jobs in which no attempt may follow, and since when
         self.rng = rng
         self.history = history
+
+    def is_away(self, process: Process) -> bool:
+        """Whether every operation of this JobManager fails and changes nothing."""
+        return self.away or process in self.severed
 
     def session(self, process: Process) -> StoreSession:
         """The JobStore port of one life of a JobManager."""
@@ -64,6 +73,9 @@ class StoreSession:
             await asyncio.sleep(store.rng.uniform(0.0, 2.0))
             store.history.count("store refused")
             raise RetryLater(f"{what}: the store is busy")
+        if store.is_away(self._process):
+            store.history.count("store away")
+            raise Unavailable(f"{what}: the store is away")
         result = await operation()
         store.history.add(self._process.name, f"store: {what}")
         store.history.step(self._process.name, f"store, after {what}")
@@ -77,6 +89,8 @@ class StoreSession:
     async def open(self) -> int:
         await asyncio.sleep(0.01)
         store = self._store
+        if store.is_away(self._process):
+            raise Unavailable("the store does not open: it is away")
         if store.leader is not None and not store.leader.alive:
             store.disk.crash()
         epoch = await self._inner.open()

@@ -451,6 +451,12 @@ def test_stale_attempts_are_cleaned_up_and_their_files_deleted_later(run: Run) -
             epoch=1, known=True, stale=(AttemptKey(job_id=JOB, attempt=1),)
         )
         await bench.until(lambda: not bench.launcher.alive and not bench.report().allocations, 2 * INTERVAL)
+        asked = len(bench.job_manager.asked(TaskManagerHeartbeat))
+        await bench.until(lambda: len(bench.job_manager.asked(TaskManagerHeartbeat)) > asked + 2, 4 * INTERVAL)
+        assert len(bench.report().drivers) == 1, "that its attempt is over does not say that its end is stored"
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(
+            epoch=1, known=True, acknowledged=(AttemptKey(job_id=JOB, attempt=1),)
+        )
         await bench.until(lambda: bench.report().drivers == (), 2 * INTERVAL)
         assert bench.launcher.forgotten == []
         await bench.until(lambda: bench.launcher.forgotten == [JOB], FORGET_AFTER + TIMEOUT)
