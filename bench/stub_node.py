@@ -70,7 +70,7 @@ class StubNode:
             leader,
             interval=self._interval,
             rpc_timeout=self._rpc_timeout,
-            refusal_timeout=2 * self._silence,
+            silence_timeout=self._silence,
         )
 
     def start(self) -> None:
@@ -123,6 +123,10 @@ class StubNode:
         return Ack()
 
     # --- owner of the link --------------------------------------------------------------------------------------------
+
+    @property
+    def holds_nothing(self) -> bool:
+        return not self._drivers
 
     async def take_report(self) -> TaskManagerReport:
         self._sequence += 1

@@ -19,6 +19,7 @@ from tests.integration.streams import SCRIPT, Stream
 
 pytestmark = pytest.mark.integration
 
+UP = ("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "--memory", "4g", *QUICK)
 QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strategy.fixed-delay.delay=100ms")
 
 
@@ -26,7 +27,7 @@ QUICK_RESTART = ("-D", "restart-strategy.type=fixed-delay", "-D", "restart-strat
 def cluster(tmp_path_factory: pytest.TempPathFactory, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path_factory.mktemp("failures"), class_archive.parent))
     try:
-        cluster.up("--nodes", "127.0.0.2,127.0.0.3", "--slots", "2", "--memory", "4g", *QUICK)
+        cluster.up(*UP)
         yield cluster
     finally:
         cluster.close()
@@ -275,12 +276,19 @@ def test_restart_strategies_are_kept_to(cluster: Cluster) -> None:
     assert (job.emberkeep.exit_code, len(job.emberkeep.attempts)) == (7, 1)  # the script's own word is final
 
 
+@pytest.mark.req("SAFE-16")
 def test_a_second_task_manager_under_the_same_id_is_refused(cluster: Cluster) -> None:
     shell, record = cluster.shell, cluster.record
-    own = cluster.daemon("tm-127.0.0.2")
+    shell.write("waits.py", "import time\nwhile True: time.sleep(0.1)\n")
+    job_id = cluster.submit("waits.py")
+    driver = cluster.wait_for_driver(job_id)
+    place = cluster.job(job_id).emberkeep.driver
+    assert place is not None
+    own = cluster.daemon(place.taskmanager_id)
+    host = own.name.removeprefix("tm-")
     definitions = {
         "taskmanager.resource-id": own.name,
-        "taskmanager.host": "127.0.0.2",
+        "taskmanager.host": host,
         "jobmanager.rpc.address": record.url.removeprefix("http://"),
         "security.token-file": record.token_file,
         "process.taskmanager.working-dir": own.directory,
@@ -294,22 +302,37 @@ def test_a_second_task_manager_under_the_same_id_is_refused(cluster: Cluster) ->
 
     ended = shell.run(*second())
     assert ended.code == 1, ended
-    assert f"another task manager uses the working directory {own.directory}" in ended.err
-    elsewhere = {"process.taskmanager.working-dir": str(shell.directory / "second")}
-    definitions |= elsewhere
-    ended = shell.run(*second(taskmanager_host="127.0.0.4"))
-    assert ended.code == 1, ended
-    assert "refuses task manager tm-127.0.0.2" in ended.err
-    assert "registered from 127.0.0.2 and alive" in ended.err
-    assert own.is_running
+    assert f"{own.directory} is in use by task manager {own.name}: pid {own.identity.pid} on " in ended.err
+    definitions |= {"process.taskmanager.working-dir": str(shell.directory / "second")}
+    for other in ("127.0.0.4", host):
+        ended = shell.run(*second(taskmanager_host=other))
+        assert ended.code == 1, ended
+        assert f"refuses task manager {own.name}" in ended.err
+        assert re.search(rf"pid {own.identity.pid} on {host} .*, and pid \d+ on {other} .* claims it", ended.err)
+        assert own.is_running
     registered = {tm.id: tm.emberkeep.pid for tm in cluster.ask(lambda client: client.task_managers())}
     assert registered[own.name] == own.identity.pid  # type: ignore[index]
+    assert cluster.wait_for_driver(job_id) == driver
+    assert cluster.job(job_id).emberkeep.attempt == 1
+    cluster.cancel(job_id)
+    cluster.wait_for_end(job_id, JobStatus.CANCELED)
 
-    # On the same host the newer life counts, as after a crash; the older one gives up.
+    # Its working directory is lost: the next one on another disk gets in when the first one is silent.
+    cluster.kill(own.name)
     newer = shell.start(*second())
-    until(lambda: not own.is_running, lambda: str(newer))
+
+    def pid_in_use() -> int:
+        found = cluster.ask(lambda client: client.task_managers())
+        return {str(tm.id): tm.emberkeep.pid for tm in found}.get(own.name, 0)
+
+    until(lambda: pid_in_use() == newer.process.pid, lambda: str(newer))
+    refused = shell.run("cluster", "up", *UP)
+    assert refused.code != 0, refused
+    said = refused.out + refused.err
+    assert f"pid {newer.process.pid} on {host}" in said, refused
+    assert "claims it" in said
     assert newer.process.poll() is None, newer
     newer.process.send_signal(signal.SIGTERM)
     assert newer.wait().code == 0
     cluster.up()
-    assert cluster.daemon("tm-127.0.0.2").is_running
+    assert cluster.daemon(own.name).is_running

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -165,14 +166,17 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.nodes)
     @rule(data=st.data(), adopts=st.booleans())
     def agent_restarts(self, data: st.DataObject, adopts: bool) -> None:
-        """A new life takes over all that the old one held, or nothing."""
+        """A new life takes over all that the old one held, or nothing; on a new disk it comes when the old one is
+        silent."""
         node = data.draw(st.sampled_from(list(self.nodes.values())))
         before, node.lives = node.info, node.lives + 1
+        member = self.slots.member(before.id)
+        heard = member is not None and not member.away
         self.disturbed = True
         node.info = msgspec.structs.replace(
             before,
             instance=InstanceId(f"{before.id}/{node.lives}"),
-            predecessor=before.instance if adopts else None,
+            predecessor=before.instance if adopts or heard else None,
         )
         if not adopts:
             node.allocations.clear()
@@ -184,6 +188,25 @@ class Cluster(RuleBasedStateMachine):
             if tenant.place is not None and tenant.place.info.id == before.id:
                 tenant.place = None
                 self.slots.request_place(tenant.job_id, DriverNeed(512, ""), tenant.attempt + 1, self.now)
+
+    @precondition(lambda self: self.nodes)
+    @rule(data=st.data(), later=st.booleans(), moved=st.booleans())
+    def stranger_claims_an_id(self, data: st.DataObject, later: bool, moved: bool) -> None:
+        """Refused while the first one is heard, and nothing has changed then."""
+        node = data.draw(st.sampled_from(list(self.nodes.values())))
+        member = self.slots.member(node.info.id)
+        if member is None or member.away:
+            return
+        stranger = msgspec.structs.replace(
+            node.info,
+            instance=InstanceId(f"{node.info.id}/stranger"),
+            predecessor=None,
+            host="elsewhere" if moved else node.info.host,
+            started_ms=node.info.started_ms + (1 if later else -1),
+        )
+        with pytest.raises(Conflict):
+            self.slots.register(stranger, 1, (), (), self.now)
+        assert self.slots.member(node.info.id) is member
 
     @precondition(lambda self: self.nodes and self.tenants)
     @rule(data=st.data(), size=st.sampled_from([0, 100, 250, 1000]))

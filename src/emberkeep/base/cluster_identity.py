@@ -6,6 +6,7 @@ so that two of them never have one name.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 from pathlib import Path
@@ -26,6 +27,16 @@ def cluster_id(configuration: Configuration, layout: StateLayout) -> str:
     if configuration[HA_TYPE] != "embedded":
         return configuration[HA_CLUSTER_ID]
     return _drawn_once(layout.root / _FILE)
+
+
+def cluster_of_member(configuration: Configuration, token: str) -> str:
+    """Return the cluster of a process that may stand on another machine than the cluster's state directory.
+
+    ``token``: the secret that all processes of an embedded cluster share; nothing else of it is the same everywhere.
+    """
+    if configuration[HA_TYPE] != "embedded":
+        return configuration[HA_CLUSTER_ID]
+    return f"token-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
 def _drawn_once(path: Path) -> str:

@@ -252,7 +252,8 @@ TASK_MANAGER_ID = define(
         "",
         text,
         "id",
-        "Stable id of a task manager, unique in the cluster. Empty: `tm-` and taskmanager.host.",
+        "Stable id of a task manager, unique in the cluster. Empty: the one that its working directory belongs to; on "
+        "a new one `tm-` and taskmanager.host.",
     )
 )
 TASK_MANAGER_HOST = define(

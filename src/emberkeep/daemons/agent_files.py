@@ -1,28 +1,22 @@
 """The files by which the lives of one task manager know each other, in its working directory.
 
 ``slots.record`` holds what its next life takes over. ``agent.record`` says which process is its present life and where
-that serves: the next one takes the same port again, and drivers see whether their agent lives. The lock is held for a
-whole life.
+that serves: the next one takes the same port again, and drivers see whether their agent lives.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import fcntl
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import read_record, remove_leftovers, write_record
-from emberkeep.base.errors import Absent, Conflict, Fatal, NewerFormat
+from emberkeep.base.errors import Absent, Fatal, NewerFormat
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId
 from emberkeep.base.process_identity import ProcessIdentity
-from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.taskmanager import agent_record
 from emberkeep.taskmanager.agent_record import AgentRecord
 
@@ -78,27 +72,3 @@ def read_agent_life(path: Path) -> AgentLife | None:
         raise
     except (Absent, Fatal, msgspec.DecodeError):
         return None
-
-
-@contextlib.contextmanager
-def locked(directory: WorkingDirectory) -> Iterator[None]:
-    """Make the directory, and keep all other lives out of it. Raises Fatal, Conflict: another one lives there."""
-    try:
-        directory.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(directory.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Fatal(
-            f"cannot use the working directory {directory.root}: {error.strerror}",
-            hint="check it, or set process.taskmanager.working-dir",
-        ) from error
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(
-                f"another task manager uses the working directory {directory.root}",
-                hint="give each its own taskmanager.resource-id",
-            ) from None
-        yield
-    finally:
-        os.close(descriptor)

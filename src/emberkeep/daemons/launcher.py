@@ -213,7 +213,7 @@ class ProcessLauncher:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def kill_all(self) -> None:
-        """SIGKILL for whatever still runs: also for what a task manager started that was refused or has crashed."""
+        """SIGKILL for whatever still runs: also for what would not end in order."""
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
 
     async def forget_job(self, job_id: JobId) -> None:

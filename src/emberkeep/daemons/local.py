@@ -14,6 +14,7 @@ import sys
 import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
+from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.config import Configuration
 from emberkeep.base.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS, RESOURCE_MANAGER_TYPE
 from emberkeep.base.state_layout import StateLayout
@@ -22,6 +23,7 @@ from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.job_manager_process import job_manager_process
 from emberkeep.daemons.process_main import Services, run_daemon
 from emberkeep.daemons.task_manager_process import task_manager_process
+from emberkeep.daemons.working_place import held_working_place
 
 log = structlog.get_logger(__name__)
 
@@ -38,12 +40,14 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
             own = _own_blobs(configuration, "taskmanager").with_texts(
                 {JOB_MANAGER_ADDRESS.key: job_manager.address}, "embedded"
             )
-            async with task_manager_process(system, own, layout, services) as task_manager:
-                log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
-                announce_ready(job_manager.url, layout.token_file)
-                await services.run_until(stop)
-                task_manager.retiring = True
-                log.info("embedded cluster ends on request")
+            cluster = cluster_id(configuration, layout)
+            with held_working_place(own, layout, cluster, system.clock) as place:
+                async with task_manager_process(system, own, layout, place, services) as task_manager:
+                    log.info("embedded cluster serves", url=job_manager.url, task_manager=task_manager.address)
+                    announce_ready(job_manager.url, layout.token_file)
+                    await services.run_until(stop)
+                    task_manager.retiring = True
+                    log.info("embedded cluster ends on request")
     finally:
         await services.cancel()
 

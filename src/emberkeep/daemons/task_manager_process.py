@@ -23,7 +23,7 @@ from emberkeep.adapters.rpc_offload import Offload
 from emberkeep.adapters.token_file import load_or_create_token
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
-from emberkeep.base.ids import InstanceId, TaskManagerId, parse_task_manager_id
+from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.base.options import (
     BLOB_DIRECTORY,
     BLOB_RETENTION,
@@ -38,7 +38,6 @@ from emberkeep.base.options import (
     REST_PORT,
     SLOTS,
     TASK_MANAGER_HOST,
-    TASK_MANAGER_ID,
     TASK_MANAGER_NODE,
     TASK_MANAGER_PORT,
     TOKEN_FILE,
@@ -47,7 +46,7 @@ from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobAccess
-from emberkeep.daemons.agent_files import AgentLife, SlotsFile, locked, read_agent_life, write_agent_life
+from emberkeep.daemons.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
 from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.daemons.leader_following import (
@@ -61,9 +60,9 @@ from emberkeep.daemons.log_catalogue import TaskManagerLogs
 from emberkeep.daemons.log_retention import prune_logs
 from emberkeep.daemons.log_uploads import LogUploads
 from emberkeep.daemons.message_blobs import CacheMessageBlobs
-from emberkeep.daemons.newer_records import refuse_newer_records
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import StateGatewayLink, state_gateway_link
+from emberkeep.daemons.working_place import WorkingPlace
 from emberkeep.protocol.messages import BlobCacheReport
 from emberkeep.protocol.transport import RpcService
 from emberkeep.rest import task_manager_blobs
@@ -83,11 +82,6 @@ _SHUTDOWN_MARGIN = 30.0  # seconds beyond the grace, for killing and a last mess
 _MIB = 1024**2
 
 
-def task_manager_id(configuration: Configuration) -> TaskManagerId:
-    """The configured id, else one made from the host. Raises InvalidInput."""
-    return parse_task_manager_id(configuration[TASK_MANAGER_ID] or f"tm-{configuration[TASK_MANAGER_HOST]}")
-
-
 @dataclass
 class TaskManagerProcess:
     """A task manager that serves; ``address`` is where. ``retiring``: it ends its work before it ends."""
@@ -99,30 +93,27 @@ class TaskManagerProcess:
 
 @contextlib.asynccontextmanager
 async def task_manager_process(
-    system: System, configuration: Configuration, layout: StateLayout, services: Services
+    system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
 ) -> AsyncIterator[TaskManagerProcess]:
-    """Start a task manager, with what its earlier life in this working directory has left.
+    """Start a task manager, with what its earlier life in this working directory has left. ``place`` is held.
 
     On leaving, its drivers and executors go on and its slots stay theirs, for its next life; they end, and all that it
-    has kept is deleted, where ``retiring`` is set by then, or the JobManager refuses it for good.
+    has kept is deleted, where ``retiring`` is set by then.
 
-    Raises Fatal (no Java, port in use, working directory in use or not writable, or written by a newer release:
-    NewerFormat), InvalidInput.
+    Raises Fatal (no Java, port in use, working directory not writable), InvalidInput.
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
     token = load_or_create_token(layout.token_file)
-    site = _Site(system, configuration, layout, services, task_manager_id(configuration), java, token)
+    site = _Site(system, configuration, layout, services, place, java, token)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(locked(site.directory))
-        await asyncio.to_thread(refuse_newer_records, site.directory)
         holdings = await _holdings(site, lambda: service.job_manager, stack)
         service = await _service(site, holdings, stack)
         process = TaskManagerProcess(holdings.port.address, service)
         try:
             yield process
         finally:
-            if process.retiring or service.refused:
+            if process.retiring:
                 await _retire(service, holdings, configuration[CANCELLATION_TIMEOUT])
             else:
                 await _leave(holdings)
@@ -136,7 +127,7 @@ class _Site:
     configuration: Configuration
     layout: StateLayout
     services: Services
-    identity: TaskManagerId
+    place: WorkingPlace
     java: JavaRuntime
     token: str
 
@@ -145,8 +136,12 @@ class _Site:
         return self.configuration[TASK_MANAGER_HOST]
 
     @property
+    def identity(self) -> TaskManagerId:
+        return self.place.task_manager
+
+    @property
     def directory(self) -> WorkingDirectory:
-        return WorkingDirectory(self.layout.working_directory(self.identity))
+        return self.place.directory
 
 
 @dataclass(frozen=True)

@@ -13,35 +13,40 @@ import sys
 import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
+from emberkeep.adapters.token_file import load_or_create_token
+from emberkeep.base.cluster_identity import cluster_of_member
 from emberkeep.base.config import Configuration
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
 from emberkeep.daemons.process_main import Services, run_daemon
-from emberkeep.daemons.task_manager_process import TaskManagerProcess, task_manager_id, task_manager_process
+from emberkeep.daemons.task_manager_process import TaskManagerProcess, task_manager_process
+from emberkeep.daemons.working_place import held_working_place
 
 log = structlog.get_logger(__name__)
 
 
 async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio.Event) -> None:
     """Serve until ``stop`` is set."""
-    directory = WorkingDirectory(layout.working_directory(task_manager_id(configuration)))
-    set_up_logging("taskmanager", directory.logs, configuration)
-    services = Services()
-    try:
-        async with task_manager_process(real_system(), configuration, layout, services) as process:
-            log.info("task manager serves", address=process.address, directory=str(directory.root))
-            announce_ready(f"http://{process.address}", layout.token_file)
+    system = real_system()
+    cluster = cluster_of_member(configuration, load_or_create_token(layout.token_file))
+    with held_working_place(configuration, layout, cluster, system.clock) as place:
+        set_up_logging("taskmanager", place.directory.logs, configuration)
+        services = Services()
+        try:
+            async with task_manager_process(system, configuration, layout, place, services) as process:
+                log.info("task manager serves", address=process.address, directory=str(place.directory.root))
+                announce_ready(f"http://{process.address}", layout.token_file)
 
-            def retire() -> None:
-                process.retiring = True
-                stop.set()
+                def retire() -> None:
+                    process.retiring = True
+                    stop.set()
 
-            asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, retire)
-            await services.run_until_done(_told_to_end(stop, process))
-            log.info("task manager ends on request", with_its_work=process.retiring)
-    finally:
-        await services.cancel()
+                asyncio.get_running_loop().add_signal_handler(signal.SIGQUIT, retire)
+                await services.run_until_done(_told_to_end(stop, process))
+                log.info("task manager ends on request", with_its_work=process.retiring)
+        finally:
+            await services.cancel()
 
 
 async def _told_to_end(stop: asyncio.Event, process: TaskManagerProcess) -> None:

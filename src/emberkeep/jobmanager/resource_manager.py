@@ -380,10 +380,10 @@ class ResourceManager(Actor[Call]):
 
     def _register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
         info, report = request.info, request.report
-        self._hearing.heard(info.id, self._clock.now())
         replaced = self._slots.register(
             info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
         )
+        self._hearing.heard(info.id, self._clock.now())
         if replaced is not None:
             self._succeed(info, report, replaced)
         before = self._registered.get(info.id)

@@ -96,14 +96,12 @@ class SlotManager:
         """Take in a task manager with its first report.
 
         Returns the life of it that is replaced, if any, with the jobs that held slots there and have none left in this
-        report. Raises Conflict for a second process under the same id while the first is heard: on another host, or
-        started earlier, unless it has taken over from the first.
+        report. Raises Conflict, see ``_check_successor``.
         """
         replaced = None
         member = self._members.get(info.id)
         if member is not None and member.info.instance != info.instance:
-            if info.predecessor != member.info.instance and not member.away:
-                self._check_successor(member.info, info)
+            self._check_successor(member, info)
             kept = {allocation.job_id for allocation in allocations}
             lost = tuple(job_id for job_id in self._remove(member) if job_id not in kept)
             replaced = (member.info, lost)
@@ -120,16 +118,20 @@ class SlotManager:
         self._take_report(member, sequence, allocations, drivers, now)
         return replaced
 
-    def _check_successor(self, old: TaskManagerInfo, new: TaskManagerInfo) -> None:
-        if old.host != new.host:
-            raise Conflict(
-                f"task manager {old.id} is registered from {old.host} and alive; {new.host} claims the same id",
-                hint="give each task manager its own taskmanager.resource-id",
-            )
-        if new.started_ms < old.started_ms:
-            raise Conflict(
-                f"task manager {old.id} was started again on {old.host} since; this process is the older one"
-            )
+    @staticmethod
+    def _check_successor(member: Member, new: TaskManagerInfo) -> None:
+        """Raises Conflict for a process that claims the id of one that is heard, without proof that this has ended:
+        only its next life in the same working directory can name it."""
+        old = member.info
+        if member.away or new.predecessor == old.instance:
+            return
+        if old.predecessor == new.instance:
+            raise Conflict(f"task manager {old.id} was started again since; this process is the older one")
+        raise Conflict(
+            f"task manager {old.id} is alive: {_process(old)} is registered under this id, "
+            f"and {_process(new)} claims it",
+            hint="give each task manager its own taskmanager.resource-id and working directory",
+        )
 
     def report(
         self,
@@ -656,3 +658,7 @@ class SlotManager:
         from emberkeep.slots.invariants import check
 
         check(self._members, self._jobs, self._pending)
+
+
+def _process(info: TaskManagerInfo) -> str:
+    return f"pid {info.pid} on {info.host} ({info.address})"

@@ -1,7 +1,7 @@
 """A task manager's link to the JobManager: registers, then reports everything it holds, whatever happens over there.
 
-Only a refusal for good ends it: another process under the same id has taken this one's place, or the two keep
-checkpoints in different places.
+Only a refusal for good ends it: another process has this one's id, or the two keep checkpoints in different places.
+While drivers or executors are here, not even that: they work for JobMasters that may know of no other process.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ JobManagerReply = TaskManagerRegistered | TaskManagerHeartbeatReply
 class LinkOwner(Protocol):
     """The actor whose state is reported."""
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Whether no slot is held and no driver lives here."""
+
     async def take_report(self) -> TaskManagerReport:
         """The present state, with the next sequence number."""
 
@@ -41,8 +45,11 @@ class LinkOwner(Protocol):
 
 
 class JobManagerLink:
-    """``job_manager``: its address at present. ``refusal_timeout``: seconds of uninterrupted Conflict after which this
-    process gives up."""
+    """``job_manager``: its address at present. ``silence_timeout``: seconds after which a silent one counts as away.
+
+    After twice that time of uninterrupted Conflict this process gives up, if it holds nothing. One that was refused
+    and never registered lets others register before it at a JobManager that may not have met them yet.
+    """
 
     def __init__(
         self,
@@ -54,10 +61,9 @@ class JobManagerLink:
         *,
         interval: float,
         rpc_timeout: float,
-        refusal_timeout: float,
+        silence_timeout: float,
     ) -> None:
         self.registered = False
-        self.refused = False  # for good
         self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
         self._system = system
         self._rpc = rpc
@@ -65,7 +71,8 @@ class JobManagerLink:
         self._owner = owner
         self.job_manager = job_manager
         self._rpc_timeout = rpc_timeout
-        self._refusal_timeout = refusal_timeout
+        self._silence_timeout = silence_timeout
+        self._registers_from = 0.0  # on the monotonic clock
         self._beacon = Beacon(interval, system.rng)
         self._refused_since: float | None = None
         self._silent = False
@@ -83,6 +90,7 @@ class JobManagerLink:
         log.info("following the leader", job_manager=job_manager, before=self.job_manager)
         self.job_manager = job_manager
         self.registered = False
+        self._let_others_go_first()
         self._beacon.restart()
 
     async def run(self) -> None:
@@ -101,6 +109,8 @@ class JobManagerLink:
         """Register or report once; returns whether the JobManager has answered. Raises Fatal, see ``run``."""
         if self._closed:
             return True
+        if not self.registered and self._system.clock.monotonic() < self._registers_from:
+            return False
         try:
             await (self._report() if self.registered else self._register())
         except Conflict as error:
@@ -143,8 +153,14 @@ class JobManagerLink:
             self.registered = False
             self._beacon.wake()
 
-    def _note_silence(self, error: EmberkeepError) -> None:
+    def _let_others_go_first(self) -> None:
+        """Whoever has the id that this process was refused is to reach the next JobManager before it."""
+        if self._refused_since is not None and not self._welcomed:
+            self._registers_from = self._system.clock.monotonic() + self._silence_timeout
         self._refused_since = None
+
+    def _note_silence(self, error: EmberkeepError) -> None:
+        self._let_others_go_first()
         self.on_silence()
         if not self._silent:
             log.warning("the JobManager does not answer; going on and trying again", reason=str(error))
@@ -155,9 +171,8 @@ class JobManagerLink:
         if self._refused_since is None:
             self._refused_since = now
             log.warning("the JobManager refuses this task manager", reason=str(error))
-        elif now - self._refused_since > self._refusal_timeout:
-            self.refused = True
+        elif now - self._refused_since > 2 * self._silence_timeout and self._owner.holds_nothing:
             raise Fatal(
                 f"the JobManager at {self.job_manager} refuses task manager {self.info.id}: {error.message}",
-                hint="another process has this id: give each its own taskmanager.resource-id and working directory",
+                hint=error.hint or "give each task manager its own taskmanager.resource-id and working directory",
             ) from error

@@ -69,11 +69,6 @@ class TaskManagerService:
         return self.executor.link.registered
 
     @property
-    def refused(self) -> bool:
-        """Whether the JobManager refuses this process for good: what it has started belongs to nobody."""
-        return self.executor.link.refused
-
-    @property
     def job_manager(self) -> str:
         """Address of the JobManager at present."""
         return self.executor.link.job_manager
@@ -87,7 +82,7 @@ class TaskManagerService:
         self.executor.link.follow(job_manager)
 
     async def run(self) -> None:
-        """Serve and report until cancelled. Raises Fatal when another process has taken this one's id."""
+        """Serve and report until cancelled. Raises Fatal when another process has this one's id."""
         await self.executor.run()
 
     async def serve(self, request: Message) -> Message:

@@ -162,7 +162,7 @@ class TaskExecutor(Actor[Event]):
             job_manager,
             interval=self._heartbeat_interval,
             rpc_timeout=answer_timeout(configuration[RPC_TIMEOUT], configuration[HEARTBEAT_TIMEOUT]),
-            refusal_timeout=2 * configuration[HEARTBEAT_TIMEOUT],
+            silence_timeout=configuration[HEARTBEAT_TIMEOUT],
         )
         self._sequence = 0
         self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
@@ -203,6 +203,11 @@ class TaskExecutor(Actor[Event]):
             self._decide(event)  # type: ignore[arg-type]
             return None
         return handler(event)
+
+    @property
+    def holds_nothing(self) -> bool:
+        """Implements LinkOwner."""
+        return self.table.is_empty
 
     async def take_report(self) -> TaskManagerReport:
         report: TaskManagerReport = await self.ask(TakeReport())

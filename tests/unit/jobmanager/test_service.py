@@ -660,7 +660,11 @@ class TestFencing:
                 elsewhere = FakeTaskManager(service, "tm-1", instance="2", host="10.0.0.9")
                 with pytest.raises(Conflict, match=r"taskmanager\.resource-id"):
                     await elsewhere.register()
-                again = FakeTaskManager(service, "tm-1", instance="3", started_ms=2)
+                later = FakeTaskManager(service, "tm-1", instance="4", started_ms=2)
+                with pytest.raises(Conflict, match="is alive"):
+                    await later.register()
+                await first.beat()
+                again = FakeTaskManager(service, "tm-1", instance="3", predecessor=first.info.instance)
                 await again.register()
                 with pytest.raises(Conflict, match="started again"):
                     await first.beat()

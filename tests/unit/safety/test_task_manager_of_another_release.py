@@ -14,12 +14,10 @@ from emberkeep.base.errors import NewerFormat
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.options import STATE_DIRECTORY, TASK_MANAGER_ID
 from emberkeep.base.state_layout import WorkingDirectory, state_layout
-from emberkeep.base.system import real_system
 from emberkeep.daemons.agent_files import SlotsFile, read_agent_life
 from emberkeep.daemons.agent_watch import AgentWatch
 from emberkeep.daemons.newer_records import refuse_newer_records
-from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.task_manager_process import task_manager_process
+from emberkeep.daemons.working_place import held_working_place
 from emberkeep.taskmanager.journal import Journal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-14")]
@@ -41,7 +39,7 @@ def _tree(root: Path) -> dict[str, bytes]:
         ("jobs/a/1/executors/1-x/artefacts.record", "process-artefacts"),
     ],
 )
-async def test_it_declines_to_start_and_changes_nothing(tmp_path: Path, place: str, kind: str) -> None:
+def test_it_declines_to_start_and_changes_nothing(tmp_path: Path, place: str, kind: str) -> None:
     configuration = Configuration().with_texts(
         {STATE_DIRECTORY.key: str(tmp_path), TASK_MANAGER_ID.key: "tm-1"}, origin="test"
     )
@@ -51,9 +49,9 @@ async def test_it_declines_to_start_and_changes_nothing(tmp_path: Path, place: s
     path.parent.mkdir(parents=True)
     write_record(path, kind, NEWER, b"{}")
     before = _tree(directory)
-    with pytest.raises(NewerFormat, match=f"does not start: {path} .*version {NEWER}"):
-        async with task_manager_process(real_system(), configuration, layout, Services()):
-            pass
+    declines = pytest.raises(NewerFormat, match=f"does not start: {path} .*version {NEWER}")
+    with declines, held_working_place(configuration, layout, "c", SystemClock()):
+        pass
     after = _tree(directory)
     after.pop("lock", None)
     assert after == before

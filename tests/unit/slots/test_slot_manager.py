@@ -225,12 +225,39 @@ class TestAccounts:
         old = rig.add("tm-1")
         job_id = rig.job(1)
         rig.match()
-        new = info("tm-1", instance=InstanceId("tm-1/2"), started_ms=2)
+        new = info("tm-1", instance=InstanceId("tm-1/2"), predecessor=old.instance, started_ms=-5)
         assert rig.slots.register(new, 1, (), (), 0.0) == (old, (job_id,))
         with pytest.raises(Conflict, match="started again"):
             rig.slots.heard(old.id, old.instance, 9, 0.0)
         with pytest.raises(Conflict, match="older one"):
             rig.slots.register(old, 9, (), (), 0.0)
+
+    @pytest.mark.req("SAFE-16")
+    @pytest.mark.parametrize("host", ["tm-1", "elsewhere"])
+    @pytest.mark.parametrize("predecessor", [None, "tm-1/0"])
+    @pytest.mark.parametrize("started_ms", [0, 2])
+    @pytest.mark.parametrize("busy", [False, True])
+    def test_a_second_one_without_proof_that_the_first_has_ended_is_refused_while_that_is_heard(
+        self, rig: Rig, host: str, predecessor: str | None, started_ms: int, busy: bool
+    ) -> None:
+        first = rig.add("tm-1", pid=11)
+        if busy:
+            rig.job(1)
+            rig.report(first, *(allotted.allocation for allotted in rig.match()))
+        life = None if predecessor is None else InstanceId(predecessor)
+        second = info("tm-1", instance=InstanceId("tm-1/2"), pid=22, host=host, predecessor=life, started_ms=started_ms)
+        for now in (0.0, LOST_AFTER / 2):
+            with pytest.raises(Conflict, match=rf"pid 11 on tm-1 .* pid 22 on {host} .* claims it"):
+                rig.slots.register(second, 1, (), (), now)
+        assert rig.slots.heard(first.id, first.instance, 9, LOST_AFTER / 2)
+        rig.slots.expire(LOST_AFTER)
+        with pytest.raises(Conflict):
+            rig.slots.register(second, 1, (), (), LOST_AFTER)
+        rig.slots.expire(2 * LOST_AFTER)
+        rig.slots.register(second, 1, (), (), 2 * LOST_AFTER)
+        rig.slots.check_invariants()
+        with pytest.raises(Conflict):
+            rig.slots.heard(first.id, first.instance, 10, 2 * LOST_AFTER)
 
 
 @pytest.mark.req("LOC-5")

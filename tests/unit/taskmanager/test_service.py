@@ -525,6 +525,52 @@ def test_a_lasting_refusal_ends_the_process_with_advice() -> None:
     loop.close()
 
 
+@pytest.mark.req("SAFE-16")
+def test_one_that_is_refused_goes_on_while_anything_works_here(run: Run) -> None:
+    """Its JobMasters may know of no other process under this id, whatever a new leader has been told."""
+
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        refusal = Conflict("task manager tm-1 is alive: pid 7 on b is registered under this id")
+        bench.job_manager.answers[RegisterTaskManager] = bench.job_manager.answers[TaskManagerHeartbeat] = refusal
+        await bench.keep_beating(10 * TIMEOUT, SLOT)
+        assert bench.launcher.executors() == [key]
+        bench.job_manager.answers[RegisterTaskManager] = TaskManagerRegistered(epoch=2, heartbeat_interval=INTERVAL)
+        await bench.until(lambda: bench.service.registered, 2 * INTERVAL)
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-16")
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["the JobManager is restarted", "another one leads"])
+def test_one_that_was_refused_lets_the_first_one_register_before_it_at_the_next_job_manager(elsewhere: bool) -> None:
+    loop = VirtualLoop()
+
+    async def main() -> None:
+        bench = Bench(loop)
+        bench.job_manager.answers[RegisterTaskManager] = Conflict("tm-1 is alive")
+        running = asyncio.create_task(bench.service.run())
+        await asyncio.sleep(TIMEOUT / 2)
+        refused = len(bench.job_manager.asked(RegisterTaskManager))
+        assert refused
+        bench.job_manager.answers[RegisterTaskManager] = RetryLater("is being started")
+        if elsewhere:
+            bench.network.attach("jm:2", bench.job_manager)
+            bench.service.follow("jm:2")
+        else:
+            await bench.until(lambda: len(bench.job_manager.asked(RegisterTaskManager)) > refused, 2 * INTERVAL)
+        bench.job_manager.answers[RegisterTaskManager] = TaskManagerRegistered(epoch=2, heartbeat_interval=INTERVAL)
+        since = loop.time()
+        await bench.until(lambda: bench.service.registered, 3 * TIMEOUT)
+        assert loop.time() - since >= TIMEOUT - INTERVAL
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    loop.run_until_complete(main())
+    loop.end_all()
+    loop.close()
+
+
 def test_another_storage_than_the_job_managers_ends_the_process_and_nothing_else() -> None:
     loop = VirtualLoop()
 
@@ -535,7 +581,6 @@ def test_another_storage_than_the_job_managers_ends_the_process_and_nothing_else
         async with asyncio.timeout(TIMEOUT):
             with pytest.raises(Fatal, match=r"refuses this config.*: checkpoints are in /a \(give both the same\)"):
                 await bench.service.run()
-        assert not bench.service.refused, "its work is not ended"
 
     loop.run_until_complete(main())
     assert loop.end_all() == []

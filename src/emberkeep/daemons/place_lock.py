@@ -1,0 +1,73 @@
+"""A lock that keeps all other processes out of a directory, and says who holds it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.errors import Conflict, Unavailable
+from emberkeep.base.process_identity import ProcessIdentity, own_identity
+
+_LONGEST = 4096  # bytes of a lock file: it holds one short record
+
+
+class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
+    """Who has taken a lock last. Written into the lock file (JSON); unknown fields are ignored."""
+
+    name: str
+    host: str
+    process: ProcessIdentity
+
+    def __str__(self) -> str:
+        return f"{self.name}: pid {self.process.pid} on {self.host}"
+
+
+@contextlib.contextmanager
+def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") -> Iterator[None]:
+    """Hold the lock file ``path`` of an existing directory. ``name``: what this process is to others who want it.
+    ``unnamed``: who holds it, if it does not say so itself.
+
+    Raises Conflict naming who holds it, Unavailable (the directory cannot be used).
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Unavailable(f"cannot use {path}: {error.strerror}", hint="check that directory and its rights") from error
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = _decoded(os.pread(descriptor, _LONGEST, 0))
+            raise Conflict(f"{path.parent} is in use by {holder or unnamed}", hint=hint) from None
+        _write(descriptor, LockHolder(name=name, host=socket.gethostname(), process=own_identity()))
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def last_holder(path: Path) -> LockHolder | None:
+    """Who has taken the lock last; None where that is not recorded, or not readably. It may have ended since."""
+    try:
+        return _decoded(path.read_bytes()[:_LONGEST])
+    except OSError:
+        return None
+
+
+def _write(descriptor: int, holder: LockHolder) -> None:
+    """For people: the lock holds without it, also on a full disk."""
+    with contextlib.suppress(OSError):
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)
+
+
+def _decoded(data: bytes) -> LockHolder | None:
+    try:
+        return msgspec.json.decode(data, type=LockHolder)
+    except msgspec.MsgspecError:
+        return None
