@@ -11,14 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.adapters import zookeeper_election
 from emberkeep.adapters.leader_locators import ZooKeeperLocator
-from emberkeep.adapters.zookeeper_election import ZooKeeperElection
+from emberkeep.adapters.zookeeper_election import Prober, ZooKeeperElection, probe
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.ids import SystemIds
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.leadership.model import LeaderAddress, Standing
+from emberkeep.leadership.takeover import Probe
 from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("HA-1")]
@@ -58,7 +60,9 @@ class StoreTurn:
 class JobManager:
     """One contender with a session and a port of its own."""
 
-    def __init__(self, hosts: str, layout: ZooKeeperLayout, graphs: Path, session_timeout: float) -> None:
+    def __init__(
+        self, hosts: str, layout: ZooKeeperLayout, graphs: Path, session_timeout: float, prober: Prober
+    ) -> None:
         self.port = socket.socket()
         self.port.bind(("127.0.0.1", 0))
         self.port.listen()
@@ -72,7 +76,7 @@ class JobManager:
             self.turns.append(StoreTurn(store))
             return self.turns[-1]
 
-        election = ZooKeeperElection(self.session, layout, self.address)
+        election = ZooKeeperElection(self.session, layout, self.address, prober=prober)
         self.contender = Contender(election, turn, random.Random(1))
         self.task = asyncio.create_task(self.contender.run())
 
@@ -106,8 +110,8 @@ class Field:
         self.graphs = graphs
         self.all: list[JobManager] = []
 
-    async def add(self, session_timeout: float = 60.0) -> JobManager:
-        manager = JobManager(self.ensemble.hosts, self.layout, self.graphs, session_timeout)
+    async def add(self, session_timeout: float = 60.0, prober: Prober = probe) -> JobManager:
+        manager = JobManager(self.ensemble.hosts, self.layout, self.graphs, session_timeout, prober)
         self.all.append(manager)
         await eventually(
             lambda: manager.contender.standing in (Standing.WAITING, Standing.LEADING), "a place in the queue"
@@ -158,6 +162,26 @@ async def test_a_leader_whose_port_refuses_is_followed_before_its_session_runs_o
     assert first.contender.turn is None
     second.refuse()
     await eventually(lambda: third.leads, "the third takes over, though two stand before it")
+
+
+@pytest.mark.req("SAFE-13")
+async def test_two_that_refuse_each_others_connections_do_not_depose_each_other_for_ever(
+    field: Field, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A firewall that refuses in their name, once they have reached each other."""
+    monkeypatch.setattr(zookeeper_election, "PROBE_INTERVAL", 0.005)
+    probes = [0, 0]
+
+    def refusing(index: int) -> Prober:
+        async def look(_: str) -> Probe:
+            probes[index] += 1
+            return Probe.ACCEPTED if probes[index] == 1 else Probe.REFUSED
+
+        return look
+
+    managers = [await field.add(prober=refusing(index)) for index in range(2)]
+    await eventually(lambda: sum(probes) > 1000, "they look at each other")
+    assert sum(len(manager.turns) for manager in managers) <= 3
 
 
 @pytest.mark.req("HA-9")

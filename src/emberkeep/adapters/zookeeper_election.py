@@ -1,8 +1,9 @@
 """The queue of JobManagers that want to lead: ephemeral sequential nodes, the first of which may.
 
 A process that dies leaves its node until its session runs out. The next in line does not wait for that when the ports
-of all before it refuse connections: nobody listens there any more. Should that be a mistake, the epoch keeps it
-harmless. Whoever holds a port takes away what an earlier process has left behind under the same address.
+of all before it refuse connections after they had accepted some: nobody listens there any more, see
+``leadership.takeover``. Should that be a mistake, the epoch keeps it harmless. Whoever has registered an address takes
+away what an earlier process has left behind under it.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 import structlog
 
 from emberkeep.adapters.leader_locators import RETRY_PAUSE, read_leader
 from emberkeep.adapters.zookeeper_layout import LatchRecord, ZooKeeperLayout, decode_node, encode_node
+from emberkeep.adapters.zookeeper_paths import make_paths
+from emberkeep.adapters.zookeeper_registration import AddressRegistration, AddressTaken
 from emberkeep.adapters.zookeeper_session import Node, SessionState, ZooKeeperSession
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, UnknownOutcome
 from emberkeep.leadership.model import Connected, Event, Granted, LeaderAddress, Lost, Revoked, Suspended
+from emberkeep.leadership.takeover import Probe, TakeoverRule
 
 PROBE_INTERVAL = 0.25  # seconds
-REFUSALS = 3  # in a row, before a process counts as gone
 _PROBE_TIMEOUT = 1.0
 _PREFIX = "latch-"
 
@@ -31,33 +35,53 @@ _EVENTS: dict[SessionState, Event] = {
     SessionState.LOST: Lost(),
 }
 
-Probe = Callable[[str], Awaitable[bool]]
+Prober = Callable[[str], Awaitable[Probe]]
 
 
-async def refuses(address: str) -> bool:
-    """Whether that port certainly has no listener. Silence proves nothing."""
+async def probe(address: str) -> Probe:
+    """What that port answers."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except ConnectionRefusedError:
-        return True
+        return Probe.REFUSED
     except (OSError, ValueError):  # TimeoutError is an OSError
-        return False
+        return Probe.SILENT
     writer.close()
-    return False
+    return Probe.ACCEPTED
+
+
+@dataclass(frozen=True)
+class _Contender:
+    """Who stands in the queue. ``life``: its session."""
+
+    life: int
+    address: str
 
 
 class ZooKeeperElection:
-    """Implements Election for the process at ``address`` ("host:port")."""
+    """Implements Election for the process at ``address`` ("host:port"). ``registration``: of that address.
+
+    ``settled`` is set once it has a place in the queue, or cannot have one for a reason that may last.
+    """
 
     def __init__(
-        self, session: ZooKeeperSession, layout: ZooKeeperLayout, address: str, probe: Probe = refuses
+        self,
+        session: ZooKeeperSession,
+        layout: ZooKeeperLayout,
+        address: str,
+        *,
+        registration: AddressRegistration | None = None,
+        prober: Prober = probe,
     ) -> None:
+        self.settled = asyncio.Event()
         self._session = session
         self._layout = layout
         self._address = address
-        self._probe = probe
+        self._registration = registration
+        self._prober = prober
+        self._rule = TakeoverRule()
         self._tell: Callable[[Event], None] = lambda _: None
         self._holding: asyncio.Task[None] | None = None
         self._path = ""  # of the present latch
@@ -123,9 +147,14 @@ class ZooKeeperElection:
                 break
             except Fatal:
                 raise
-            except EmberkeepError as error:
+            except AddressTaken as error:
                 log.info("no place in the queue of leaders yet", reason=str(error))
                 await asyncio.sleep(RETRY_PAUSE)
+            except EmberkeepError as error:
+                self.settled.set()
+                log.info("no place in the queue of leaders yet", reason=str(error))
+                await asyncio.sleep(RETRY_PAUSE)
+        self.settled.set()
         granted = False
         while True:
             change = asyncio.Event()
@@ -145,7 +174,9 @@ class ZooKeeperElection:
 
     async def _create(self) -> str:
         """Stand in the queue once: what a lost answer or an earlier process at this address has left goes first."""
-        await self._session.ensure(*self._layout.persistent)
+        await make_paths(self._session, self._layout)
+        if self._registration is not None:
+            await self._registration.claim()
         for path, node in await self._latches():
             if node.owner == self._session.id or self._address_of(path, node) == self._address:
                 with contextlib.suppress(Absent):
@@ -163,13 +194,14 @@ class ZooKeeperElection:
                 found.append((path, await self._session.get(path)))
         return found
 
-    async def _before(self, change: asyncio.Event) -> list[str]:
-        """Addresses of those that stand before this one. Raises Absent when its own place is gone, RetryLater."""
+    async def _before(self, change: asyncio.Event) -> list[_Contender]:
+        """Those that stand before this one. Raises Absent when its own place is gone, RetryLater."""
         latches = await self._latches(change)
         paths = [path for path, _ in latches]
         if self._path not in paths:
             raise Absent(f"{self._path} is gone")
-        return [self._address_of(path, node) for path, node in latches[: paths.index(self._path)]]
+        before = latches[: paths.index(self._path)]
+        return [_Contender(node.owner, self._address_of(path, node)) for path, node in before]
 
     def _address_of(self, path: str, node: Node) -> str:
         """Empty when it cannot be read: then nobody knows where to probe."""
@@ -179,19 +211,24 @@ class ZooKeeperElection:
             log.warning("a latch cannot be read", reason=str(error))
             return ""
 
-    async def _is_turn(self, before: list[str], change: asyncio.Event) -> bool:
+    async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
         """Whether nobody stands before it; else watch those who do until that changes, or all of them are gone."""
-        refusals = 0
+        clock = asyncio.get_running_loop().time
         while before and not change.is_set():
-            gone = await asyncio.gather(*(self._probe(address) for address in before if address))
-            refusals = refusals + 1 if len(gone) == len(before) and all(gone) else 0
-            if refusals >= REFUSALS:
-                log.info("the leader's process is gone: taking over", was=before)
+            answers = await asyncio.gather(*(self._look(each) for each in before))
+            for each, answer in zip(before, answers, strict=True):
+                self._rule.probed(each.life, answer, clock())
+            if all(self._rule.is_gone(each.life, clock()) for each in before):
+                log.info("the leader's process is gone: taking over", was=[each.address for each in before])
+                self._rule.took_over(each.life for each in before)
                 return True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_INTERVAL):
                     await change.wait()
         return not before
+
+    async def _look(self, contender: _Contender) -> Probe:
+        return await self._prober(contender.address) if contender.address else Probe.SILENT
 
     async def _leave(self, path: str) -> None:
         """Delete the own place; where that is not possible it goes with the session."""

@@ -13,6 +13,7 @@ from kazoo.client import TransactionRequest
 
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import LeaderRecord, ZooKeeperLayout, decode_node, encode_node
+from emberkeep.adapters.zookeeper_paths import make_paths
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 
@@ -35,6 +36,7 @@ class LeaderEpoch:
         self._elected = elected
         self._number: int | None = None
         self._taking = False
+        self.overtook = False  # a leader whose session was not over
 
     @property
     def number(self) -> int:
@@ -54,7 +56,7 @@ class LeaderEpoch:
             raise Conflict("this store is open already: it leads")
         self._taking = True
         try:
-            await self._session.ensure(*self._layout.persistent)
+            await make_paths(self._session, self._layout)
             self._number = await self._write()
             return self._number
         finally:
@@ -82,6 +84,7 @@ class LeaderEpoch:
             if refused.index == 0:
                 raise Conflict("another JobManager leads: it was first to write the epoch") from None
             raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node went
+        self.overtook = leader is not None and leader.owner != self._session.id
         return int(stat.version)
 
     async def confirm(self) -> None:

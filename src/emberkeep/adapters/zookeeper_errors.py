@@ -16,6 +16,10 @@ class TransactionRefused(EmberkeepError):
         self.cause = cause
 
 
+class Denied(Fatal):
+    """ZooKeeper does not let this process do that."""
+
+
 _ABSENT = (kz.NoNodeError,)
 _CONFLICT = (kz.BadVersionError, kz.NodeExistsError, kz.NotEmptyError)
 # The server has refused it, so it did not happen.
@@ -48,7 +52,7 @@ def translate(error: kz.KazooException, what: str, *, writes: bool) -> Emberkeep
     if isinstance(error, _NO_ANSWER):
         return no_answer(what, writes=writes)
     if isinstance(error, _DENIED):
-        return Fatal(
+        return Denied(
             f"{what}: ZooKeeper denies it ({type(error).__name__})",
             hint="all processes of a cluster need the same high-availability.zookeeper.client.authorization",
         )

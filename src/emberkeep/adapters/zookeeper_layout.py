@@ -4,6 +4,7 @@
 /<root>/<cluster-id>/epoch                 who leads; the node's version is the leader's epoch
                     /leader                its address; ephemeral
                     /election/…            latches, ephemeral and sequential: the first may lead
+                    /addresses/<address>~… which process is reached there; ephemeral and sequential: the first owns it
                     /currentJobs/<job>     state handle: the job has to be recovered
                     /attempts/<job>        newest attempt of its driver
                     /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
@@ -28,6 +29,7 @@ from emberkeep.base.durable import decode_record
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobResult
@@ -48,6 +50,16 @@ class LatchRecord(Compatible, frozen=True, kw_only=True):
     """Persisted at each latch: whose it is."""
 
     address: str
+
+
+class RegisteredAddress(Compatible, frozen=True, kw_only=True):
+    """Persisted at each JobManager's address: whose it is. ``processes``: where its pid means something."""
+
+    address: str
+    name: str
+    host: str
+    process: ProcessIdentity
+    processes: str
 
 
 class KeyNode(Compatible, frozen=True, kw_only=True):
@@ -78,6 +90,7 @@ class ResultNode(Compatible, frozen=True, kw_only=True):
 KINDS: dict[type, str] = {
     LeaderRecord: "leader",
     LatchRecord: "latch",
+    RegisteredAddress: "job-manager-address",
     StoredAttempt: "job-attempt",
     JobPointers: "job-checkpoints",
     Blocklist: "blocklist",
@@ -104,6 +117,7 @@ class ZooKeeperLayout:
         self.epoch = f"{self.base}/epoch"
         self.leader = f"{self.base}/leader"
         self.election = f"{self.base}/election"
+        self.addresses = f"{self.base}/addresses"
         self.jobs = f"{self.base}/currentJobs"
         self.attempts = f"{self.base}/attempts"
         self.checkpoints = f"{self.base}/checkpoints"
@@ -116,7 +130,11 @@ class ZooKeeperLayout:
     def persistent(self) -> tuple[str, ...]:
         """What has to be there before anything else."""
         records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
-        return (self.epoch, self.election, *records, self.blocklist)
+        return (self.epoch, self.election, self.addresses, *records, self.blocklist)
+
+    def address(self, address: str) -> str:
+        """Of a JobManager, "host:port", without its number."""
+        return f"{self.addresses}/{address}~"
 
     def job(self, job_id: str) -> str:
         return f"{self.jobs}/{job_id}"

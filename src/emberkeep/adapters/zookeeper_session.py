@@ -17,11 +17,11 @@ import structlog
 from kazoo.client import KazooClient, KazooState, TransactionRequest
 from kazoo.exceptions import KazooException, RolledBackError, RuntimeInconsistency
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from emberkeep.adapters.zookeeper_errors import TransactionRefused, no_answer, not_connected, translate
+from emberkeep.adapters.zookeeper_errors import Denied, TransactionRefused, no_answer, not_connected, translate
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 from emberkeep.base.options import (
     ZOOKEEPER_ACL,
     ZOOKEEPER_AUTHORIZATION,
@@ -95,7 +95,7 @@ class ZooKeeperSession:
 
     def __init__(self, settings: SessionSettings) -> None:
         self.state = SessionState.LOST
-        self._settings = settings
+        self.settings = settings
         self._listeners: list[Callable[[SessionState], None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._places = asyncio.Semaphore(_AT_ONCE)
@@ -111,7 +111,7 @@ class ZooKeeperSession:
 
     @property
     def hosts(self) -> str:
-        return self._settings.hosts
+        return self.settings.hosts
 
     @property
     def id(self) -> int:
@@ -143,6 +143,15 @@ class ZooKeeperSession:
         if self.state is not SessionState.LOST:
             listener(self.state)
         return lambda: self._listeners.remove(listener)
+
+    async def connected(self) -> None:
+        """Return once there is a connection."""
+        connected = asyncio.Event()
+        forget = self.listen(lambda state: connected.set() if state is SessionState.CONNECTED else None)
+        try:
+            await connected.wait()
+        finally:
+            forget()
 
     def _hop(self, state: str) -> None:
         """Called in one of kazoo's threads."""
@@ -185,6 +194,19 @@ class ZooKeeperSession:
             except Absent:
                 continue  # gone meanwhile
 
+    async def exists(self, path: str) -> bool:
+        """Raises RetryLater."""
+        try:
+            stat = await self._run(lambda: self._kazoo.exists_async(path), f"look for {path}", writes=False)
+        except Denied:
+            return True  # only what is there can be denied
+        return stat is not None
+
+    async def acls(self, path: str) -> list[ACL]:
+        """Who may do what there. Raises as ``get``."""
+        found, _ = await self._run(lambda: self._kazoo.get_acls_async(path), f"read who may use {path}", writes=False)
+        return list(found)
+
     async def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
         """Names, sorted. Raises as ``get``."""
         names: list[str] = await self._run(
@@ -199,20 +221,19 @@ class ZooKeeperSession:
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
-    async def ensure(self, *paths: str) -> None:
-        """Make persistent empty nodes, each after its parents, where they are not there yet."""
-        for path in paths:
-            names = path.strip("/").split("/")
-            for depth in range(1, len(names) + 1):
-                try:
-                    await self.create("/" + "/".join(names[:depth]), b"")
-                except Conflict:
-                    continue
-
-    async def create(self, path: str, data: bytes, *, ephemeral: bool = False, sequence: bool = False) -> str:
-        """Returns the path with its number, if ``sequence``. Raises Conflict, Absent, RetryLater, UnknownOutcome."""
+    async def create(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        ephemeral: bool = False,
+        sequence: bool = False,
+        acl: Sequence[ACL] | None = None,
+    ) -> str:
+        """Returns the path with its number, if ``sequence``. ``acl``: None for what is configured. Raises Conflict,
+        Absent, RetryLater, UnknownOutcome."""
         made: str = await self._run(
-            lambda: self._kazoo.create_async(path, data, ephemeral=ephemeral, sequence=sequence),
+            lambda: self._kazoo.create_async(path, data, acl=acl, ephemeral=ephemeral, sequence=sequence),
             f"create {path}",
             writes=True,
         )
@@ -246,7 +267,7 @@ class ZooKeeperSession:
         operation = start()
         operation.rawlink(lambda result: self._call_on_loop(_settle, answer, result))
         try:
-            async with asyncio.timeout(self._settings.operation_timeout):
+            async with asyncio.timeout(self.settings.operation_timeout):
                 return await answer
         except TimeoutError:
             raise no_answer(what, writes=writes) from None

@@ -80,6 +80,11 @@ class ZooKeeperJobStore:
         self._result_files = ResultFiles(self._graph_dir, number)
         return number
 
+    @property
+    def overtook(self) -> bool:
+        """Whether the session of the leader before was not over when this one took the epoch."""
+        return self._epoch.overtook
+
     async def confirm(self) -> None:
         """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
         await self._epoch.confirm()

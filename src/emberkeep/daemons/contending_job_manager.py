@@ -21,11 +21,12 @@ from emberkeep.adapters.leader_locators import ZooKeeperLocator
 from emberkeep.adapters.token_file import load_or_create_token
 from emberkeep.adapters.zookeeper_election import ZooKeeperElection
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, zookeeper_layout
-from emberkeep.adapters.zookeeper_session import ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper_registration import AddressRegistration, own_registration
+from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession, session_settings
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.options import JOB_MANAGER_ID, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
 from emberkeep.daemons.leader_inquiry import TellsLeader
@@ -37,6 +38,7 @@ from emberkeep.rest.standby import build_standby
 
 log = structlog.get_logger(__name__)
 
+_CONNECTING_SECONDS = 5.0  # until a start does without ZooKeeper for the moment
 _LEAVING_SECONDS = 10.0  # an orderly exit waits this long at most until the leader's place is free
 _RETIRING_SECONDS = 2.0  # and this long before that, with its own BLOBs: those who wait for a leader come first
 
@@ -63,19 +65,33 @@ async def contending_job_manager(
         front = _Front(settings, locator, SwitchedPort(port))
         await front.open()
         stack.push_async_callback(front.port.close)
+        own = own_registration(settings.address, configuration[JOB_MANAGER_ID])
+        registration = AddressRegistration(session, nodes, own, zookeeper.session_timeout)
+        election = ZooKeeperElection(session, nodes, settings.address, registration=registration)
         contender = Contender(
-            ZooKeeperElection(session, nodes, settings.address),
+            election,
             lambda: _Turn(settings, front, session, nodes),
             system.rng,
         )
         services.start("contender", contender.run())
         try:
+            await services.run_until_done(_settled(session, election))
             yield f"http://{settings.address}"
             await contender.retire()
         finally:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_LEAVING_SECONDS):
                     await contender.leave()
+
+
+async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> None:
+    """It has a place in the queue, is refused one, or ZooKeeper cannot be reached at present."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CONNECTING_SECONDS):
+            await session.connected()
+            await election.settled.wait()
+    if session.state is SessionState.CONNECTED:
+        await election.settled.wait()
 
 
 class _Front:
@@ -136,8 +152,14 @@ class _Turn:
     async def serve(self, epoch: int) -> None:
         services = Services()
         try:
-            locator = self._front.locator
-            async with leadership(self._settings, self._store, steps_aside=True, known=locator) as present:
+            leading = leadership(
+                self._settings,
+                self._store,
+                steps_aside=True,
+                known=self._front.locator,
+                overtook=self._store.overtook,
+            )
+            async with leading as present:
                 self._leadership = present
                 if self._paused:
                     present.service.pause()

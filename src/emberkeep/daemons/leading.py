@@ -114,16 +114,18 @@ async def leadership(
     *,
     steps_aside: bool = False,
     known: LeaderLocator | None = None,
+    overtook: bool = False,
 ) -> AsyncIterator[Leadership]:
     """Nothing of it runs yet. On leaving, its connections to others are closed. ``steps_aside``: see JobManagerService.
     ``known``: who leads, to be told to those who ask; None where there is one JobManager alone.
+    ``overtook``: see BlobServer.
     Raises Fatal (storage)."""
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
-        blobs = BlobServer(configuration, local, ha, confirm=store.confirm)
+        blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
         rpc = HttpRpcClient(settings.token, offload)
         stack.push_async_callback(rpc.close)

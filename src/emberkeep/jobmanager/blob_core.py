@@ -181,7 +181,8 @@ class BlobCore:
         clock = asyncio.get_running_loop().time
         asked = clock()
         await self.confirm()
-        # A session that has just confirmed lives for longer than this, so nobody else leads before it is over.
+        # A session that has just confirmed lives for longer than this, so nobody else leads before it is over. Whoever
+        # leads before that, because our port refused, waits for so long before it relies on any BLOB in the HA store.
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:

@@ -24,7 +24,7 @@ from emberkeep.blobs.peers import Direct, Peers
 from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine, key_of
 from emberkeep.jobmanager.blob_copies import BlobCopies
-from emberkeep.jobmanager.blob_core import BlobCore, Disk, ThreadedDisk
+from emberkeep.jobmanager.blob_core import CONFIRMED_SECONDS, BlobCore, Disk, ThreadedDisk
 from emberkeep.jobmanager.blob_uploads import BlobUploads
 from emberkeep.jobmanager.blob_verification import Verification
 from emberkeep.jobmanager.blob_views import BlobStatistics, BlobVerification, BlobView
@@ -49,9 +49,12 @@ class BlobServer:
         *,
         confirm: Callable[[], Awaitable[None]],
         disk: Disk | None = None,
+        overtook: bool = False,
     ) -> None:
         """``confirm`` raises an EmberkeepError unless this JobManager leads at present. ``disk``: None for the
-        machine's own."""
+        machine's own. ``overtook``: the session of the leader before was not over: it may be deleting BLOBs yet, for as
+        long as it was sure to lead."""
+        self._settles_in = CONFIRMED_SECONDS if overtook else 0.0
         peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
         self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
         self._machine = self._core.machine
@@ -72,7 +75,8 @@ class BlobServer:
         await core.local.open_store()
         self._machine.recover(jobs, ended)
         self._machine.found_local(await core.local.listing())
-        await self._list_ha()
+        if not self._settles_in:
+            await self._list_ha()
         core.decide()
 
     async def _list_ha(self) -> None:
@@ -96,10 +100,12 @@ class BlobServer:
             self._running = False
 
     async def _list_until_known(self) -> None:
+        pause = self._settles_in or LISTING_PAUSE
         while not self._machine.ha_listed:
-            await asyncio.sleep(LISTING_PAUSE)
+            await asyncio.sleep(pause)
             await self._list_ha()
             self._core.decide()
+            pause = LISTING_PAUSE
 
     async def _clean_for_ever(self) -> None:
         while True:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 REFUSALS = 3  # in a row, before a process counts as gone
 FIRST_PATIENCE = 2.0  # seconds of refusals, after the first takeover from a process that turned out to live
 LONGEST_PATIENCE = 300.0
+MOST_LIVES = 64  # that are remembered; the oldest are forgotten
 
 
 class Probe(enum.Enum):
@@ -44,14 +45,9 @@ class TakeoverRule:
     def __init__(self) -> None:
         self._seen: dict[Hashable, _Seen] = {}
 
-    def keep(self, lives: Iterable[Hashable]) -> None:
-        """Forget all others: their sessions are over."""
-        present = set(lives)
-        self._seen = {life: seen for life, seen in self._seen.items() if life in present}
-
     def probed(self, life: Hashable, answer: Probe, now: float) -> None:
         """The port of ``life`` has answered so at ``now`` (seconds)."""
-        seen = self._seen.setdefault(life, _Seen())
+        seen = self._known(life)
         if answer is not Probe.REFUSED:
             seen.refusals = 0
         elif seen.refusals == 0:
@@ -74,5 +70,10 @@ class TakeoverRule:
     def took_over(self, lives: Iterable[Hashable]) -> None:
         """From these, because they were gone."""
         for life in lives:
-            seen = self._seen.setdefault(life, _Seen())
+            seen = self._known(life)
             seen.accepts, seen.refusals, seen.overtaken = False, 0, True
+
+    def _known(self, life: Hashable) -> _Seen:
+        if life not in self._seen and len(self._seen) >= MOST_LIVES:
+            del self._seen[next(iter(self._seen))]
+        return self._seen.setdefault(life, _Seen())

@@ -16,6 +16,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Inval
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged, NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, BlobKind, permanent, transient
+from emberkeep.jobmanager.blob_core import CONFIRMED_SECONDS
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.unit.jobmanager.cluster import in_virtual_time
@@ -65,12 +66,20 @@ class Bench:
         self.at_local, self.at_ha = Steps(), Steps()
         self.configuration = Configuration().with_texts({"blob.max-size": "1m"}, "test")
         self.deposed = False
+        self.overtook = False
         self.server = self._server()
 
     def _server(self) -> BlobServer:
         self.local = MemoryLocalStore(self.disk, step=self.at_local)
         self.ha = MemoryBlobStorage(self.disk, self.shared, step=self.at_ha)
-        return BlobServer(self.configuration, self.local, self.ha, confirm=self.confirm, disk=self.disk)
+        return BlobServer(
+            self.configuration,
+            self.local,
+            self.ha,
+            confirm=self.confirm,
+            disk=self.disk,
+            overtook=self.overtook,
+        )
 
     async def confirm(self) -> None:
         await asyncio.sleep(0.01)
@@ -738,6 +747,22 @@ async def test_an_ha_store_that_is_away_at_the_start_is_listed_later(bench: Benc
         await pass_intervals(2)
         assert not bench.in_ha(B)
         await put(server, WHEEL)
+
+
+@pytest.mark.req("SAFE-13")
+@virtual
+async def test_who_leads_before_the_last_session_is_over_relies_on_no_blob_that_it_may_delete(bench: Bench) -> None:
+    async with bench.serving() as old:
+        await put(old, SCRIPT, B)
+        bench.overtook = True
+        async with bench.serving() as server:
+            with pytest.raises(RetryLater, match="has not answered"):
+                await server.open_group(B, announced(SCRIPT))
+            # Its question whether it leads was answered just before it did not any more.
+            await old._core.delete_needless(B, [key_of(SCRIPT)])
+            await asyncio.sleep(CONFIRMED_SECONDS + 0.1)
+            await submit(server, B, SCRIPT)
+            assert bench.in_ha(B) == {SCRIPT}
 
 
 @pytest.mark.req("BLOB-16")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.leadership.takeover import FIRST_PATIENCE, LONGEST_PATIENCE, REFUSALS, Probe, TakeoverRule
+from emberkeep.leadership.takeover import FIRST_PATIENCE, LONGEST_PATIENCE, MOST_LIVES, REFUSALS, Probe, TakeoverRule
 
 pytestmark = pytest.mark.req("SAFE-13")
 
@@ -76,10 +76,10 @@ def test_a_port_that_refuses_now_and_then_is_waited_for_ever_longer() -> None:
     assert waits[1:] == [pytest.approx(seconds + STEP) for seconds in patience]
 
 
-def test_a_new_life_is_judged_anew() -> None:
+def test_the_oldest_lives_are_forgotten() -> None:
     prober = Prober()
     prober.sees(Probe.ACCEPTED, *REFUSED)
-    prober.rule.took_over(["a"])
-    prober.rule.keep(["b"])
+    for number in range(MOST_LIVES):
+        assert prober.rule.is_gone("a", prober.now)
+        prober.rule.probed(number, Probe.ACCEPTED, prober.now)
     assert not prober.rule.is_gone("a", prober.now)
-    assert prober.sees(Probe.ACCEPTED, *REFUSED)
