@@ -293,6 +293,30 @@ async def test_a_new_leader_deletes_graphs_that_no_handle_leads_to_and_cleans_up
     assert list(cluster.graphs.iterdir()) == [used]
 
 
+@pytest.mark.req("SAFE-15")
+async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) -> None:
+    store = cluster.store()
+    await store.open()
+    for number in (1, 2, 3):
+        await store.create(job(number))
+    await store.record_result(result_of(job(3), JobStatus.FINISHED))
+    epoch = cluster.direct.get(cluster.layout.epoch)[1].version
+    kept = {path.name for path in cluster.graphs.iterdir()}
+    graph = next(iter(cluster.graphs.iterdir())).read_bytes()
+    for name in (f"{job(4).job_id}.{epoch}.graph", f"{job(4).job_id}.{epoch}.result"):
+        (cluster.graphs / name).write_bytes(graph)
+    of_unread_result = f"{job(3).job_id}.{epoch}.result"
+    (cluster.graphs / of_unread_result).write_bytes(b"large")
+    cluster.direct.set(cluster.layout.job(job(2).job_id), b"torn")
+    cluster.direct.set(cluster.layout.result(job(3).job_id), b"torn")
+    cluster.direct.create(cluster.layout.damaged_job(job(5).job_id), b"torn")
+    await store.close()
+    following = cluster.store()
+    await following.open()
+    assert len(await following.recover()) == 2
+    assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result}
+
+
 async def test_submissions_with_one_key_at_once_make_one_job(cluster: Cluster) -> None:
     store = cluster.store()
     await store.open()

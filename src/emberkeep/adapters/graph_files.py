@@ -143,14 +143,16 @@ class GraphFiles:
             elif name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX) not in needed:
                 self.discard_file(name)
 
-    def sweep_older(self, needed: AbstractSet[str]) -> None:
+    def sweep_older(self, needed: AbstractSet[str], unknown: AbstractSet[str] = frozenset()) -> None:
         """Delete what leaders of earlier epochs have left: graphs that no handle leads to (locations of the others:
-        ``needed``), and files that they did not finish. Should one of them still write, its epoch is over, so that no
-        handle will ever lead to what it writes."""
+        ``needed``; ``unknown``: jobs whose handle cannot be read), and files that they did not finish. Should one of
+        them still write, its epoch is over, so that no handle will ever lead to what it writes."""
         for name in self._names():
             if self._is_older(_UNFINISHED_OF_EPOCH.fullmatch(name)):
                 self._remove_unfinished(name)
-            elif self._is_older(_OF_EPOCH.fullmatch(name)) and name not in needed:
+            elif name in needed or name.partition(".")[0] in unknown:
+                continue
+            elif self._is_older(_OF_EPOCH.fullmatch(name)):
                 self.discard_file(name)
 
     def _is_older(self, name: re.Match[str] | None) -> bool:

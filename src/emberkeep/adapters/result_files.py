@@ -75,9 +75,12 @@ class ResultFiles:
         except OSError as error:
             log.warning("job_result_file_kept", file=location, reason=str(error))
 
-    def sweep_older(self, needed: AbstractSet[str]) -> None:
-        """Delete those of earlier epochs that no node leads to (locations of the others: ``needed``)."""
+    def sweep_older(self, needed: AbstractSet[str], unknown: AbstractSet[str]) -> None:
+        """Delete those of earlier epochs that no node leads to (locations of the others: ``needed``; ``unknown``: jobs
+        whose node cannot be read)."""
         for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            epoch = path.name.removesuffix(_SUFFIX).partition(".")[2]
-            if epoch.isdecimal() and int(epoch) < self._epoch and path.name not in needed:
+            job_id, _, epoch = path.name.removesuffix(_SUFFIX).partition(".")
+            if path.name in needed or job_id in unknown:
+                continue
+            if epoch.isdecimal() and int(epoch) < self._epoch:
                 self.discard(path.name)

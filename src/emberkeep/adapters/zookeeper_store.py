@@ -158,8 +158,7 @@ class ZooKeeperJobStore:
         for start in range(0, len(found), _READ_BATCH):
             batch = found[start : start + _READ_BATCH]
             stored += await asyncio.to_thread(lambda: [self._recovered(*entry[1:]) for entry in batch])  # noqa: B023
-        kept = {name for _, job_id, data, _ in found if (name := self._location(job_id, data))}
-        await self._clean_up(epoch, kept)
+        await self._clean_up(epoch, [(job_id, data) for _, job_id, data, _ in found])
         return await self._with_keys(await self._with_pointers(stored))
 
     async def _with_keys(self, stored: list[StoredJob]) -> list[StoredJob]:
@@ -216,23 +215,23 @@ class ZooKeeperJobStore:
         except Fatal:
             return ""
 
-    async def _clean_up(self, epoch: int, kept: set[str]) -> None:
+    async def _clean_up(self, epoch: int, handles: list[tuple[JobId, bytes]]) -> None:
         """Finish what an earlier leader has begun: delete graphs of ended jobs, and those that never had a handle.
 
-        Nothing goes while a handle cannot be read, since its graph's name is not known then.
+        Of a job whose handle or result cannot be read everything stays, since the names of its files are not known.
         """
-        if "" in kept:
-            return
-        for name in await self._session.children(self._layout.damaged):
-            node = await self._session.find(self._layout.damaged_job(name))
-            location = self._location(JobId(name), node.data) if node is not None else ""
-            if not location:
-                return
-            kept.add(location)
-        await asyncio.to_thread(GraphFiles(self._graph_dir, epoch).sweep_older, kept)
+        damaged = [JobId(name) for name in await self._session.children(self._layout.damaged)]
+        nodes = await self._read_all(map(self._layout.damaged_job, damaged))
+        handles = handles + [(name, node.data) for name, node in zip(damaged, nodes, strict=True) if node is not None]
+        locations = {job_id: self._location(job_id, data) for job_id, data in handles}
+        unknown = {job_id for job_id, location in locations.items() if not location}
+        graphs = GraphFiles(self._graph_dir, epoch)
+        await asyncio.to_thread(graphs.sweep_older, set(filter(None, locations.values())), unknown)
+        names = await self._session.children(self._layout.results)
         results = await self._result_nodes()
         files = {result.file.location for _, _, result in results if result.file is not None}
-        await asyncio.to_thread(self._result_files.sweep_older, files)
+        unreadable = set(names).difference(name for name, _, _ in results)
+        await asyncio.to_thread(self._result_files.sweep_older, files, unreadable)
         for job_id, version, result in results:
             if result.cleaning is Cleaning.DIRTY:
                 await self._mark_clean(job_id, version, result)
