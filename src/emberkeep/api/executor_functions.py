@@ -6,15 +6,12 @@ minute: an instance then hands its state to the driver, which gives it to a late
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from emberkeep.api.function_link import Call, Channel, Link, Reply, join_driver
-from emberkeep.api.function_state import decode_state, encode_state
-from emberkeep.api.functions import close_once, open_once
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.api.executor_instance import Instance
+from emberkeep.api.function_link import Link
 
 T = TypeVar("T")
 
@@ -23,9 +20,8 @@ def _no_link() -> Link | None:
     return None
 
 
-_LEAVE_SECONDS = 10.0
 _lock = threading.Lock()
-_instances: dict[str, _Instance] = {}
+_instances: dict[str, Instance] = {}
 _driver_link = _no_link
 
 
@@ -42,7 +38,7 @@ class ExecutorFunction(Generic[T]):
         reached), and what the instance raises."""
         with _lock:
             if self.name not in _instances:
-                _instances[self.name] = _Instance(self.name, self._factory(), self._link)
+                _instances[self.name] = Instance(self.name, self._factory(), self._link, _forget)
             function: T = _instances[self.name].function
             return function
 
@@ -66,77 +62,8 @@ def serve_link(link: Callable[[], Link | None]) -> None:
     _driver_link = link
 
 
-class _Instance:
-    """One function object, and the thread that answers the driver for it."""
-
-    def __init__(self, name: str, function: Any, link: Link | None) -> None:
-        self.function = function
-        self._name = name
-        self._channel: Channel | None = None
-        self._is_closed = False
-        if link is None:
-            open_once(function)
-            return
-        self._channel, states = join_driver(link, name)
-        try:
-            if states and hasattr(function, "initialize_state"):
-                function.initialize_state([decode_state(name, state) for state in states])
-            open_once(function)
-        except BaseException:
-            self._channel.close()  # the driver takes the states back, for the next try
-            raise
-        self._answering = threading.Lock()
-        threading.Thread(target=self._answer_all, name=f"emberkeep-function-{name}", daemon=True).start()
-        _before_exit(self._leave)
-
-    def _answer_all(self) -> None:
-        assert self._channel is not None  # noqa: S101
-        try:
-            while True:
-                call = self._channel.receive(Call)
-                with self._answering:
-                    self._channel.send(self._answer(call))
-        except EmberkeepError:
-            return  # the driver has ended, and this worker ends with its executor
-
-    def _answer(self, call: Call) -> Reply:
-        try:
-            if call.method == "close":
-                self._close()
-                return Reply(number=call.number)
-            method = getattr(self.function, call.method, None)
-            result = method(*call.arguments) if callable(method) else None
-            if call.method == "snapshot_state" and result is not None:
-                return Reply(number=call.number, state=encode_state(self._name, result))
-        except Exception as error:  # noqa: BLE001 - whatever the user's method raises is told to the driver
-            return Reply(number=call.number, error=f"{type(error).__name__}: {error}")
-        return Reply(number=call.number)
-
-    def _leave(self) -> None:
-        """Spark lets this worker go: the state stays with the driver, for a later instance. Nothing comes after
-        ``close``, and where the driver is gone that is all."""
-        assert self._channel is not None  # noqa: S101
-        if not self._answering.acquire(timeout=_LEAVE_SECONDS) or self._is_closed:
-            return
-        try:
-            if not self._channel.is_gone():
-                self._channel.send(self._answer(Call(number=0, method="snapshot_state")))
-        finally:
-            self._close()
-
-    def _close(self) -> None:
-        self._is_closed = True
-        close_once(self.function)
-
-
-def _before_exit(action: Callable[[], None]) -> None:
-    """Workers end by ``os._exit``, which calls nobody."""
-    original = os._exit
-
-    def leave(status: int) -> None:
-        try:
-            action()
-        finally:
-            original(status)
-
-    os._exit = leave  # type: ignore[assignment]
+def _forget(instance: Instance) -> None:
+    """The next call makes another one."""
+    with _lock:
+        for name in [name for name, known in _instances.items() if known is instance]:
+            del _instances[name]

@@ -1,6 +1,10 @@
-"""The connection between an instance in a Python worker and the driver: frames of JSON, both sides known by a secret.
+"""How an instance in a Python worker and the driver find and know each other, and what they say.
 
 The worker connects. Each side proves that it has the attempt's secret by a keyed hash over what the other one chose.
+A connection may break while both sides live: the worker then connects again, as the same instance.
+
+The release before (version 1) knows nothing of that, and refuses a Hello that says more than it knows: a worker then
+introduces itself in that version. An instance whose connection to such a side breaks is lost.
 """
 
 from __future__ import annotations
@@ -9,22 +13,22 @@ import hmac
 import os
 import secrets
 import socket
-import struct
-import threading
-from contextlib import suppress
-from typing import TypeVar
+from typing import NamedTuple
 
 import msgspec
 
+from emberkeep.api.function_channel import Channel
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict, RetryLater
 
-_LENGTH = struct.Struct(">I")
-_LARGEST = 64 * 2**20  # bytes of one frame
 _SECONDS = 30.0  # for connecting and being recognised
-VERSION = 1
+VERSION = 2
+WITHOUT_RETURN = 1  # the version in which an instance cannot connect again
+EXECUTOR_VARIABLE = "EMBERKEEP_EXECUTOR_ID"  # in the environment of executors, and so of their workers
 
-T = TypeVar("T", bound=msgspec.Struct)
+# Of replies that nobody has asked for.
+FAREWELL = 0  # the worker ends and leaves its state; it waits for a Call of this number, which says that it has come
+NOT_BEGUN = -1  # the instance could not begin, and has taken no row
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -41,7 +45,8 @@ class Challenge(Compatible, frozen=True):
 
 
 class Hello(Compatible, frozen=True, kw_only=True):
-    """Of a worker. ``proof``: of the driver's nonce."""
+    """Of a worker. ``proof``: of the driver's nonce. ``instance``: 32 hex digits, "" in version 1. ``executor``: its id
+    in Spark, "" where nobody knows. ``again``: the instance has been here, and its connection broke."""
 
     version: int
     attempt: int
@@ -50,13 +55,23 @@ class Hello(Compatible, frozen=True, kw_only=True):
     name: str
     host: str
     pid: int
+    instance: str = ""
+    executor: str = ""
+    again: bool = False
 
 
 class Welcome(Compatible, frozen=True, kw_only=True):
-    """``proof``: of the worker's nonce. ``states``: what the instance begins with."""
+    """``proof``: of the worker's nonce. ``states``: what the instance begins with, in version 1. ``more``: it is
+    in so many State messages, which follow. ``refused``: why it is not let in."""
 
     proof: str
     states: list[bytes]
+    more: int = 0
+    refused: str = ""
+
+
+class State(Compatible, frozen=True, kw_only=True):
+    state: bytes
 
 
 class Call(Compatible, frozen=True, kw_only=True):
@@ -66,71 +81,36 @@ class Call(Compatible, frozen=True, kw_only=True):
 
 
 class Reply(Compatible, frozen=True, kw_only=True):
-    """``number``: of the call; 0: nobody has asked, the worker ends and leaves its state."""
+    """``number``: of the call; also FAREWELL, NOT_BEGUN."""
 
     number: int
     error: str = ""
     state: bytes | None = None
 
 
-class Channel:
-    """Sends and receives whole frames. Sending from several threads is fine. Raises RetryLater when it is broken."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-        self._sending = threading.Lock()
-
-    def send(self, message: msgspec.Struct) -> None:
-        data = msgspec.json.encode(message)
-        try:
-            with self._sending:
-                self._connection.sendall(_LENGTH.pack(len(data)) + data)
-        except OSError as error:
-            raise RetryLater(f"the other side is gone: {error}") from error
-
-    def receive(self, kind: type[T]) -> T:
-        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
-        if length > _LARGEST:
-            raise RetryLater(f"a message of {length} bytes is too large", hint=f"states may have {_LARGEST} bytes")
-        try:
-            return msgspec.json.decode(self._read(length), type=kind)
-        except msgspec.MsgspecError as error:
-            raise RetryLater(f"not a message of ours: {error}") from error
-
-    def settle(self) -> None:
-        """From here on messages may be far apart."""
-        self._connection.settimeout(None)
-
-    def is_gone(self) -> bool:
-        """Whether the other side has ended and nothing of it is left to be read."""
-        try:
-            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return False
-        except OSError:
-            return True
-
-    def close(self) -> None:
-        with suppress(OSError):  # it was broken already
-            self._connection.shutdown(socket.SHUT_RDWR)
-        self._connection.close()
-
-    def _read(self, size: int) -> bytes:
-        data = bytearray()
-        try:
-            while len(data) < size:
-                piece = self._connection.recv(min(size - len(data), 2**20))
-                if not piece:
-                    raise RetryLater("the other side has ended")
-                data += piece
-        except OSError as error:
-            raise RetryLater(f"the other side is gone: {error}") from error
-        return bytes(data)
+class InstanceGivenUp(Conflict):
+    """The driver counts this instance as lost."""
 
 
-def join_driver(link: Link, name: str) -> tuple[Channel, list[bytes]]:
-    """Of a worker: the channel to the driver, and the states that the instance begins with. Raises RetryLater, Conflict
-    (it is not the driver of this attempt)."""
+class Joined(NamedTuple):
+    """``version``: that both sides speak. ``states``: what the instance begins with."""
+
+    channel: Channel
+    states: list[bytes]
+    version: int
+
+
+def join_driver(link: Link, name: str, instance: str, *, again: bool = False) -> Joined:
+    """Of a worker. Raises RetryLater, Conflict (it is not the driver of this attempt), InstanceGivenUp."""
+    try:
+        return _join(link, name, instance, VERSION, again=again)
+    except _HungUp:
+        if again:
+            raise
+        return _join(link, name, "", WITHOUT_RETURN, again=False)
+
+
+def _join(link: Link, name: str, instance: str, version: int, *, again: bool) -> Joined:
     try:
         connection = socket.create_connection((link.host, link.port), _SECONDS)
     except OSError as error:
@@ -138,44 +118,79 @@ def join_driver(link: Link, name: str) -> tuple[Channel, list[bytes]]:
     channel = Channel(connection)
     try:
         challenge, nonce = channel.receive(Challenge), secrets.token_hex(16)
-        channel.send(
-            Hello(
-                version=VERSION,
-                attempt=link.attempt,
-                proof=_proof(link.secret, "worker", challenge.nonce),
-                nonce=nonce,
-                name=name,
-                host=socket.gethostname(),
-                pid=os.getpid(),
-            )
+        hello = Hello(
+            version=version,
+            attempt=link.attempt,
+            proof=_proof(link.secret, "worker", challenge.nonce),
+            nonce=nonce,
+            name=name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
         )
-        answer = channel.receive(Welcome)
+        if version > WITHOUT_RETURN:
+            executor = os.environ.get(EXECUTOR_VARIABLE, "")
+            hello = msgspec.structs.replace(hello, instance=instance, executor=executor, again=again)
+        channel.send(hello)
+        answer = _answer(channel)
+        _check(answer, link, nonce)
+        states = [*answer.states, *(channel.receive(State).state for _ in range(answer.more))]
+        channel.settle()
     except BaseException:
         channel.close()
         raise
+    return Joined(channel, states, version)
+
+
+class _HungUp(RetryLater):
+    """The driver does not answer to a Hello."""
+
+
+def _answer(channel: Channel) -> Welcome:
+    try:
+        return channel.receive(Welcome)
+    except RetryLater as error:
+        raise _HungUp(error.message, hint=error.hint) from error
+
+
+def _check(answer: Welcome, link: Link, nonce: str) -> None:
+    """Raises Conflict, InstanceGivenUp."""
     if not hmac.compare_digest(answer.proof, _proof(link.secret, "driver", nonce)):
-        channel.close()
         raise Conflict(f"{link.host}:{link.port} is not the driver of this attempt")
-    channel.settle()
-    return channel, answer.states
+    if answer.refused:
+        raise InstanceGivenUp(answer.refused)
 
 
 def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
     """Of the driver: who has connected; it waits for ``welcome``. Raises RetryLater, Conflict (not of this attempt)."""
     connection.settimeout(_SECONDS)
     channel, nonce = Channel(connection), secrets.token_hex(16)
-    channel.send(Challenge(nonce))
+    channel.send(Challenge(nonce=nonce))
     hello = channel.receive(Hello)
     expected = _proof(link.secret, "worker", nonce)
-    if hello.version != VERSION or hello.attempt != link.attempt or not hmac.compare_digest(hello.proof, expected):
+    if (
+        hello.version not in (WITHOUT_RETURN, VERSION)
+        or hello.attempt != link.attempt
+        or not hmac.compare_digest(hello.proof, expected)
+    ):
         raise Conflict(f"process {hello.pid} on {hello.host} is no worker of attempt {link.attempt}")
     return channel, hello
 
 
 def welcome(channel: Channel, hello: Hello, link: Link, states: list[bytes]) -> None:
-    """Raises RetryLater."""
-    channel.send(Welcome(proof=_proof(link.secret, "driver", hello.nonce), states=states))
+    """Raises RetryLater; Fatal (a state is too large)."""
+    proof = _proof(link.secret, "driver", hello.nonce)
+    if hello.version == WITHOUT_RETURN:
+        channel.send(Welcome(proof=proof, states=states))
+    else:
+        channel.send(Welcome(proof=proof, states=[], more=len(states)))
+        for state in states:
+            channel.send(State(state=state))
     channel.settle()
+
+
+def refuse(channel: Channel, hello: Hello, link: Link, reason: str) -> None:
+    """Raises RetryLater."""
+    channel.send(Welcome(proof=_proof(link.secret, "driver", hello.nonce), states=[], refused=reason))
 
 
 def _proof(secret: str, side: str, nonce: str) -> str:

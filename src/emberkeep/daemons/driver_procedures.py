@@ -125,6 +125,7 @@ class DriverProcedures:
                 return self._savepoint_step(step, request, queries)
             case Step.SNAPSHOT_STATE if functions is not None:
                 self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
+                return StepDone(request.trigger_id, step, warning=_lost(functions.losses()))
             case Step.KEEP_STATE:
                 queries.keep_states(self._states.pop(request.trigger_id, {}), self._clock.now_ms())
             case Step.PREPARE_TO_SHUTDOWN | Step.NOTIFY_COMPLETE | Step.SHUTDOWN if functions is not None:
@@ -230,6 +231,12 @@ def _new_thread() -> ThreadPoolExecutor:
 def _ended_late(step: Step, running: asyncio.Future[StepDone]) -> None:
     failure = None if running.cancelled() else running.exception()
     log.warning("a step that was let alone has ended", step=step.value, failure=str(failure or ""))
+
+
+def _lost(instances: list[str]) -> str:
+    if not instances:
+        return ""
+    return f"functions were lost with what they had taken since the savepoint before: {'; '.join(instances)}"
 
 
 def _call(functions: UserFunctions, step: Step, request: ProcedureRequest) -> None:

@@ -19,6 +19,9 @@ class UserFunctions(Protocol):
         """The state of every instance, by a name that tells it apart from the others of this job. Part of the
         savepoint."""
 
+    def losses(self) -> list[str]:
+        """Instances that were lost, with what they had taken since the newest savepoint that is complete; in words."""
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The savepoint with that state is durable."""
 

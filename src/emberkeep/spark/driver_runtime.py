@@ -83,7 +83,9 @@ class DriverRuntime:
 
     def executor_ids(self) -> frozenset[str]:
         """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
-        return scheduler_control.executor_ids(self._context())
+        registered = scheduler_control.executor_ids(self._context())
+        self.functions.executors_seen(registered)
+        return registered
 
     def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
         """Those of them that Spark has not heard for several heartbeat intervals. Raises SparkUnavailable."""
@@ -104,6 +106,7 @@ class DriverRuntime:
         when the job's own memory use killed it. Raises SparkUnavailable.
         """
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
+        self.functions.executor_removed(executor_id)
 
     def streaming_progress(self) -> list[QueryProgress]:
         """The streaming queries; one that has ended is shown once more. Raises SparkUnavailable."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.api.function_link import EXECUTOR_VARIABLE
 from emberkeep.spark.distribution import class_path, spark_home
 from emberkeep.spark.java import jvm_open_options
 from emberkeep.spark.state_gateway_conf import process_environment
@@ -121,6 +122,7 @@ def _environment(launch: ExecutorLaunch) -> dict[str, str]:
     inherited = {name: value for name, value in launch.environ.items() if name not in _NOT_INHERITED}
     environment = process_environment(inherited)
     environment |= {
+        EXECUTOR_VARIABLE: launch.executor_id,
         "SPARK_HOME": str(spark_home(launch.environ)),
         "SPARK_LOCAL_DIRS": str(launch.local_dir),
         "SPARK_LOCAL_IP": launch.host,

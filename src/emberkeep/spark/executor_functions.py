@@ -1,4 +1,10 @@
-"""The driver's side of functions that live on executors: who is there, calls to all of them, states that nobody has."""
+"""The driver's side of functions that live on executors: who is there, calls to all of them, states that nobody has.
+
+An instance whose connection breaks is *silent*: its worker may live, with all that it has taken. It is waited for until
+it connects again, or its time is over; only then it is lost, and what is known of its state goes to another one. So a
+snapshot is never made around an instance that nobody knows anything of. An executor that Spark has lost, or lets go,
+sets that time for its instances, whatever their connections say: a node without power sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +12,55 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
 import structlog
 
-from emberkeep.api.function_link import Call, Channel, Hello, Link, Reply, recognise, welcome
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.api.function_channel import Channel
+from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, Call, Hello, Link, Reply, recognise, refuse, welcome
+from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.remote_instance import RemoteInstance
 
 log = structlog.get_logger(__name__)
 
 _CLOSE_SECONDS = 10.0  # nobody waits long for the end
+_SILENT_SECONDS = 20.0  # in which a worker that lives has connected again
+_FAREWELL_SECONDS = 10.0  # in which a worker has handed over its state when its executor has gone
+_UNSEEN_LOOKS = 2  # in a row: the first one may be older than the executor
+_LOOK_SECONDS = 0.5
 _MOST_INSTANCES = 4_096
+_LOSSES_KEPT = 20
 _SEPARATOR = "@"  # between a function's name and the number of its state
-
-
-class _Remote:
-    """One instance. ``taken``: what of its state is known here, given back should it be lost: the states that it began
-    with, then its state in the newest savepoint that is complete."""
-
-    def __init__(self, channel: Channel, hello: Hello, taken: list[bytes]) -> None:
-        self.channel = channel
-        self.name = hello.name
-        self.place = f"{hello.name} in process {hello.pid} on {hello.host}"
-        self.taken = taken
-        self.replies: dict[int, Reply] = {}
-        self.farewell: Reply | None = None  # it has left, with its state
-        self.is_gone = False
 
 
 class ExecutorFunctions:
     """One per driver process, any thread. One reading thread for each instance; workers are as many as cores."""
 
     def __init__(
-        self, host: str, attempt: int, restored: Callable[[], Mapping[str, bytes]], seconds: float = 600.0
+        self,
+        host: str,
+        attempt: int,
+        restored: Callable[[], Mapping[str, bytes]],
+        seconds: float = 600.0,
+        silent_seconds: float = _SILENT_SECONDS,
+        farewell_seconds: float = _FAREWELL_SECONDS,
     ) -> None:
         """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from.
         ``seconds``: in which all instances have to answer a call."""
         self._seconds = seconds
+        self._silent_seconds = silent_seconds
+        self._farewell_seconds = farewell_seconds
         self._host = host
         self._attempt = attempt
         self._restored = restored
         self._changed = threading.Condition()
-        self._remotes: list[_Remote] = []
+        self._remotes: list[RemoteInstance] = []
         self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
-        self._snapshot: list[tuple[_Remote, list[bytes]]] = []  # who was asked for the newest one, with its state
+        self._snapshot: list[tuple[RemoteInstance, list[bytes]]] = []  # who was asked for the newest one
+        self._losses: deque[str] = deque(maxlen=_LOSSES_KEPT)
         self._numbers = 0
         self._link: Link | None = None
 
@@ -68,18 +77,24 @@ class ExecutorFunctions:
             return self._link
 
     def instances(self) -> list[str]:
-        """Which instances there are, in words."""
+        """Which instances there are, in words; also such that are silent."""
         with self._changed:
+            self._give_up_overdue()
             return [remote.place for remote in self._remotes]
+
+    def losses(self) -> list[str]:
+        """Instances that were lost since the newest complete savepoint, with what they had taken, in words."""
+        with self._changed:
+            self._give_up_overdue()
+            return list(self._losses)
 
     def call_all(self, method: str, *arguments: int) -> None:
         """Returns when every instance has done it. Raises UserFunctionFailed."""
-        with self._changed:
-            remotes = list(self._remotes)
-        self._ask(remotes, method, list(arguments))
+        self._ask(self._settled(), method, list(arguments))
 
     def snapshot_state(self) -> dict[str, bytes]:
         """By function and number: of every instance, and those that nobody has. Raises UserFunctionFailed."""
+        self._settled()
         with self._changed:
             # At one moment: whose worker ends meanwhile answers by its farewell, and what it leaves is not among these.
             remotes = list(self._remotes)
@@ -93,6 +108,7 @@ class ExecutorFunctions:
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """To those whose state the savepoint has. Raises UserFunctionFailed."""
         with self._changed:
+            self._losses.clear()
             for remote, states in self._snapshot:
                 remote.taken = states
             remotes = [remote for remote, _ in self._snapshot if not remote.is_gone]
@@ -103,7 +119,7 @@ class ExecutorFunctions:
         with self._changed:
             remotes = list(self._remotes)
         try:
-            self._ask(remotes, "close", [], _CLOSE_SECONDS)
+            self._ask([remote for remote in remotes if not remote.is_silent], "close", [], _CLOSE_SECONDS)
         except UserFunctionFailed as error:
             log.warning("functions on executors could not be closed", reason=str(error))
         with self._changed:
@@ -113,23 +129,55 @@ class ExecutorFunctions:
         for remote in closed:
             remote.channel.close()
 
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def executors_seen(self, executor_ids: Collection[str]) -> None:
+        """These are registered with Spark now."""
+        with self._changed:
+            for remote in self._remotes:
+                if remote.executor in executor_ids or not remote.executor:
+                    remote.is_seen()
+                    continue
+                remote.unseen += 1
+                if remote.unseen >= _UNSEEN_LOOKS:
+                    remote.has_until(time.monotonic() + self._farewell_seconds)
+            self._give_up_overdue()
+
+    def executor_removed(self, executor_id: str) -> None:
+        """Spark was told to do without it."""
+        with self._changed:
+            for remote in self._remotes:
+                if remote.executor == executor_id:
+                    remote.has_until(time.monotonic() + self._farewell_seconds)
+
     # --- calls --------------------------------------------------------------------------------------------------------
 
+    def _settled(self) -> list[RemoteInstance]:
+        """All instances, once none of them is silent: each has connected again, or is lost."""
+        with self._changed:
+            while True:
+                self._give_up_overdue()
+                if not any(remote.is_silent for remote in self._remotes):
+                    return list(self._remotes)
+                self._changed.wait(_LOOK_SECONDS)
+
     def _ask(
-        self, remotes: list[_Remote], method: str, arguments: list[int], seconds: float | None = None
-    ) -> list[tuple[_Remote, Reply]]:
+        self, remotes: list[RemoteInstance], method: str, arguments: list[int], seconds: float | None = None
+    ) -> list[tuple[RemoteInstance, Reply]]:
         seconds = self._seconds if seconds is None else seconds
         with self._changed:
             self._numbers += 1
-            number = self._numbers
+            call = Call(number=self._numbers, method=method, arguments=arguments)
+            for remote in remotes:
+                remote.asked = call
         for remote in remotes:
-            # Where that fails, whoever reads from it finds the farewell, or that it is gone.
+            # Where that fails, whoever reads from it finds the farewell, or that it is silent.
             with suppress(EmberkeepError):
-                remote.channel.send(Call(number=number, method=method, arguments=arguments))
+                remote.channel.send(call)
         deadline = time.monotonic() + seconds
         answers = []
         for remote in remotes:
-            reply = self._reply(remote, number, deadline)
+            reply = self._reply(remote, call.number, deadline)
             if reply is None:
                 what = "was lost" if remote.is_gone else f"did not answer in {seconds:g} s"
                 raise UserFunctionFailed(f"{method} of {remote.place}: it {what}", hint="ask again")
@@ -138,9 +186,11 @@ class ExecutorFunctions:
             answers.append((remote, reply))
         return answers
 
-    def _reply(self, remote: _Remote, number: int, deadline: float) -> Reply | None:
+    def _reply(self, remote: RemoteInstance, number: int, deadline: float) -> Reply | None:
         with self._changed:
-            self._changed.wait_for(lambda: number in remote.replies or remote.is_gone, deadline - time.monotonic())
+            while number not in remote.replies and not remote.is_gone and time.monotonic() < deadline:
+                self._changed.wait(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+                self._give_up_overdue()
             return remote.replies.pop(number, remote.farewell)
 
     # --- connections --------------------------------------------------------------------------------------------------
@@ -155,54 +205,115 @@ class ExecutorFunctions:
     def _serve(self, connection: socket.socket, link: Link) -> None:
         try:
             channel, hello = recognise(connection, link)
-            remote = self._joined(channel, hello)
+            remote, states = self._let_in(channel, hello, link)
         except EmberkeepError as error:
             log.warning("a worker was not let in", reason=str(error))
             connection.close()
             return
         try:
-            welcome(channel, hello, link, remote.taken)
-            while True:
-                reply = channel.receive(Reply)
-                if reply.number == 0:
-                    self._left(remote, reply)
-                    return
-                with self._changed:
-                    remote.replies = {reply.number: reply}
-                    self._changed.notify_all()
+            welcome(channel, hello, link, states)
+            if hello.again:
+                self._repeat(remote)
+            self._read_all(remote, channel)
         except EmberkeepError as error:
-            self._gone(remote, error)
+            self._broken(remote, channel, error)
 
-    def _joined(self, channel: Channel, hello: Hello) -> _Remote:
+    def _let_in(self, channel: Channel, hello: Hello, link: Link) -> tuple[RemoteInstance, list[bytes]]:
+        """Returns the states that it begins with, too. Raises Conflict."""
+        if not hello.again:
+            remote = self._joined(channel, hello)
+            return remote, remote.taken
         with self._changed:
+            self._give_up_overdue()
+            known = next((remote for remote in self._remotes if remote.instance == hello.instance), None)
+            older = None if known is None else known.exchange(channel)
+        if known is None or older is None:
+            refuse(channel, hello, link, f"this instance of {hello.name} was given up, as it was silent for too long")
+            raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
+        older.close()
+        log.info("a function on an executor is connected again", function=known.place)
+        return known, []
+
+    def _repeat(self, remote: RemoteInstance) -> None:
+        """What it was asked for and has not answered may not have reached it."""
+        with self._changed:
+            asked = remote.asked
+            self._changed.notify_all()
+        if asked is not None:
+            remote.channel.send(asked)
+
+    def _read_all(self, remote: RemoteInstance, channel: Channel) -> None:
+        """Until it leaves. Raises RetryLater."""
+        while True:
+            reply = channel.receive(Reply)
+            if reply.number == FAREWELL:
+                self._left(remote, reply)
+                with suppress(EmberkeepError):
+                    channel.send(Call(number=FAREWELL, method="left"))
+                channel.close()
+                return
+            if reply.number == NOT_BEGUN:
+                self._not_begun(remote, reply)
+                return
+            with self._changed:
+                if remote.asked is not None and remote.asked.number == reply.number:
+                    remote.asked = None
+                    remote.replies = {reply.number: reply}
+                self._changed.notify_all()
+
+    def _joined(self, channel: Channel, hello: Hello) -> RemoteInstance:
+        with self._changed:
+            self._give_up_overdue()
             if len(self._remotes) >= _MOST_INSTANCES:
                 raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
-            remote = _Remote(channel, hello, self._states().pop(hello.name, []))
+            remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
             self._remotes.append(remote)
         log.info("a function lives on an executor", function=remote.place, states=len(remote.taken))
         return remote
 
-    def _left(self, remote: _Remote, reply: Reply) -> None:
+    def _left(self, remote: RemoteInstance, reply: Reply) -> None:
         """Spark has let the worker go: its state waits for the next instance."""
-        with self._changed:
-            remote.farewell = reply
-            self._remove(remote)
-            if reply.error:
-                log.error("an instance left without its state", function=remote.place, reason=reply.error)
-            if reply.state is not None:
-                self._states().setdefault(remote.name, []).append(reply.state)
-        remote.channel.close()
-
-    def _gone(self, remote: _Remote, error: EmberkeepError) -> None:
         with self._changed:
             if remote.is_gone:
                 return
+            remote.farewell = reply
+            if reply.error:
+                self._lose(remote, f"it left without its state: {reply.error}")
+                return
             self._remove(remote)
-            self._states().setdefault(remote.name, []).extend(remote.taken)
-        log.warning("an instance is gone", function=remote.place, reason=str(error))
+            if reply.state is not None:
+                self._states().setdefault(remote.name, []).append(reply.state)
+
+    def _not_begun(self, remote: RemoteInstance, reply: Reply) -> None:
+        log.warning("an instance has not begun", function=remote.place, reason=reply.error)
+        with self._changed:
+            if not remote.is_gone:
+                self._remove(remote)
+                self._states().setdefault(remote.name, []).extend(remote.taken)
         remote.channel.close()
 
-    def _remove(self, remote: _Remote) -> None:
+    def _broken(self, remote: RemoteInstance, channel: Channel, error: EmberkeepError) -> None:
+        channel.close()
+        with self._changed:
+            if remote.is_gone or remote.channel is not channel:
+                return  # it is connected again already
+            remote.is_silent = True
+            remote.has_until(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
+        log.warning("a function on an executor is silent", function=remote.place, reason=str(error))
+
+    def _give_up_overdue(self) -> None:
+        now = time.monotonic()
+        for remote in [remote for remote in self._remotes if remote.until is not None and now >= remote.until]:
+            self._lose(remote, "it was silent for too long" if remote.is_silent else "its executor is gone")
+            remote.channel.close()
+
+    def _lose(self, remote: RemoteInstance, reason: str) -> None:
+        self._remove(remote)
+        self._states().setdefault(remote.name, []).extend(remote.taken)
+        self._losses.append(f"{remote.place}: {reason}")
+        log.error("an instance is lost with what it has taken", function=remote.place, reason=reason)
+
+    def _remove(self, remote: RemoteInstance) -> None:
         remote.is_gone = True
         self._remotes = [other for other in self._remotes if other is not remote]
         self._changed.notify_all()

@@ -9,7 +9,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import structlog
@@ -113,6 +113,9 @@ class DriverFunctions:
                     raise UserFunctionFailed(error.message, hint=error.hint) from error
         return states
 
+    def losses(self) -> list[str]:
+        return self._executors.losses()
+
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         self._executors.notify_checkpoint_complete(checkpoint_id)
         asked = [entry for entry in self._living() if entry.name in self._asked]
@@ -125,6 +128,16 @@ class DriverFunctions:
     def close(self) -> None:
         """Those on executors first, then the last one first: what came later may stand on what came before."""
         self._calls.close_all(self._closings())
+
+    # --- what Spark says of executors -------------------------------------------------------------------------------
+
+    def executors_seen(self, executor_ids: Collection[str]) -> None:
+        """These are registered with Spark now."""
+        self._executors.executors_seen(executor_ids)
+
+    def executor_removed(self, executor_id: str) -> None:
+        """Spark was told to do without it."""
+        self._executors.executor_removed(executor_id)
 
     # --- the script's own end -----------------------------------------------------------------------------------------
 

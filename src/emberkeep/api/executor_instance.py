@@ -1,0 +1,176 @@
+"""One function object in a Python worker, and the thread that answers the driver for it.
+
+The connection to the driver may break while both live. The instance then goes on taking rows and connects again; the
+driver waits for it before it asks any. Where the driver has counted the instance as lost meanwhile, it is closed, and
+the worker makes another one for the next rows.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from emberkeep.api.function_channel import Channel
+from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, WITHOUT_RETURN, Call, Link, Reply, join_driver
+from emberkeep.api.function_state import decode_state, encode_state
+from emberkeep.api.functions import close_once, open_once
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
+
+_LEAVE_SECONDS = 10.0  # that a call under way may take when the worker ends
+_FAREWELL_SECONDS = 3.0  # that the driver may take to have it; what is left of an executor is killed 2 seconds later
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0  # seconds between two tries to connect again
+
+
+class Instance:
+    """``ended``: told when it is closed for good while the worker lives. Raises EmberkeepError (the driver is not
+    reached), and what the function raises."""
+
+    def __init__(self, name: str, function: Any, link: Link | None, ended: Callable[[Instance], None]) -> None:
+        self.function = function
+        self._name = name
+        self._link = link
+        self._ended = ended
+        self._id = secrets.token_hex(16)
+        self._answering = threading.Lock()
+        self._is_closed = False
+        self._is_leaving = False
+        self._farewell: Reply | None = None
+        self._farewell_has_come = threading.Event()
+        if link is None:
+            open_once(function)
+            return
+        joined = join_driver(link, name, self._id)
+        self._channel, self._comes_again = joined.channel, joined.version > WITHOUT_RETURN
+        self._begin(joined.states)
+        threading.Thread(target=self._serve, args=(link,), name=f"emberkeep-function-{name}", daemon=True).start()
+        _before_exit(self._leave)
+
+    def _begin(self, states: list[bytes]) -> None:
+        try:
+            if states and hasattr(self.function, "initialize_state"):
+                self.function.initialize_state([decode_state(self._name, state) for state in states])
+            open_once(self.function)
+        except BaseException as error:
+            with suppress(EmberkeepError):  # the driver takes the states back, for the next try
+                self._channel.send(Reply(number=NOT_BEGUN, error=f"{type(error).__name__}: {error}"))
+            self._channel.close()
+            raise
+
+    # --- the answering thread -----------------------------------------------------------------------------------------
+
+    def _serve(self, link: Link) -> None:
+        while True:
+            try:
+                self._answer_all()
+            except EmberkeepError:
+                self._channel.close()
+            if self._farewell_has_come.is_set() or self._is_closed or not self._comes_again:
+                return
+            try:
+                self._channel = self._rejoined(link)
+            except Conflict:
+                self._is_closed = True  # first: nothing is said for it any more
+                self._ended(self)
+                close_once(self.function)
+                return
+
+    def _rejoined(self, link: Link) -> Channel:
+        """Raises Conflict: the driver has given this instance up, or there is another driver."""
+        pause = _FIRST_PAUSE
+        while True:
+            with suppress(RetryLater):
+                return join_driver(link, self._name, self._id, again=True).channel
+            self._farewell_has_come.wait(pause)
+            pause = min(2 * pause, _LAST_PAUSE)
+
+    def _answer_all(self) -> None:
+        """Until the farewell has come, or the connection breaks: raises RetryLater."""
+        if self._farewell is not None:
+            self._send(self._farewell)
+        while True:
+            call = self._channel.receive(Call)
+            if call.number == FAREWELL:
+                self._farewell_has_come.set()
+                return
+            with self._answering:
+                self._send(self._answer(call))
+
+    def _send(self, reply: Reply) -> None:
+        try:
+            self._channel.send(reply)
+        except Fatal as error:  # too large: the driver gets to know why, and the connection stays
+            self._channel.send(Reply(number=reply.number, error=f"the state of {self._name}: {error}"))
+
+    def _answer(self, call: Call) -> Reply:
+        try:
+            if call.method == "close":
+                self._close()
+                return Reply(number=call.number)
+            method = getattr(self.function, call.method, None)
+            result = method(*call.arguments) if callable(method) else None
+            if call.method == "snapshot_state" and result is not None:
+                return Reply(number=call.number, state=encode_state(self._name, result))
+        except Exception as error:  # noqa: BLE001 - whatever the user's method raises is told to the driver
+            return Reply(number=call.number, error=f"{type(error).__name__}: {error}")
+        return Reply(number=call.number)
+
+    # --- the end of the worker ----------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """Spark lets this worker go, or its executor ends: the state stays with the driver, for a later instance.
+        Nothing comes after ``close``, and where the driver is gone that is all."""
+        if self._is_leaving:
+            return
+        self._is_leaving = True
+        if not self._answering.acquire(timeout=_LEAVE_SECONDS) or self._is_closed:
+            return
+        try:
+            self._farewell = self._answer(Call(number=FAREWELL, method="snapshot_state"))
+            with suppress(EmberkeepError):  # the other thread connects again, and sends it
+                self._send(self._farewell)
+            if self._comes_again:  # else nobody says that it has come
+                self._farewell_has_come.wait(_FAREWELL_SECONDS)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._is_closed = True
+        close_once(self.function)
+
+
+_leaving: list[Callable[[], None]] = []
+_exits_in: int | None = None  # the process that is ending
+
+
+def _before_exit(action: Callable[[], None]) -> None:
+    """Workers end by ``os._exit``, which calls nobody, or by the SIGHUP that Spark's daemon sends when their executor
+    ends."""
+    if not _leaving:
+        _take_exits(os.getpid())
+    _leaving.append(action)
+
+
+def _take_exits(own: int) -> None:
+    original = os._exit
+
+    def leave(status: int) -> None:
+        global _exits_in  # noqa: PLW0603 - a process ends once
+        if os.getpid() == own and _exits_in is None:  # what user code forks has no instances
+            _exits_in = own
+            for action in _leaving:
+                with suppress(Exception):
+                    action()
+        original(status)
+
+    def hung_up(*_: object) -> None:
+        if _exits_in is None:  # else it is about to end
+            leave(128 + signal.SIGHUP)
+
+    os._exit = leave  # type: ignore[assignment]
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, hung_up)

@@ -1,0 +1,82 @@
+"""Frames of JSON over one connection between an instance in a Python worker and the driver."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from emberkeep.base.errors import Fatal, RetryLater
+
+_LENGTH = struct.Struct(">I")
+LARGEST = 64 * 2**20  # bytes of one frame
+# Of a side that has vanished without a word, such as a node without power; Spark's own word on it comes first.
+_IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 15, 5, 3
+_UNANSWERED_MS = 30_000
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Channel:
+    """Sends and receives whole frames. Sending from several threads is fine. Raises RetryLater when it is broken."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._sending = threading.Lock()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Raises Fatal too: the message is too large, and nothing of it was sent."""
+        data = msgspec.json.encode(message)
+        if len(data) > LARGEST:
+            raise Fatal(
+                f"a message of {len(data)} bytes is larger than the {LARGEST} that one may have",
+                hint="a state takes a third more on its way than it has: keep what is large in Spark's own state",
+            )
+        try:
+            with self._sending:
+                self._connection.sendall(_LENGTH.pack(len(data)) + data)
+        except OSError as error:
+            raise RetryLater(f"the other side is gone: {error}") from error
+
+    def receive(self, kind: type[T]) -> T:
+        (length,) = _LENGTH.unpack(self._read(_LENGTH.size))
+        if length > LARGEST:
+            raise RetryLater(f"a message of {length} bytes is larger than the {LARGEST} that one may have")
+        try:
+            return msgspec.json.decode(self._read(length), type=kind)
+        except msgspec.MsgspecError as error:
+            raise RetryLater(f"not a message of ours: {error}") from error
+
+    def settle(self) -> None:
+        """From here on messages may be far apart; a side that has vanished is noticed all the same."""
+        connection = self._connection
+        try:
+            connection.settimeout(None)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNANSWERED_MS)
+        except OSError as error:
+            raise RetryLater(f"the other side is gone: {error}") from error
+
+    def close(self) -> None:
+        with suppress(OSError):  # it was broken already
+            self._connection.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        try:
+            while len(data) < size:
+                piece = self._connection.recv(min(size - len(data), 2**20))
+                if not piece:
+                    raise RetryLater("the other side has ended")
+                data += piece
+        except OSError as error:
+            raise RetryLater(f"the other side is gone: {error}") from error
+        return bytes(data)
