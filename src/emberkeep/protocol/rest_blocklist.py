@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.protocol.rest import Camel, Millis
@@ -9,7 +11,8 @@ from emberkeep.protocol.rest import Camel, Millis
 
 class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
-    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it. ``drivers``: where
+    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it; a boolean, or one
+    as a string. ``drivers``: where
     tasks are evacuated, what becomes of drivers without a streaming query; without it what the entry says that is
     merged into, or they are restarted elsewhere."""
 
@@ -17,7 +20,7 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cause: str
     drivers: EvacuatedDrivers | None = None
     end_timestamp: int | str | None = None
-    allow_merge: bool = False
+    allow_merge: bool | Literal["true", "false"] = False
 
 
 class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=True):

@@ -16,7 +16,8 @@ from emberkeep.rest.table import ROUTES
 def rest_routes(api: Api) -> list[web.RouteDef]:
     """All routes of the API. Fixed paths come before patterns, so that ``/jobs/overview`` is no job's id."""
     rows = sorted(ROUTES, key=lambda route: "{" in route.path)
-    return [bind(route, api) for route in rows] + [metrics_route(api.metrics, api.gateway, api.blobs)]
+    bound = [each for route in rows for each in bind(route, api)]
+    return [*bound, metrics_route(api.metrics, api.gateway, api.blobs)]
 
 
 def build_application(

@@ -85,7 +85,8 @@ async def block(call: Call) -> web.StreamResponse:
         causes=(parse_cause(body.cause),),
         drivers=_drivers(body),
     )
-    blocking = await call.api.gateway.block(entry, merge=body.allow_merge, keep_drivers=body.drivers is None)
+    merge = body.allow_merge in (True, "true")
+    blocking = await call.api.gateway.block(entry, merge=merge, keep_drivers=body.drivers is None)
     made, status = blocking.entry, 202 if blocking.merged else 201
     if isinstance(made, BlockedNode):
         return json_response(_node(made, await call.api.gateway.task_managers_by_node()), status)
@@ -140,6 +141,7 @@ def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, R
             problems=(409, 503, 504),
             names_empty=True,
             operation=f"block_{kind}",
+            unversioned=True,
             doc=_PUT_DOC,
         ),
         Route(
@@ -152,12 +154,21 @@ def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, R
             problems=(404, 503, 504),
             names_empty=True,
             operation=f"unblock_{kind}",
+            unversioned=True,
         ),
     )
 
 
 ROUTES = (
-    Route("GET", "/blocklist", blocklist, "All blocked nodes and task managers", "Blocklist", reply=BlocklistInfo),
+    Route(
+        "GET",
+        "/blocklist",
+        blocklist,
+        "All blocked nodes and task managers",
+        "Blocklist",
+        reply=BlocklistInfo,
+        unversioned=True,
+    ),
     *_routes("/blocklist/nodes/{nodeid}", "node", BlockedNodeInfo),
     *_routes("/blocklist/taskmanagers/{taskmanagerid}", "task_manager", BlockedTaskManagerInfo),
 )

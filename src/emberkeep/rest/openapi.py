@@ -28,6 +28,8 @@ def document(routes: Sequence[Route]) -> Json:
     paths: dict[str, Json] = {}
     for route in routes:
         paths.setdefault(route.full_path, {})[route.method.lower()] = _operation(route, schema_of)
+        if route.unversioned:
+            paths[route.path] = {"$ref": f"#/paths/{route.full_path.replace('/', '~1')}"}
     return {
         "openapi": "3.1.0",
         "info": {

@@ -56,7 +56,8 @@ def render() -> str:
 
 def _section(route: Route) -> Iterator[str]:
     yield f"### {route.method} {route.full_path}\n"
-    yield f"{route.summary}.{' ' + route.doc if route.doc else ''}\n"
+    also = f" Served as `{route.path}` as well." if route.unversioned else ""
+    yield f"{route.summary}.{' ' + route.doc if route.doc else ''}{also}\n"
     described = parameters(route)
     if described:
         yield "| parameter | in | type | meaning |"

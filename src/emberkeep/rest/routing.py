@@ -66,7 +66,7 @@ class Route:
     those which every route may answer. ``reference``: what the body may be instead of ``body`` where that is large: it
     names a BLOB that holds it, in its field ``blob``. ``operation``: the row's name, where its handler serves several
     rows; else the handler's. ``names_empty``: an empty id in the path is bad input that is
-    named (400), not another path (404).
+    named (400), not another path (404). ``unversioned``: served without ``/v1`` as well.
     """
 
     method: str
@@ -87,6 +87,7 @@ class Route:
     problems: tuple[int, ...] = ()
     names_empty: bool = False
     operation: str = ""
+    unversioned: bool = False
     doc: str = ""
 
     @property
@@ -116,8 +117,8 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
 }
 
 
-def bind(route: Route, api: Api) -> web.RouteDef:
-    """The aiohttp route that serves a row."""
+def bind(route: Route, api: Api) -> list[web.RouteDef]:
+    """The aiohttp routes that serve a row."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         path = {name: PATH_PARAMETERS[name].parse(request.match_info[name]) for name in route.path_parameters}
@@ -130,8 +131,11 @@ def bind(route: Route, api: Api) -> web.RouteDef:
 
     # aiohttp would answer HEAD wherever there is a GET; here only what the table lists is served.
     options = {"allow_head": False} if route.method == "GET" else {}
-    path = route.full_path.replace("}", ":[^{}/]*}") if route.names_empty else route.full_path
-    return web.route(route.method, path, serve, **options)
+    paths = [route.full_path, route.path] if route.unversioned else [route.full_path]
+    return [
+        web.route(route.method, path.replace("}", ":[^{}/]*}") if route.names_empty else path, serve, **options)
+        for path in paths
+    ]
 
 
 def json_response(body: msgspec.Struct | list[Any], status: int = 200) -> web.Response:

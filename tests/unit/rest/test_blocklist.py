@@ -140,6 +140,30 @@ async def test_allow_merge_without_an_entry_creates_one(site: Site) -> None:
     assert (await put(site, PATHS[0], action=MARK, cause="disk", allowMerge=True)).status == 201
 
 
+@pytest.mark.req("BLK-12")
+@pytest.mark.parametrize(("merge", "status"), [(True, 202), ("true", 202), (False, 409), ("false", 409)])
+async def test_allow_merge_comes_as_a_boolean_or_as_a_string(site: Site, merge: bool | str, status: int) -> None:
+    await put(site, PATHS[0], action=MARK, cause="disk")
+    assert (await put(site, PATHS[0], action=MARK, cause="again", allowMerge=merge)).status == status
+
+
+@pytest.mark.req("BLK-11")
+@pytest.mark.req("BLK-12")
+@pytest.mark.req("BLK-14")
+@pytest.mark.parametrize("path", PATHS)
+async def test_all_of_it_is_served_without_the_version_as_well(site: Site, path: str) -> None:
+    unversioned = path.removeprefix("/v1")
+    assert (await put(site, unversioned, action=MARK, cause="disk")).status == 201
+    assert (await put(site, path, action=MARK, cause="disk")).status == 409
+    answer = await site.get("/blocklist")
+    assert answer.json() == await listed(site)
+    kind, _, name = unversioned.removeprefix("/blocklist/").partition("/")
+    assert name in answer.json()["blockedNodes" if kind == "nodes" else "blockedTaskManagers"]
+    assert (await site.request("DELETE", unversioned)).status == 200
+    assert (await site.request("DELETE", path)).status == 404
+    assert (await put(site, unversioned.rpartition("/")[0] + "/", action=MARK, cause="disk")).status == 400
+
+
 @pytest.mark.req("BLK-14")
 @pytest.mark.parametrize("path", PATHS)
 async def test_an_entry_is_deleted_once(site: Site, path: str) -> None:
@@ -184,7 +208,9 @@ async def test_numbers_come_as_numbers_or_strings(site: Site, end: int | str) ->
         ({"endTimestamp": NOW_MS + 0.5}, "endTimestamp"),
         ({"endTimestamp": True}, "endTimestamp"),
         ({"endTimestamp": [1]}, "endTimestamp"),
-        ({"allowMerge": "true"}, "allowMerge"),
+        ({"allowMerge": "yes"}, "allowMerge"),
+        ({"allowMerge": ""}, "allowMerge"),
+        ({"allowMerge": None}, "allowMerge"),
         ({"allowMerge": 1}, "allowMerge"),
         ({"allowmerge": True}, "allowmerge"),
         ({"drivers": "restart"}, "drivers"),
