@@ -92,7 +92,9 @@ class HttpCalls:
         self._urls = (endpoint.url, *endpoint.others)
         self._base = endpoint.url  # moves to the leader when a standby redirects
         self._session: aiohttp.ClientSession | None = None
-        self.has_answered = False  # whether a JobManager has done what it was asked, at any time
+        self.has_met = (
+            False  # whether a JobManager has been there at any time, perhaps to end in the middle of a request
+        )
 
     def open(self) -> None:
         """Needs a running loop."""
@@ -111,11 +113,12 @@ class HttpCalls:
         while True:
             try:
                 answer = await self._ask_each(request, tries)
-            except RetryLater:
+            except RetryLater as error:
+                self.has_met = self.has_met or _broke_off(error)
                 if time.monotonic() + pause > deadline:
                     raise
             else:
-                self.has_answered = True
+                self.has_met = True
                 return answer
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -190,6 +193,13 @@ def _may_be_done(error: RetryLater) -> bool:
     if isinstance(error, Unreachable):
         return not isinstance(error.__cause__, aiohttp.ClientConnectorError)
     return isinstance(error, Unanswered)
+
+
+def _broke_off(error: RetryLater) -> bool:
+    """Whether somebody had taken the connection."""
+    cause = error.__cause__
+    broken = isinstance(cause, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError)
+    return broken and not isinstance(cause, aiohttp.ClientConnectorError)
 
 
 def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:

@@ -36,7 +36,7 @@ class JobSubmitting:
         silence: float = SILENCE,
     ) -> None:
         """``notice`` gets a line when something has to be repeated. ``silence``: seconds that the cluster may take to
-        go on, once it has answered."""
+        go on, once there was a JobManager."""
         self._client = client
         self._job = job
         self._progress = _Watched(progress)
@@ -69,11 +69,11 @@ class JobSubmitting:
         return (await self._client.submit(submission)).jobid
 
     async def _wait(self, error: RetryLater) -> None:
-        """Raises ``error`` when this takes too long, or when the cluster has never answered."""
+        """Raises ``error`` when this takes too long, or when there has never been a JobManager."""
         if self._progress.has_moved():
             self._trouble.reset()
         told = self._trouble.is_running
-        if not self._client.has_answered or self._trouble.is_over():
+        if not self._client.has_met or self._trouble.is_over():
             raise error
         if not told:
             self._notice(f"{error.message}; trying again for {self._silence:.0f} s")

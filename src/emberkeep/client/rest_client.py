@@ -115,9 +115,9 @@ class RestClient:
         await self._http.close()
 
     @property
-    def has_answered(self) -> bool:
-        """Whether a JobManager has done what it was asked, at any time."""
-        return self._http.has_answered
+    def has_met(self) -> bool:
+        """Whether a JobManager has been there at any time, perhaps to end in the middle of a request."""
+        return self._http.has_met
 
     # --- cluster ---------------------------------------------------------------------------------------------------
 
