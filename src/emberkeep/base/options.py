@@ -545,6 +545,17 @@ DRIVER_START_TIMEOUT = define(
         "A driver that has not registered in this time after its start was asked for is ended and counts as lost.",
     )
 )
+DRIVER_START_ATTEMPTS = define(
+    Option(
+        "job.driver.start-attempts",
+        5,
+        integer(0, 1_000_000),
+        "integer",
+        "Attempts in a row whose driver could not be started for the same reason, such as a failing import or a "
+        "missing Java, after which the job fails, whatever the restart strategy says. They are spread over the nodes: "
+        "the job fails only when the reason was met on two nodes, or no other node could take the driver. 0: no limit.",
+    )
+)
 RESULT_RETENTION = define(
     Option("jobstore.max-capacity", 1000, integer(1, 1_000_000), "integer", "Results of ended jobs that are kept.")
 )

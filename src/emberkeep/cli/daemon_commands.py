@@ -85,7 +85,7 @@ def _become(module: str, config: ConfigOptions) -> NoReturn:
 
 
 def _replace(module: str, options: list[str]) -> NoReturn:
-    arguments = [sys.executable, "-m", f"emberkeep.daemons.{module}", *options]
+    arguments = [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}", *options]
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, arguments)  # noqa: S606

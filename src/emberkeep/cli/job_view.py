@@ -10,6 +10,7 @@ from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExceptions,
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 _SHOWN_EXCEPTIONS = 5
+_SHOWN_LINES = 12  # of the newest one's traceback or log
 
 
 def print_job(
@@ -163,5 +164,8 @@ def _print_exceptions(exceptions: JobExceptions) -> None:
         for entry in entries[:_SHOWN_EXCEPTIONS]:
             where = f" on {entry.task_manager_id}" if entry.task_manager_id else ""
             print(f"  {timestamp(entry.timestamp)}{where}  {entry.exception_name}: {entry.message}")
+            if entry is entries[0] and entry.stacktrace != entry.message:
+                for line in entry.stacktrace.rstrip().splitlines()[-_SHOWN_LINES:]:
+                    print(f"    {line}")
         if len(entries) > _SHOWN_EXCEPTIONS:
             print(f"  … {len(entries) - _SHOWN_EXCEPTIONS} older; `-o json` shows all")

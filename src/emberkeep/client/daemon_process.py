@@ -111,8 +111,8 @@ class Daemon:
 
 
 def daemon_program(module: str) -> list[str]:
-    """What to execute for a daemon, without its arguments."""
-    return [sys.executable, "-m", f"emberkeep.daemons.{module}"]
+    """What to execute for a daemon, without its arguments. No file in the present directory replaces a module of it."""
+    return [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}"]
 
 
 def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()) -> Daemon:

@@ -13,6 +13,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.client.log_copy import Patience, StreamCopy
 from emberkeep.client.rest_client import RestClient
+from emberkeep.jobs.model import FailureKind
 from emberkeep.protocol.rest import JobDetailsInfo
 
 POLL = 0.5  # seconds between two looks at the job
@@ -46,6 +47,7 @@ class JobFollower:
         self._changed = asyncio.Condition()
         self._output_ended = asyncio.Event()
         self._first_attempt = first_attempt
+        self._told_attempt = first_attempt - 1  # the newest one whose failure was told
 
     async def run(self) -> JobDetailsInfo:
         """Return the job as it ended, after all its output was passed on.
@@ -90,10 +92,21 @@ class JobFollower:
             await asyncio.sleep(_QUICK_POLL if quick else POLL)
 
     async def _look(self, job: JobDetailsInfo) -> None:
+        self._tell_failures(job)
         async with self._changed:
             self._job = job
             self._changed.notify_all()
         self._output.progress(job)
+
+    def _tell_failures(self, job: JobDetailsInfo) -> None:
+        """Why there is another attempt. How the job ended in the end is its caller's to tell."""
+        for attempt in job.emberkeep.attempts:
+            if attempt.attempt <= self._told_attempt or attempt.end_time < 0 or job.state.is_globally_terminal:
+                continue
+            self._told_attempt = attempt.attempt
+            if attempt.failure_kind not in (None, FailureKind.MOVED):
+                where = f" on {attempt.taskmanager_id}" if attempt.taskmanager_id else ""
+                self._output.notice(f"attempt {attempt.attempt} of the job failed{where}: {attempt.root_cause}")
 
     def _is_over(self, attempt: int) -> bool:
         """Whether ``attempt`` writes no more: the job has ended or a later attempt was started."""

@@ -20,7 +20,7 @@ from emberkeep.adapters.logging_setup import set_up_logging_beside_user_code
 from emberkeep.adapters.savepoint_storage import open_savepoint_objects
 from emberkeep.api.job import Job, job_environment
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import (
     LOCAL_RECOVERY,
@@ -52,6 +52,8 @@ log = structlog.get_logger(__name__)
 
 def main(arguments: list[str]) -> int:
     """Run the attempt that the record at ``arguments[0]`` describes; returns the script's exit code."""
+    if sys.flags.safe_path:  # no file in the job's directory has replaced a module of ours; the script's own are next
+        sys.path.insert(0, str(Path.cwd()))
     spec = read_spec(Path(arguments[0]))
     configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
     set_up_logging_beside_user_code(
@@ -84,7 +86,8 @@ class _Driver:
             )
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output
-            return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error)))
+            lasting = not isinstance(error, RetryLater | Conflict | UnknownOutcome)
+            return self._end(AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=str(error), lasting=lasting))
         self._bridge.functions = self._functions = runtime.functions
         self._bridge.runtime = runtime
         if self._told_to_end or self._failure is not None:

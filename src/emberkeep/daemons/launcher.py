@@ -150,7 +150,7 @@ class ProcessLauncher:
                 raise Fatal(f"cannot prepare the driver's directory: {error.strerror} ({error.filename})") from error
             return await self._start(
                 key,
-                [sys.executable, "-m", "emberkeep.daemons.driver", str(spec_file)],
+                [sys.executable, "-P", "-m", "emberkeep.daemons.driver", str(spec_file)],
                 {**self._driver_environment(directory), **self._own_environment(key)},
                 self._driver_directory(request, directory),
             )

@@ -175,7 +175,7 @@ class LocalProcesses:
             directory.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
             with _output(directory, "out").open("wb") as out, _output(directory, "err").open("wb") as err:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],
+                    [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],
                     env={**_environment(os.environ), MARK_VARIABLE: mark},
                     stdin=subprocess.DEVNULL,
                     stdout=out,

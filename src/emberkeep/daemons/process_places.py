@@ -59,11 +59,16 @@ class ProcessPlaces:
             message = f"the driver process was killed by signal {-exit_code}"
         else:
             message = f"the driver process ended with exit code {exit_code} without a result"
+        written_last = last_lines(self.stderr(key))
+        ended_itself = exit_code is not None and exit_code > 0
+        if ended_itself and written_last:
+            message = f"{message}: {written_last.splitlines()[-1].strip()} (see {self.stderr(key)})"
         return AttemptOutcome(
             exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
             kind=FailureKind.LOST,
             message=message,
-            traceback=last_lines(self.stderr(key)),
+            traceback=written_last,
+            lasting=ended_itself,
         )
 
     def stderr(self, key: ProcessKey) -> Path:

@@ -11,12 +11,13 @@ from emberkeep.slots.ledger import DriverNeed
 from emberkeep.slots.model import ResourceProfile
 
 
-def driver_need(graph: JobGraph) -> DriverNeed:
-    """What the job's driver takes on a task manager."""
+def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> DriverNeed:
+    """What the job's driver takes on a task manager. ``shunned``: nodes on which it could not be started."""
     resources = graph.resources
     return DriverNeed(
         memory_mb=resources.driver_memory_mb + resources.driver_overhead_mb,
         python=graph.python,
+        shunned=shunned,
     )
 
 

@@ -505,8 +505,8 @@ class Dispatcher(Actor[Call]):
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
 
-    def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
-        self.tell(partial(self._apply, job_id, ev.PlaceGranted(_place(info))))
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
+        self.tell(partial(self._apply, job_id, ev.PlaceGranted(_place(info), only_node)))
 
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
         self.tell(partial(self._apply, job_id, ev.PlaceExplained(text, blocked)))
@@ -587,7 +587,8 @@ class Dispatcher(Actor[Call]):
                 self._unread.add(job_id)
             case ev.RequestPlace():
                 job.report = None
-                resources.request_place(job_id, driver_need(job.machine.graph), job.machine.attempt + 1)
+                need = driver_need(job.machine.graph, job.machine.shunned_nodes())
+                resources.request_place(job_id, need, job.machine.attempt + 1)
             case ev.ExplainPlace():
                 resources.explain_place(job_id)
             case ev.WithdrawPlace():

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 class ClusterListener(Protocol):
     """Who is told about the cluster. Calls return at once."""
 
-    def place_granted(self, job_id: JobId, info: TaskManagerInfo) -> None:
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
         """The job has the driver place that it asked for."""
 
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
@@ -548,7 +548,7 @@ class ResourceManager(Actor[Call]):
         self._match_due = False
         matches = self._slots.match(self._clock.now(), lambda: AllocationId(self._system.ids.hex32()))
         for granted in matches.places:
-            self._told.place_granted(granted.job_id, granted.info)
+            self._told.place_granted(granted.job_id, granted.info, only_node=granted.only_node)
         for allotted in matches.slots:
             self._calls.submit(("allocate", allotted.allocation.id), partial(self._allocate, allotted))
 

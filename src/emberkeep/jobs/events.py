@@ -83,7 +83,10 @@ class GraphDamaged:
 
 @dataclass(frozen=True)
 class PlaceGranted:
+    """``only_node``: no other node could take the driver, whatever runs there. Asked for after a failed start only."""
+
     place: DriverPlace
+    only_node: bool = False
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class JobMachine(JobState):
         self._effects.append(ev.RequestPlace())
 
     def _place_granted(self, event: ev.PlaceGranted, now: Moment) -> None:
-        self._place = event.place
+        self._place, self._only_node = event.place, event.only_node
         self._record_next_attempt()
 
     def _place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
@@ -299,15 +299,28 @@ class JobMachine(JobState):
         root_cause = outcome.message or f"the driver ended with exit code {outcome.exit_code}"
         if self.stopped:
             root_cause = f"{root_cause} (after the job was stopped: its savepoint is complete)"
+        hopeless = self._count_start(outcome)
         if self._restarts(outcome):
             decision = self._strategy.failed(now.at, now.chance)
-            if not isinstance(decision, GiveUp):
+            if not isinstance(decision, GiveUp) and not hopeless:
                 self._restart_at = now.at + decision.delay
                 self._enter(JobStatus.RESTARTING, now)
                 return
-            root_cause = f"{root_cause} (not restarted: {decision.reason})"
+            reason = decision.reason if isinstance(decision, GiveUp) else hopeless
+            root_cause = f"{root_cause} (not restarted: {reason})"
         self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, root_cause)
         self._enter(JobStatus.FAILING, now)
+
+    def _count_start(self, outcome: AttemptOutcome) -> str:
+        """Why there is no point in another attempt, when this one could not be started; else ""."""
+        driver = self._live()
+        if not outcome.lasting or (driver.registered and outcome.kind is not FailureKind.SETUP):
+            self._starts.ended_otherwise()
+            return ""
+        home = driver.stands_at
+        node = "" if home is None else home.node_id or home.task_manager
+        last = outcome.traceback.rstrip().rpartition("\n")[2]
+        return self._starts.failed(last or outcome.message, node, only_node=self._only_node)
 
     def _continues(self, outcome: AttemptOutcome) -> bool:
         """Whether another attempt may follow after such an end."""

@@ -103,13 +103,15 @@ class FailureKind(enum.Enum):
     MOVED = "moved"  # no failure: the driver left its node between two micro-batches, and starts elsewhere at once
 
 
-class AttemptOutcome(Compatible, frozen=True, kw_only=True):
-    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show."""
+class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
+    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show. ``lasting``: the
+    driver did not come up, and would not on the same node for as long as nobody changes something there."""
 
     exit_code: int
     kind: FailureKind | None = None
     message: str = ""  # one line: the root cause
     traceback: str = ""
+    lasting: bool = False
 
 
 class ExceptionEntry(Compatible, frozen=True, kw_only=True):

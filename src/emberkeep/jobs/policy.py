@@ -20,6 +20,7 @@ class JobPolicy:
     place_timeout: float  # 0: wait for ever
     grace: float
     restarts_script_failures: bool
+    start_attempts: int = 0  # that fail in a row for one reason; 0: no limit
     script_timeout: float = 60.0  # that the script has left once the job is stopped
     repeat: float = REPEAT
 
@@ -32,5 +33,6 @@ def job_policy(configuration: Configuration) -> JobPolicy:
         place_timeout=configuration[options.SLOT_REQUEST_TIMEOUT],
         grace=configuration[options.CANCELLATION_TIMEOUT],
         restarts_script_failures=configuration[options.RESTART_ON] == "any",
+        start_attempts=configuration[options.DRIVER_START_ATTEMPTS],
         script_timeout=configuration[options.STOP_SCRIPT_TIMEOUT],
     )

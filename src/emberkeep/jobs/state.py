@@ -13,6 +13,7 @@ from emberkeep.jobs.history import JobHistory
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
 from emberkeep.jobs.restart import RestartStrategy
+from emberkeep.jobs.start_failures import StartFailures
 from emberkeep.jobs.transitions import Phase
 
 STEPS_REMEMBERED = 50
@@ -55,7 +56,9 @@ class JobState:
         self.stopped = stopped
         self._policy = policy
         self._strategy = strategy
+        self._starts = StartFailures(policy.start_attempts)
         self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
+        self._only_node = False  # the newest place was on the only node for this driver
         self._explain_at: float | None = None
         self._waited_for_blocked = False  # at the last explanation: for blocked nodes too
         self._restart_at: float | None = None
@@ -128,6 +131,10 @@ class JobState:
     def granted_place(self) -> ev.DriverPlace | None:
         """Where the next driver is going to be started; None when that place was lost meanwhile."""
         return self._place
+
+    def shunned_nodes(self) -> frozenset[str]:
+        """Where the newest attempts could not be started: the next one is better placed elsewhere."""
+        return self._starts.nodes
 
     def knows_jobmaster(self) -> bool:
         """False: the JobMaster has to register (again)."""

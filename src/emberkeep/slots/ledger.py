@@ -20,10 +20,12 @@ class DriverUse:
 
 @dataclass(frozen=True)
 class DriverNeed:
-    """What a driver needs of a task manager. ``python`` "": any."""
+    """What a driver needs of a task manager. ``python`` "": any. ``shunned``: nodes on which it could not be started,
+    which are taken only where no other has room."""
 
     memory_mb: int
     python: str
+    shunned: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,8 @@ class SlotRound:
 
 class PlaceRound:
     """Chooses a task manager for each driver: one with state of its job, of these the one where the job's last driver
-    was, else the one with the most state; without any state the one with the most free memory."""
+    was, else the one with the most state; without any state the one with the most free memory. After a failed start
+    another node goes before all that."""
 
     def __init__(self, members: Iterable[Member], state: StateIndex) -> None:
         self._state = state
@@ -173,7 +174,22 @@ class PlaceRound:
 
     def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
         """The best fit, or None. After the place was taken the member is counted again with ``put_back``."""
-        return self._home(job, need) or self._freest(need)
+        return self._elsewhere(need) or self._home(job, need) or self._freest(need)
+
+    def _elsewhere(self, need: DriverNeed) -> Member | None:
+        """The freest one that is on none of the shunned nodes."""
+        if not need.shunned:
+            return None
+        able = [
+            _room(member)
+            for python, heap in self._heaps.items()
+            for _, _, member in heap
+            if need.python in ("", python)
+            and takes_drivers(member)
+            and member.free_memory >= need.memory_mb
+            and member.info.node_id not in need.shunned
+        ]
+        return min(able)[-1] if able else None
 
     def _home(self, job: JobAccount, need: DriverNeed) -> Member | None:
         able = [

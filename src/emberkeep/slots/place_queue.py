@@ -33,10 +33,12 @@ class Due:
 
 @dataclass(frozen=True)
 class Granted:
-    """A driver place. ``info`` is the task manager's."""
+    """A driver place. ``info`` is the task manager's. ``only_node``: after failed starts, no other node could take the
+    driver, whatever runs there."""
 
     job_id: JobId
     info: TaskManagerInfo
+    only_node: bool = False
 
 
 class PlaceQueue:
@@ -131,7 +133,15 @@ class PlaceQueue:
         job.reserved_on = member
         member.reservations[job.job_id] = Reservation(job.need_attempt, need.memory_mb)
         self._shelves.update(member)
-        return Granted(job.job_id, member.info)
+        return Granted(job.job_id, member.info, only_node=bool(need.shunned) and self._is_only_node(member, need))
+
+    def _is_only_node(self, member: Member, need: DriverNeed) -> bool:
+        """One that is blocked or away may come back: it counts as another."""
+        return not any(
+            shortage.could_host(other.info, need)
+            for other in self._members.values()
+            if other.info.node_id != member.info.node_id and not (other.retiring or other.leaving)
+        )
 
     def _may_claim(self, job: JobAccount, now: float) -> bool:
         waited = now - job.need_since >= self._patience

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 import structlog
 
-from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.slots.table_events import DriverStarted, ExecutorEnded, ExecutorStarted, StopLapsed
@@ -26,10 +26,11 @@ KILL_MARGIN = 30.0  # seconds that the system may take to end a killed process b
 
 
 class DriverNotStarted(msgspec.Struct, frozen=True):
-    """The Launcher could not start a driver, or took too long."""
+    """The Launcher could not start a driver, or took too long. ``lasting``: it could not later either."""
 
     key: DriverKey
     message: str
+    lasting: bool = False
 
 
 ProcessEvent = DriverStarted | DriverNotStarted | ExecutorStarted | ExecutorEnded | StopLapsed
@@ -94,7 +95,9 @@ class Processes:
             message = f"the driver could not be started within {self._start_timeout:g} s: {problem}"
             self._tell(DriverNotStarted(key, message))
         except EmberkeepError as error:
-            self._tell(DriverNotStarted(key, str(error)))
+            # What a disk or another store said may pass.
+            passing = isinstance(error, Conflict | UnknownOutcome) or isinstance(error.__cause__, OSError | Absent)
+            self._tell(DriverNotStarted(key, str(error), lasting=not passing))
 
     def launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:
         """Comes back as ExecutorStarted, or as ExecutorEnded without an exit code."""

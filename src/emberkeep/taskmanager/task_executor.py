@@ -371,7 +371,7 @@ class TaskExecutor(Actor[Event]):
 
     def _driver_not_started(self, event: DriverNotStarted) -> None:
         log.warning("driver could not be started", job=event.key.job_id, reason=event.message)
-        outcome = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message)
+        outcome = AttemptOutcome(exit_code=1, kind=FailureKind.SETUP, message=event.message, lasting=event.lasting)
         self._outcomes.setdefault(event.key, outcome)
         self._decide(table.DriverEnded(event.key.job_id, event.key.attempt))
 

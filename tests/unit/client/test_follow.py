@@ -5,12 +5,12 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.client import follow, log_copy
 from emberkeep.client.follow import JobFollower
 from emberkeep.client.rest_client import RestClient
-from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol.rest import JobDetailsInfo
+from emberkeep.jobs.model import FailureKind, JobStatus
+from emberkeep.protocol.rest import AttemptInfo, JobDetailsInfo
 from tests.unit.client.fake_job_manager import FakeJobManager, FakeLog, job_info
 
 JOB = JobId("a" * 32)
@@ -185,3 +185,29 @@ async def test_following_may_begin_at_a_later_attempt(fake: FakeJobManager) -> N
     async with RestClient(fake.endpoint) as client, asyncio.timeout(120):
         await JobFollower(client, JOB, recorder, first_attempt=2).run()
     assert recorder.stdout == b"2"
+
+
+@pytest.mark.req("SAFE-22")
+async def test_why_an_attempt_failed_is_told_once(fake: FakeJobManager) -> None:
+    def attempt(number: int, kind: FailureKind | None, cause: str = "") -> AttemptInfo:
+        return AttemptInfo(
+            attempt=number,
+            taskmanager_id=TaskManagerId("tm-1"),
+            start_time=1,
+            end_time=2,
+            exit_code=1,
+            failure_kind=kind,
+            root_cause=cause,
+        )
+
+    failed = [attempt(1, FailureKind.SETUP, "no Java"), attempt(2, FailureKind.MOVED)]
+    fake.jobs[JOB] = job_info(JOB, state=JobStatus.RESTARTING, attempts=failed)
+    recorder = Recorder()
+    async with RestClient(fake.endpoint) as client:
+        following = asyncio.create_task(JobFollower(client, JOB, recorder).run())
+        await until(lambda: recorder.notices)
+        failed.append(attempt(3, FailureKind.SETUP, "told by who follows"))
+        fake.jobs[JOB] = job_info(JOB, state=JobStatus.FAILED, attempts=failed)
+        async with asyncio.timeout(120):
+            await following
+    assert recorder.notices == ["attempt 1 of the job failed on tm-1: no Java"]
