@@ -20,9 +20,10 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 T = TypeVar("T")
 
-_ATTEMPT_KIND, _POINTERS_KIND, _RESULT_KIND = "job-attempt", "job-checkpoints", "job-result"
-_BLOCKLIST_KIND = "blocklist"
-_ATTEMPT_VERSION = 2
+_ATTEMPT_KIND, _ATTEMPT_VERSION = "job-attempt", 2
+_POINTERS_KIND, _POINTERS_VERSION = "job-checkpoints", 1
+_RESULT_KIND, _RESULT_VERSION = "job-result", 1
+_BLOCKLIST_KIND, _BLOCKLIST_VERSION = "blocklist", 1
 
 
 class StoredAttempt(Compatible, frozen=True, kw_only=True):
@@ -71,27 +72,27 @@ def decode_attempt(data: bytes, *, where: str) -> StoredAttempt:
 
 
 def encode_pointers(pointers: JobPointers, over: bytes | None = None) -> bytes:
-    return encode_over(_POINTERS_KIND, 1, pointers, over)
+    return encode_over(_POINTERS_KIND, _POINTERS_VERSION, pointers, over)
 
 
 def decode_pointers(data: bytes, *, where: str) -> JobPointers:
-    return decode_json(decode_record(data, _POINTERS_KIND, 1, where=where), JobPointers, where=where)
+    return decode_json(decode_record(data, _POINTERS_KIND, _POINTERS_VERSION, where=where), JobPointers, where=where)
 
 
 def encode_result(result: JobResult) -> bytes:
-    return encode_over(_RESULT_KIND, 1, result, None)
+    return encode_over(_RESULT_KIND, _RESULT_VERSION, result, None)
 
 
 def decode_result(data: bytes, *, where: str) -> JobResult:
-    return decode_json(decode_record(data, _RESULT_KIND, 1, where=where), JobResult, where=where)
+    return decode_json(decode_record(data, _RESULT_KIND, _RESULT_VERSION, where=where), JobResult, where=where)
 
 
 def encode_blocklist(blocklist: Blocklist, over: bytes | None = None) -> bytes:
-    return encode_over(_BLOCKLIST_KIND, 1, blocklist, over)
+    return encode_over(_BLOCKLIST_KIND, _BLOCKLIST_VERSION, blocklist, over)
 
 
 def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
-    return decode_json(decode_record(data, _BLOCKLIST_KIND, 1, where=where), Blocklist, where=where)
+    return decode_json(decode_record(data, _BLOCKLIST_KIND, _BLOCKLIST_VERSION, where=where), Blocklist, where=where)
 
 
 def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
