@@ -15,12 +15,13 @@ from bench.throttled_state import Link, ThrottledState
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
 from emberkeep.local_state.ports import DurableState
 from emberkeep.testing.state_slots import begin_slot
+from emberkeep.testing.working_places import working_place
 
 JOB = JobId("b" * 32)
 
@@ -30,14 +31,14 @@ async def _serve(directory: Path, far: bool) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory)}
     configuration = Configuration().with_texts(texts, "the measurement")
-    layout, working, services = StateLayout(directory, configuration), WorkingDirectory(directory / "tm"), Services()
+    layout, place, services = StateLayout(directory, configuration), working_place(directory / "tm"), Services()
     link = Link()
 
     def open_state(location: str) -> DurableState:
         store = open_state_store(location)
         return ThrottledState(store, link) if far else store
 
-    async with state_gateway_link(real_system(), configuration, working, layout, services, open_state) as gateway:
+    async with state_gateway_link(real_system(), configuration, place, layout, services, open_state) as gateway:
         assert gateway is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
         print(gateway.address, begin_slot(gateway, JOB, own_state), flush=True)

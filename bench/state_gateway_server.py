@@ -14,11 +14,12 @@ import structlog
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
 from emberkeep.testing.state_slots import begin_slot
+from emberkeep.testing.working_places import working_place
 
 JOB = JobId("b" * 32)
 
@@ -30,8 +31,8 @@ async def _serve(directory: Path) -> None:
     texts = {"state.backend.local-recovery": "true", "emberkeep.state-dir": str(directory)}
     configuration = Configuration().with_texts(texts, "the measurement")
     services = Services()
-    layout, working = StateLayout(directory, configuration), WorkingDirectory(directory / "tm")
-    async with state_gateway_link(real_system(), configuration, working, layout, services) as link:
+    layout, place = StateLayout(directory, configuration), working_place(directory / "tm")
+    async with state_gateway_link(real_system(), configuration, place, layout, services) as link:
         assert link is not None
         own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
         print(link.address, begin_slot(link, JOB, own_state), flush=True)

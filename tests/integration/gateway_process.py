@@ -15,7 +15,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
@@ -30,6 +30,7 @@ from emberkeep.spark.state_gateway_conf import (
     process_environment,
 )
 from emberkeep.testing.state_slots import SLOT, begin_slot
+from emberkeep.testing.working_places import working_place
 from tests.integration.conditions import until
 
 JOB = JobId("0123456789abcdef" * 2)
@@ -44,8 +45,8 @@ async def _serve(directory: Path) -> None:
     services = Services()
     wanted = configuration(directory)
     layout = StateLayout(directory, wanted)
-    working = WorkingDirectory(directory / "tm")
-    async with state_gateway_link(real_system(), wanted, working, layout, services) as link:
+    place = working_place(directory / "tm")
+    async with state_gateway_link(real_system(), wanted, place, layout, services) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         (directory / "address.new").write_text(link.address)

@@ -581,7 +581,8 @@ LOCAL_STATE_DIRECTORY = define(
         "",
         text,
         "path",
-        "Directory of a task manager's local state. Empty: `state` in its working directory.",
+        "Directory for local state; each task manager makes one of its own in it. Empty: `state` in its working "
+        "directory.",
     )
 )
 LOCAL_STATE_QUOTA = define(
@@ -590,8 +591,8 @@ LOCAL_STATE_QUOTA = define(
         10 * 1024**3,
         size,
         "size",
-        "Disk space for local state on a task manager. Beyond it the copies that were not used for longest go first; "
-        "the durable ones stay.",
+        "Disk space for local state on a task manager, or of all that share a root directory. Beyond it the copies "
+        "that were not used for longest go first; the durable ones stay.",
     )
 )
 GATEWAY_PORT = define(

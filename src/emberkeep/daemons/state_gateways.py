@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import structlog
@@ -14,17 +14,26 @@ from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_port import bind_gateway_port
 from emberkeep.adapters.gateway_spool import FileSpool
 from emberkeep.adapters.http_server import serve_http
-from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.adapters.token_file import load_or_create_token
 from emberkeep.adapters.webhdfs import WebHdfs
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, Fatal, InvalidInput
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.options import GATEWAY_PORT, LOCAL_RECOVERY, LOCAL_STATE_DIRECTORY, LOCAL_STATE_QUOTA
+from emberkeep.base.options import GATEWAY_PORT, LOCAL_RECOVERY, LOCAL_STATE_QUOTA
 from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.base.system import System
+from emberkeep.daemons.agent_files import SlotsFile
+from emberkeep.daemons.local_state_roots import (
+    LocalStateRoot,
+    delete_own,
+    held_copies,
+    local_state_root,
+    share_of,
+    take_over,
+)
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.working_place import WorkingPlace
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller
@@ -38,6 +47,7 @@ log = structlog.get_logger(__name__)
 
 _HOST = "127.0.0.1"  # only processes of this node have anything to ask
 _CLEAR_INTERVAL = 600.0  # seconds between two tries to delete what is not used any more
+_SHARE_INTERVAL = 60.0  # seconds between two looks at who shares the root directory
 
 
 class StateGatewayLink:
@@ -72,34 +82,36 @@ class StateGatewayLink:
 async def state_gateway_link(
     system: System,
     configuration: Configuration,
-    directory: WorkingDirectory,
+    place: WorkingPlace,
     layout: StateLayout,
     services: Services,
     open_state: Callable[[str], DurableState] = open_state_store,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
 
-    What lies where nothing is kept any more is deleted meanwhile.
+    What this task manager has kept where it keeps nothing any more is deleted meanwhile.
 
     ``open_state``: the durable store of a location.
 
-    Raises Fatal: the directory or the port cannot be used.
+    Raises Fatal (the port cannot be used), Conflict (its copies are in use).
     """
-    default = directory.root / "state"
-    used = Path(configuration[LOCAL_STATE_DIRECTORY] or default)
+    directory = place.directory
+    default = local_state_root(Configuration(), place, system.clock)
+    root = local_state_root(configuration, place, system.clock)
+    await asyncio.to_thread(take_over, root, await asyncio.to_thread(_allocations, directory))
     if not configuration[LOCAL_RECOVERY]:
-        await _clear({default, used}, services)
+        await _clear({default.path: default, root.path: root}, services)
         yield None
         return
-    if not await asyncio.to_thread(_within, used, default):
-        await _clear({default}, services)
+    if not await asyncio.to_thread(_within, root.path, default.path):
+        await _clear({default.path: default}, services)
     async with contextlib.AsyncExitStack() as stack:
         own = directory.root / "gateway"
         await asyncio.to_thread(_make, own)
         secret = (await asyncio.to_thread(load_or_create_token, own / "secret")).encode()
         port = await bind_gateway_port(_HOST, configuration[GATEWAY_PORT], own / "port")
         stack.callback(port.close)
-        copies = DiskCopies(used)
+        copies = stack.enter_context(held_copies(root))
         stack.callback(copies.close)
         journal = await asyncio.to_thread(FileRenameJournal, own / "renames", system.clock.now_ms)
         stack.callback(journal.close)
@@ -110,7 +122,7 @@ async def state_gateway_link(
             journal,
             FileSpool,
             system.clock,
-            quota=configuration[LOCAL_STATE_QUOTA],
+            quota=await asyncio.to_thread(share_of, root, configuration[LOCAL_STATE_QUOTA]),
         )
         stack.callback(gateway.roots.close)
         records = await asyncio.to_thread(gateway.disk.open_copies)
@@ -121,27 +133,45 @@ async def state_gateway_link(
         server = await serve_http(web.application(), port)
         stack.push_async_callback(server.close)
         services.start("state gateway", upkeep.run())
+        if root.shared is not None:
+            services.start("share of the local state", _keep_share(gateway, root, configuration[LOCAL_STATE_QUOTA]))
         log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
         yield StateGatewayLink(gateway, upkeep, secret, port.address)
 
 
-async def _clear(roots: Iterable[Path], services: Services) -> None:
+async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:
+    """The quota is one for all task managers with this root directory, who come and go."""
+    while True:
+        await asyncio.sleep(_SHARE_INTERVAL)
+        gateway.disk.limit(await asyncio.to_thread(share_of, root, quota))
+
+
+def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]]:
+    """The slots that the earlier life held; none where that is not known. Blocks."""
+    try:
+        slots = SlotsFile(directory.slots_record).load().table.slots
+    except EmberkeepError:
+        return []
+    return [(slot.allocation.job_id, slot.allocation.id) for slot in slots]
+
+
+async def _clear(roots: Mapping[Path, LocalStateRoot], services: Services) -> None:
     """Delete copies of lives that had local recovery switched on, or kept them elsewhere."""
-    for root in roots:
-        if await asyncio.to_thread(os.path.lexists, root):
+    for path, root in roots.items():
+        if await asyncio.to_thread(os.path.lexists, path):
             services.start("deletion of local state", _clear_root(root))
 
 
-async def _clear_root(root: Path) -> None:
+async def _clear_root(root: LocalStateRoot) -> None:
     """Goes on for ever, as services do."""
     while True:
         try:
-            await asyncio.to_thread(DiskCopies(root).clear)
-        except Fatal as error:
+            await asyncio.to_thread(delete_own, root)
+        except EmberkeepError as error:
             log.warning("local state that is not used any more stays for the time being", reason=str(error))
             await asyncio.sleep(_CLEAR_INTERVAL)
         else:
-            log.info("local state that is not used any more is deleted", directory=str(root))
+            log.info("local state that is not used any more is deleted", directory=str(root.path))
             await asyncio.Event().wait()
 
 

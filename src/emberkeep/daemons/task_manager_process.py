@@ -171,7 +171,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
     blobs = await stack.enter_async_context(blob_link(site.system, configuration, places, site.token, site.services))
     libraries = await _libraries(blobs.cache, directory, configuration, site.services, stack)
     gateway = await stack.enter_async_context(
-        state_gateway_link(site.system, configuration, directory, site.layout, site.services)
+        state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
     )
     node = Node(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
     return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))

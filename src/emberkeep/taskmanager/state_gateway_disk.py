@@ -112,6 +112,12 @@ class LocalDisk:
     def hand_over(self, job_id: JobId, source: AllocationId, target: AllocationId) -> None:
         self._tried("hand over", lambda: self.copies.hand_over(job_id, source, target))
 
+    def limit(self, quota: int) -> None:
+        """Keep to this many bytes from now on."""
+        self._quota = quota
+        if self.copies.used() > quota:
+            self.when_full()
+
     def make_room(self) -> None:
         """Keep to the quota. By one thread at a time: no request waits for it."""
         if self.copies.used() > self._quota:

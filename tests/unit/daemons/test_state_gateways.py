@@ -11,13 +11,15 @@ from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.config import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
+from emberkeep.daemons.local_state_roots import local_state_root
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
 from emberkeep.testing.contracts.local_copies import keep
 from emberkeep.testing.state_slots import SLOT, begin_slot
+from emberkeep.testing.working_places import working_place
 
 JOB = JobId("1" * 32)
 
@@ -25,9 +27,9 @@ JOB = JobId("1" * 32)
 @pytest.mark.req("LOC-9")
 async def test_it_is_off_by_default_and_leaves_no_file(tmp_path: Path) -> None:
     configuration = Configuration()
-    working = WorkingDirectory(tmp_path / "tm")
+    place = working_place(tmp_path / "tm")
     layout = StateLayout(tmp_path, configuration)
-    async with state_gateway_link(real_system(), configuration, working, layout, Services()) as link:
+    async with state_gateway_link(real_system(), configuration, place, layout, Services()) as link:
         assert link is None
     assert list(tmp_path.iterdir()) == []
 
@@ -54,9 +56,10 @@ async def until_gone(directory: Path, services: Services) -> None:
 @pytest.mark.parametrize("switched_on", [False, True])
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_on: bool, elsewhere: bool) -> None:
-    working = WorkingDirectory(tmp_path / "tm")
-    default, other = working.root / "state", tmp_path / "other"
+    place = working_place(tmp_path / "tm")
+    default, other = place.directory.root / "state", tmp_path / "other"
     configuration, layout = recovery(tmp_path, switched_on, other if elsewhere else None)
+    other = local_state_root(recovery(tmp_path, True, other)[0], place, real_system().clock).path
     own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
     for root in (default, other):
         copies = DiskCopies(root)
@@ -65,7 +68,7 @@ async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_o
     going = {default, other} if elsewhere else {default}
     if switched_on:
         going -= {other if elsewhere else default}
-    async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
         for root in going:
             await until_gone(root, services)
         for root in {default, other} - going:
@@ -82,8 +85,8 @@ async def test_copies_go_where_none_are_kept_any_more(tmp_path: Path, switched_o
 async def test_a_directory_that_cannot_be_used_keeps_no_task_manager_from_starting(tmp_path: Path) -> None:
     (tmp_path / "no directory").touch()
     configuration, layout = recovery(tmp_path, True, tmp_path / "no directory" / "state")
-    working = WorkingDirectory(tmp_path / "tm")
-    async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+    place = working_place(tmp_path / "tm")
+    async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
         assert link is not None
         begin_slot(link, JOB, open_state_store(f"{layout.checkpoints}/{JOB}"))
         answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
@@ -96,16 +99,16 @@ async def test_a_directory_that_cannot_be_used_keeps_no_task_manager_from_starti
 @pytest.mark.req("LOC-1", "LOC-2")
 async def test_the_next_life_in_the_working_directory_has_the_copies_the_port_and_the_secret(tmp_path: Path) -> None:
     configuration = Configuration().with_texts({"state.backend.local-recovery": "true"}, "the test")
-    working = WorkingDirectory(tmp_path / "tm")
+    place = working_place(tmp_path / "tm")
     layout = StateLayout(tmp_path, configuration)
     own_state = open_state_store(f"{layout.checkpoints}/{JOB}")
-    copies = DiskCopies(working.root / "state")
+    copies = DiskCopies(place.directory.root / "state")
     copies.open_copies()
     for version in range(1, 4):
         keep(copies, f"q/state/0/0/{version}.delta", b"state", job=JOB, allocation=SLOT, root=own_state.location)
     known = set()
     for _ in range(2):
-        async with state_gateway_link(real_system(), configuration, working, layout, services := Services()) as link:
+        async with state_gateway_link(real_system(), configuration, place, layout, services := Services()) as link:
             assert link is not None
             known.add((link.address, begin_slot(link, JOB, own_state)))
             answer = await link.serve(ListLocalState(job_id=JOB, attempt=1))
