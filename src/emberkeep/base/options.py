@@ -25,8 +25,8 @@ STORAGE_DIRECTORY = define(
         "",
         text,
         "path",
-        "Durable storage shared by all processes: job graphs, artefacts, default checkpoints. Empty: `storage` below "
-        "the state directory.",
+        "Durable storage shared by all processes: job graphs, artefacts, default checkpoints. An absolute path, or "
+        "file:///path; object stores are refused. Empty: `storage` below the state directory.",
     )
 )
 WORKING_DIRECTORY = define(

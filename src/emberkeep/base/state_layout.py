@@ -30,6 +30,7 @@ from emberkeep.base.options import (
     TOKEN_FILE,
     WORKING_DIRECTORY,
 )
+from emberkeep.base.places import directory_of
 
 
 @dataclass(frozen=True)
@@ -146,9 +147,12 @@ class WorkingDirectory:
 
 
 def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> StateLayout:
-    """The layout for a configuration: emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory."""
+    """The layout for a configuration: emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory.
+
+    Raises InvalidInput.
+    """
     if configuration[STATE_DIRECTORY]:
-        root = Path(configuration[STATE_DIRECTORY]).absolute()
+        root = Path(directory_of(STATE_DIRECTORY.key, configuration[STATE_DIRECTORY])).absolute()
     elif environ.get("XDG_STATE_HOME"):
         root = Path(environ["XDG_STATE_HOME"]) / "emberkeep"
     else:

@@ -9,13 +9,14 @@ from pathlib import Path
 from emberkeep.base.config import Configuration
 from emberkeep.base.config_sources import load_configuration
 from emberkeep.base.options import STATE_DIRECTORY
+from emberkeep.base.places import with_resolved_places
 from emberkeep.base.state_layout import StateLayout, state_layout
 
 
 def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, StateLayout]:
     """Read ``--state-dir DIR``, ``--config FILE`` and any number of ``-D key=value``.
 
-    Raises InvalidInput (a setting is wrong), SystemExit (the arguments are).
+    Raises InvalidInput (a setting is wrong; a place means another one on each process), SystemExit (the arguments are).
     """
     parser = argparse.ArgumentParser(prog=f"emberkeep {daemon}", allow_abbrev=False)
     parser.add_argument("--state-dir", metavar="DIR", help="keep everything below this directory")
@@ -26,4 +27,5 @@ def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, S
     if given.state_dir:
         definitions.append(f"{STATE_DIRECTORY.key}={given.state_dir}")
     configuration = load_configuration(config_file=given.config, environ=os.environ, definitions=definitions)
+    configuration = with_resolved_places(configuration)
     return configuration, state_layout(configuration, os.environ)
