@@ -66,11 +66,13 @@ class Site:
         self._proxies: list[Proxy] = []
         self._state = directory / "state"
 
-    async def add_job_manager(self) -> Member:
+    async def add_job_manager(self, settings: dict[str, str] | None = None) -> Member:
         name = f"jm-{len(self.members) + 1}"
         to_zookeeper = await self._open(Proxy(self._ensemble.hosts))
         host = f"127.0.0.{100 + len(self.members)}"
-        own = {"jobmanager.resource-id": name, "rest.address": host, "rest.bind-address": "127.0.0.1"}
+        own = {"jobmanager.resource-id": name, "rest.address": host, "rest.bind-address": "127.0.0.1"} | (
+            settings or {}
+        )
         port = urlsplit(await self._start("jobmanager", own, to_zookeeper.address, name)).port
         assert port is not None
         address = f"127.0.0.1:{port}"

@@ -12,6 +12,7 @@
                     /keys/<hash>           the job that was created under an idempotency key
                     /damaged/<job>         handle of a job that has failed because it could not be read
                     /blocklist             where no new work is to go; empty until the first change
+                    /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
 """
 
@@ -125,12 +126,13 @@ class ZooKeeperLayout:
         self.keys = f"{self.base}/keys"
         self.damaged = f"{self.base}/damaged"
         self.blocklist = f"{self.base}/blocklist"
+        self.storage = f"{self.base}/storage"
 
     @property
     def persistent(self) -> tuple[str, ...]:
         """What has to be there before anything else."""
         records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
-        return (self.epoch, self.election, self.addresses, *records, self.blocklist)
+        return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.storage)
 
     def address(self, address: str) -> str:
         """Of a JobManager, "host:port", without its number."""

@@ -23,6 +23,7 @@ from emberkeep.adapters.zookeeper_election import ZooKeeperElection
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, zookeeper_layout
 from emberkeep.adapters.zookeeper_registration import AddressRegistration, own_registration
 from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper_storage import StorageReaders
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import RetryLater
@@ -32,6 +33,7 @@ from emberkeep.base.system import System
 from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.leading import JobManagerSettings, Leadership, advertised, leadership
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.storage_watch import StorageWatch
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.protocol.messages import Message
 from emberkeep.rest.standby import build_standby
@@ -56,8 +58,12 @@ async def contending_job_manager(
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
-        settings = JobManagerSettings(system, configuration, layout, token, advertised(configuration, port), stop)
         session = ZooKeeperSession(zookeeper)
+        readers = StorageReaders(session, nodes)
+        storage = StorageWatch(layout, lambda reads: readers.exchange(reads=reads))
+        settings = JobManagerSettings(
+            system, configuration, layout, token, advertised(configuration, port), stop, storage
+        )
         session.start()
         stack.push_async_callback(session.close)
         locator = ZooKeeperLocator(session, nodes)
@@ -74,6 +80,7 @@ async def contending_job_manager(
             system.rng,
         )
         services.start("contender", contender.run())
+        services.start("storage watch", storage.run(contender.tell))
         try:
             await services.run_until_done(_settled(session, election))
             yield f"http://{settings.address}"
@@ -130,6 +137,7 @@ class _Front:
             self.other_leader,
             secure=lambda app: secure(app, policy),
             routes=rpc_routes(TellsLeader(self.locator, self)),
+            problem=lambda: self._settings.storage.problem,
         )
 
 

@@ -17,6 +17,7 @@ from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
 from emberkeep.daemons.leading import JobManagerSettings, advertised, leadership
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.storage_watch import StorageWatch
 from emberkeep.jobmanager.service import JobManagerService
 
 
@@ -50,7 +51,9 @@ async def job_manager_process(
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
         address = advertised(configuration, port)
-        settings = JobManagerSettings(system, configuration, layout, token, address, stop)
+        storage = StorageWatch(layout)
+        settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage)
+        services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)
         server = await serve_http(present.app, port)

@@ -36,6 +36,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.savepoint_store import SavepointStore
 from emberkeep.daemons.storage_cleanup import keep_storage_clean
+from emberkeep.daemons.storage_watch import StorageWatch
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.ports import JobStore
@@ -69,6 +70,7 @@ class JobManagerSettings:
     token: str
     address: str
     stop: asyncio.Event
+    storage: StorageWatch
 
     @property
     def policy(self) -> AccessPolicy:
@@ -153,6 +155,7 @@ async def leadership(
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             savepoints=SavepointStore(),
             shut_down=settings.stop.set,
+            problem=lambda: settings.storage.problem,
             metrics=Metrics(),
         )
         policy = settings.policy

@@ -3,6 +3,9 @@
 SUSPENDED: take no decision, keep running. LOST: stop leading at once. Deposed: stop, and stand at the end of the queue,
 so that a leader that others could not reach does not take the epoch straight back. Whatever was overtaken by events (an
 old latch, claim or epoch) is ignored, because answers may come late.
+
+Who cannot read the shared storage lets others lead that can: it passes its turn, and steps down when it leads. Not for
+ever, since what the others say may be old: after some turns it leads anyway.
 """
 
 from __future__ import annotations
@@ -34,12 +37,14 @@ from emberkeep.leadership.model import (
     Standing,
     StartService,
     StopService,
+    StorageSeen,
     Suspended,
     TakeLatch,
     WriteEpoch,
 )
 
 HISTORY = 50  # events kept for the error of an impossible one
+MAX_PASSED = 3  # turns that one without storage leaves to others, until it has seen its storage again
 
 _S = Standing
 # The standings that each may go to, beside itself.
@@ -66,6 +71,8 @@ class LeadershipMachine:
         self._has_latch = False
         self._claim = 0
         self._closing = False
+        self._storage = StorageSeen(own=True, elsewhere=False)
+        self._passed = 0  # turns, since the storage could be read here
         self._history: deque[str] = deque(maxlen=HISTORY)
         self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
             Connected: self._connected,
@@ -78,6 +85,7 @@ class LeadershipMachine:
             Confirmed: self._confirmed,
             Deposed: self._deposed,
             ServiceEnded: self._service_ended,
+            StorageSeen: self._storage_seen,
             Shutdown: self._shutdown,
         }
 
@@ -88,7 +96,8 @@ class LeadershipMachine:
 
     def handle(self, event: Event) -> list[Effect]:
         """Take one event. Raises IllegalTransition for a bug."""
-        self._history.append(f"{self.standing.name}/{self.session.name} {event}")
+        if event != self._storage:  # told again and again
+            self._history.append(f"{self.standing.name}/{self.session.name} {event}")
         return self._handlers[type(event)](event)
 
     # --- the session ------------------------------------------------------------------------------------------------
@@ -139,6 +148,8 @@ class LeadershipMachine:
     def _granted(self, event: Granted) -> list[Effect]:
         if event.latch != self._latch or not self._has_latch or self.standing is not Standing.WAITING:
             return []
+        if self._passes():
+            return [*self._leave_queue(), *self._stand_in_queue()]
         self._claim += 1
         self._go(Standing.CLAIMING)
         return [WriteEpoch(self._claim)]
@@ -174,6 +185,25 @@ class LeadershipMachine:
             return []
         self._has_latch = False
         return [GiveUpLatch(self._latch)]
+
+    # --- the storage ------------------------------------------------------------------------------------------------
+
+    def _storage_seen(self, event: StorageSeen) -> list[Effect]:
+        self._storage = event
+        if event.own:
+            self._passed = 0
+        if self.standing is not Standing.LEADING or not self._passes():
+            return []
+        # The latch goes when the service has ended, as at a shutdown.
+        self._go(Standing.STOPPING)
+        return [StopService(self.epoch)]
+
+    def _passes(self) -> bool:
+        """Whether another one is to lead instead; counts how often."""
+        if self._storage.own or not self._storage.elsewhere or self._passed >= MAX_PASSED:
+            return False
+        self._passed += 1
+        return True
 
     # --- the epoch --------------------------------------------------------------------------------------------------
 

@@ -124,6 +124,15 @@ class ServiceEnded:
 
 
 @dataclass(frozen=True)
+class StorageSeen:
+    """Whether the shared storage can be read here and holds what this cluster has put there (``own``), and whether
+    another JobManager says so of itself (``elsewhere``). Told again and again."""
+
+    own: bool
+    elsewhere: bool
+
+
+@dataclass(frozen=True)
 class Shutdown:
     """This JobManager is to end; nobody else is harmed by that."""
 
@@ -139,6 +148,7 @@ Event: TypeAlias = (
     | Confirmed
     | Deposed
     | ServiceEnded
+    | StorageSeen
     | Shutdown
 )
 

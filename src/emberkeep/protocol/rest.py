@@ -115,6 +115,7 @@ class Probe(Kebab, frozen=True, kw_only=True):
 
     status: str
     epoch: int
+    problem: str = ""  # what cannot be done at present all the same: the storage cannot be read
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

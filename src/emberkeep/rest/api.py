@@ -28,6 +28,7 @@ _UPLOADS = 64
 class Api:
     """Everything that handlers may touch. ``shut_down`` asks the process to end; it returns at once.
 
+    ``problem``: what it cannot do at present though it leads, "" mostly.
     ``poll_interval``: seconds between two looks at a job or log that a client waits for. ``closing`` is set when the
     server stops, so that waiting requests end. ``uploads``, ``downloads``: how many BLOBs may be under way at once.
     """
@@ -41,6 +42,7 @@ class Api:
     savepoints: Savepoints
     shut_down: Callable[[], None]
     metrics: Metrics
+    problem: Callable[[], str] = str
     poll_interval: float = 0.5
     waiting: WaitingRoom = field(default_factory=WaitingRoom)
     closing: asyncio.Event = field(default_factory=asyncio.Event)

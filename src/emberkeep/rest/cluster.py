@@ -77,7 +77,7 @@ async def readiness(call: Call) -> msgspec.Struct:
             await call.api.gateway.task_managers()
     except TimeoutError:
         raise RetryLater(f"the JobManager did not answer within {_READY_WITHIN:g} s") from None
-    return Probe(status="ready", epoch=call.api.gateway.epoch())
+    return Probe(status="ready", epoch=call.api.gateway.epoch(), problem=call.api.problem())
 
 
 ROUTES = (

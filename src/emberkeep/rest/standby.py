@@ -15,9 +15,14 @@ Leader = Callable[[], str | None]
 
 
 def build_standby(
-    leader: Leader, *, secure: Callable[[web.Application], None], routes: Iterable[web.AbstractRouteDef] = ()
+    leader: Leader,
+    *,
+    secure: Callable[[web.Application], None],
+    routes: Iterable[web.AbstractRouteDef] = (),
+    problem: Callable[[], str] = str,
 ) -> web.Application:
-    """``leader``: where another JobManager leads ("host:port"); None: nobody is known to. ``routes`` come first."""
+    """``leader``: where another JobManager leads ("host:port"); None: nobody is known to. ``routes`` come first.
+    ``problem``: why this JobManager would not take over well, "" where it would."""
     app = web.Application()
     secure(app)
 
@@ -28,6 +33,8 @@ def build_standby(
         raise RetryLater("this JobManager does not lead", hint=_where(leader()))
 
     async def ready(_: web.Request) -> web.Response:
+        if reason := problem():
+            raise RetryLater(f"this JobManager is not ready to lead: {reason}", hint=_where(leader()))
         if leader() is None:
             raise RetryLater("no JobManager is known to lead", hint="an election may be under way")
         return _probe("standby")

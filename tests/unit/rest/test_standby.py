@@ -20,13 +20,14 @@ PUBLIC = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader"})
 class Standby:
     def __init__(self) -> None:
         self.leader: str | None = "127.0.0.9:8081"
+        self.problem = ""
         self.port = bind_port("127.0.0.1", 0)
         self.switch = SwitchedPort(self.port)
         self.client = aiohttp.ClientSession(f"http://{self.port.address}", headers={"Authorization": "Bearer secret"})
 
     def app(self) -> aiohttp.web.Application:
         policy = AccessPolicy("secret", hosts=frozenset(), public=PUBLIC)
-        return build_standby(lambda: self.leader, secure=lambda app: secure(app, policy))
+        return build_standby(lambda: self.leader, secure=lambda app: secure(app, policy), problem=lambda: self.problem)
 
 
 @pytest.fixture
@@ -55,6 +56,16 @@ async def test_without_a_leader_clients_are_told_to_try_again(standby: Standby) 
         assert answer.headers["Retry-After"] == "1"
     async with standby.client.get("/v1/readiness") as answer:
         assert answer.status == 503
+
+
+@pytest.mark.req("SAFE-2")
+async def test_one_that_could_not_take_over_well_is_not_ready_and_says_why(standby: Standby) -> None:
+    standby.problem = "the shared storage cannot be read here now"
+    async with standby.client.get("/v1/readiness", headers={"Authorization": ""}) as answer:
+        assert answer.status == 503
+        assert standby.problem in await answer.text()
+    async with standby.client.get("/v1/liveness") as answer:
+        assert answer.status == 200
 
 
 async def test_probes_need_no_token_and_tell_the_truth(standby: Standby) -> None:
