@@ -18,6 +18,7 @@ from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.errors import Conflict, Fatal, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId, SystemIds
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
 from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
 from tests.integration.conditions import DEADLINE
@@ -315,6 +316,18 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
     await following.open()
     assert len(await following.recover()) == 2
     assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result}
+
+
+@pytest.mark.req("SAFE-15")
+async def test_a_blocklist_that_cannot_be_read_is_kept_when_another_takes_its_place(cluster: Cluster) -> None:
+    store = cluster.store()
+    await store.open()
+    cluster.direct.set(cluster.layout.blocklist, b"torn")
+    for revision in (2, 3):
+        await store.record_blocklist(Blocklist(revision=revision))
+        assert await store.blocklist() == Blocklist(revision=revision)
+    assert cluster.direct.get(cluster.layout.damaged_blocklist)[0] == b"torn"
+    assert await store.recover() == []
 
 
 async def test_submissions_with_one_key_at_once_make_one_job(cluster: Cluster) -> None:

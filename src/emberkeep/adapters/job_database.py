@@ -39,6 +39,7 @@ from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
 
+BLOCKLIST_KEPT = "blocklist"  # among what is damaged and kept for somebody to look at
 _BUSY_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
@@ -242,7 +243,10 @@ class JobDatabase:
 
     def record_blocklist(self, blocklist: Blocklist) -> None:
         with self._leading() as connection:
-            data = encode_blocklist(blocklist, self._stored_blocklist())
+            before = self._stored_blocklist()
+            if before is not None and not _is_readable(before):
+                connection.execute("INSERT OR IGNORE INTO damaged VALUES (?, ?, ?)", (BLOCKLIST_KEPT, before, b""))
+            data = encode_blocklist(blocklist, before)
             connection.execute("INSERT OR REPLACE INTO blocklist VALUES (1, ?)", (data,))
 
     def blocklist(self) -> Blocklist:
@@ -311,6 +315,14 @@ class JobDatabase:
             if self._connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):  # the first error says more; closing rolls back as well
                     self._connection.execute("ROLLBACK")
+
+
+def _is_readable(blocklist: bytes) -> bool:
+    try:
+        decode_blocklist(blocklist, where="the blocklist")
+    except Fatal:
+        return False
+    return True
 
 
 def _connect(path: Path) -> sqlite3.Connection:

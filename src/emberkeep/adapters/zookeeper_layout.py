@@ -10,7 +10,8 @@
                     /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
                     /results/<job>         how it ended
                     /keys/<hash>           the job that was created under an idempotency key
-                    /damaged/<job>         handle of a job that has failed because it could not be read
+                    /damaged/<job>         handle of a job that has failed because it could not be read; and
+                                           the blocklist, where its record could not be
                     /blocklist             where no new work is to go; empty until the first change
                     /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
@@ -156,6 +157,11 @@ class ZooKeeperLayout:
 
     def damaged_job(self, job_id: str) -> str:
         return f"{self.damaged}/{job_id}"
+
+    @property
+    def damaged_blocklist(self) -> str:
+        """The record that could not be read, once another one has taken its place."""
+        return f"{self.damaged}/blocklist"
 
 
 def zookeeper_layout(configuration: Configuration) -> ZooKeeperLayout:

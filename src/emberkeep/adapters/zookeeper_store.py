@@ -451,10 +451,26 @@ class ZooKeeperJobStore:
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         node = await self._session.get(self._layout.blocklist)
         data = encode_node(blocklist, node.data)
-        await self._epoch.commit("record the blocklist", lambda each: each.set_data(self._layout.blocklist, data))
+        kept = self._layout.damaged_blocklist
+        keeps = bool(node.data) and not _is_blocklist(node.data) and not await self._session.exists(kept)
+
+        def build(transaction: TransactionRequest) -> None:
+            transaction.set_data(self._layout.blocklist, data)
+            if keeps:
+                transaction.create(kept, node.data)
+
+        await self._epoch.commit("record the blocklist", build)
 
     async def blocklist(self) -> Blocklist:
         self._epoch.check_taken()
         path = self._layout.blocklist
         node = await self._session.get(path)
         return decode_node(node.data, Blocklist, where=f"ZooKeeper, {path}") if node.data else Blocklist()
+
+
+def _is_blocklist(data: bytes) -> bool:
+    try:
+        decode_node(data, Blocklist, where="the blocklist")
+    except Fatal:
+        return False
+    return True

@@ -707,6 +707,16 @@ RATE_DELAY = define(
 
 # --- detection of bad nodes -------------------------------------------------------------------------------------------
 
+BLOCKLIST_ACCEPTS_LOSS = define(
+    Option(
+        "blocklist.accept-loss",
+        False,
+        boolean,
+        "boolean",
+        "Whether a JobManager that cannot read the record of the blocklist begins with an empty list. Without it "
+        "nothing new is placed until the drivers of running jobs have told the list. The unreadable record is kept.",
+    )
+)
 DETECTION = define(
     Option(
         "blocklist.detection.enabled",

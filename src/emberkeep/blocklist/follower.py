@@ -27,6 +27,11 @@ class BlocklistFollower:
         return self._listed.revision
 
     @property
+    def told(self) -> tuple[int, Blocklist] | None:
+        """The newest list, and the epoch of the leader that told it; None before the first."""
+        return None if self.revision == UNKNOWN else (self._epoch, self._listed)
+
+    @property
     def reports(self) -> tuple[Report, ...]:
         """What the ResourceManager has to be told."""
         return tuple(self._reports.values())

@@ -16,16 +16,25 @@ from typing import Any, Protocol
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.options import BLOCKLIST_ACCEPTS_LOSS
 from emberkeep.base.system import System
 from emberkeep.blocklist.errors import BlocklistFull
+from emberkeep.blocklist.lost import LostBlocklist
 from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.blocklist.tracker import BlocklistTracker
+from emberkeep.jobmanager.blocklist_recovery import FoundBlocklist
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.protocol.messages import JobMasterStatus
 
 CHANGES_WAITING = 1000  # that clients and JobMasters have asked for and that are not written yet
 WATCH_INTERVAL = 0.5  # seconds between two looks for what has timed out
+
+_LOST = (
+    "nothing new is placed until the drivers of running jobs have told it; where none runs, start the JobManager with "
+    f"{BLOCKLIST_ACCEPTS_LOSS.key} to begin with an empty list"
+)
 
 Call = Callable[[], Any]
 
@@ -51,8 +60,10 @@ class _Change:
 class BlocklistHandler(Actor[Call]):
     """Every public method puts a call in the inbox; nothing else touches the state."""
 
-    def __init__(self, system: System, blocklist: Blocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
+    def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
         super().__init__("blocklist")
+        blocklist = found.blocklist
+        self._lost = found.lost  # nothing changes until the list is known again
         self._clock = system.clock
         self._writes = writes
         self._observers = observers
@@ -82,9 +93,19 @@ class BlocklistHandler(Actor[Call]):
     # --- what the edges ask -------------------------------------------------------------------------------------------
 
     async def blocklist(self) -> Blocklist:
-        """The list as it is now."""
-        reply: Blocklist = await self.ask(lambda: self._listed)
+        """The list as it is now. Raises RetryLater (it is lost)."""
+        reply: Blocklist = await self.ask(self._look)
         return reply
+
+    async def problem(self) -> str:
+        """Why the list is not known; empty when it is."""
+        reply: str = await self.ask(lambda: "" if self._lost is None else self._lost.why)
+        return reply
+
+    def _look(self) -> Blocklist:
+        if self._lost is not None:
+            raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
+        return self._listed
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         """Add an entry, or merge it into the one that is there. Raises AlreadyBlocked, BlocklistFull, RetryLater,
@@ -109,12 +130,20 @@ class BlocklistHandler(Actor[Call]):
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
-    async def exchange(self, revision: int, reports: tuple[Report, ...]) -> Blocklist | None:
-        """Take a JobMaster's word: which list it knows and what it wants in it. Returns the list unless it knows it."""
-        listed: Blocklist = await self.ask(partial(self._exchange, reports))
-        return None if listed.revision == revision else listed
+    async def exchange(self, status: JobMasterStatus) -> tuple[Blocklist | None, bool]:
+        """Take a JobMaster's word: which list it knows and what it wants in it. Returns the list unless it knows it,
+        and whether the list is lost: then it is to be told."""
+        listed: Blocklist | None = await self.ask(partial(self._exchange, status))
+        if listed is None:
+            return None, True
+        return (None if listed.revision == status.blocklist_revision else listed), False
 
-    def _exchange(self, reports: tuple[Report, ...]) -> Blocklist:
+    def _exchange(self, status: JobMasterStatus) -> Blocklist | None:
+        if self._lost is not None:
+            if status.blocklist is not None:
+                self._lost.hear(status.blocklist_epoch, status.blocklist, self._clock.monotonic())
+            return None  # what it wants it says again
+        reports = status.block_reports
         now = self._clock.now_ms()
         for report in reports:
             if self._reported.get(report.entry.place) == report:
@@ -141,6 +170,9 @@ class BlocklistHandler(Actor[Call]):
             self.tell(self._expire)
 
     def _expire(self) -> None:
+        if self._lost is not None:
+            self._find(self._lost)
+            return
         end, now = self._tracker.next_end(), self._clock.now_ms()
         if end is None or now < end or self._lapsing or len(self._waiting) >= CHANGES_WAITING:
             return
@@ -148,12 +180,25 @@ class BlocklistHandler(Actor[Call]):
         over = ", ".join(str(entry.place) for entry in self._listed.entries if entry.end_ms <= now)
         self._enqueue(_Change(f"the time is over of {over}", self._let_lapse, None))
 
+    def _find(self, lost: LostBlocklist) -> None:
+        """Record the list once it is known again; the next steps are those of any change."""
+        found = lost.found(self._clock.monotonic())
+        if found is None or self._writing is not None:
+            return
+        logger.warning(
+            "the blocklist is as jobs were told it: revision %d, %d entries", found.revision, len(found.entries)
+        )
+        self._writing = _Change("what running jobs were told", lambda _: None, None)
+        self.start_effect("record", self._record(self._writing, BlocklistTracker(found), None), deadline=None)
+
     def _let_lapse(self, _: BlocklistTracker) -> None:
         self._lapsing = False  # and they are gone, as before every change
 
     # --- one change after the other -----------------------------------------------------------------------------------
 
     def _enqueue(self, change: _Change) -> None:
+        if self._lost is not None:
+            raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
         if len(self._waiting) >= CHANGES_WAITING:
             raise RetryLater(f"{CHANGES_WAITING} changes of the blocklist wait already", hint="try again in a second")
         self._waiting.append(change)
@@ -189,6 +234,7 @@ class BlocklistHandler(Actor[Call]):
     def _recorded(self, change: _Change, draft: BlocklistTracker | None, answer: Any) -> None:
         self._writing = None
         if draft is not None:
+            self._lost = None
             self._tracker, self._listed = draft, draft.blocklist
             _answer(change, answer)
         self._next()

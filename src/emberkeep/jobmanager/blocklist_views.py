@@ -19,8 +19,11 @@ class Blocking(msgspec.Struct, frozen=True, kw_only=True):
 class BlocklistGateway(Protocol):
     """Implemented by the JobManager, faked in tests."""
 
+    async def blocklist_problem(self) -> str:
+        """Why the list is not known at present, in words; empty when it is."""
+
     async def blocklist(self) -> Blocklist:
-        """The whole list."""
+        """The whole list. Raises RetryLater: it is not known."""
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         """Add an entry, durably; from its answer on nothing new is decided for that place. ``keep_drivers``: where it

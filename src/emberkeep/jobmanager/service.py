@@ -14,10 +14,10 @@ from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
-from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
+from emberkeep.jobmanager.blocklist_recovery import find_blocklist
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.evacuation_views import with_evacuations
@@ -120,8 +120,8 @@ class JobManagerService:
                 deafness=self._configuration[options.ORPHAN_TIMEOUT] if any(job.attempt for job in stored) else None,
             )
             # Known before any task manager is heard: nothing is ever decided without it.
-            blocked = await reads.read("the blocklist cannot be read", self._store.blocklist)
-            places = BlockedPlaces(blocked.entries)
+            found = await find_blocklist(self._store, reads, self._configuration)
+            places, removals = found.places, found.blocklist.removals
             resources = ResourceManager(
                 self._system,
                 self._configuration,
@@ -146,9 +146,9 @@ class JobManagerService:
                 checkpoint_root=self._checkpoint_root,
                 blocked=places,
             )
-            blocklist = BlocklistHandler(self._system, blocked, reads, resources, dispatcher)
+            blocklist = BlocklistHandler(self._system, found, reads, resources, dispatcher)
             if self._configuration[options.DETECTION]:
-                faults = FaultWatch(self._configuration, blocked.removals, clock.now(), clock.now_ms())
+                faults = FaultWatch(self._configuration, removals, clock.now(), clock.now_ms())
                 resources.detect(faults, partial(blocklist.block, merge=False))
             resources.listen(dispatcher)
             suppliers = (
@@ -286,7 +286,7 @@ class JobManagerService:
 
     async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, address: str, newest: bool) -> Message:
         job_id, status = request.job_id, request.status
-        blocklist = await self._blocklist.exchange(status.blocklist_revision, status.block_reports)
+        blocklist, blocklist_lost = await self._blocklist.exchange(status)
         standing = await self._resources.standing(job_id, request.attempt, address, status if newest else None)
         procedure, recorded = await self._dispatcher.orders(job_id, status.procedure)
         return JobMasterReply(
@@ -297,6 +297,7 @@ class JobManagerService:
             missing=standing.missing,
             missing_blocked=standing.blocked,
             blocklist=blocklist,
+            blocklist_lost=blocklist_lost,
             procedure=procedure,
             procedure_recorded=recorded,
             draining=standing.draining,
@@ -381,6 +382,9 @@ class JobManagerService:
         return await self._dispatcher.procedure(job_id, trigger_id)
 
     # --- BlocklistGateway ---------------------------------------------------------------------------------------------
+
+    async def blocklist_problem(self) -> str:
+        return await self._blocklist.problem()
 
     async def blocklist(self) -> Blocklist:
         return await self._blocklist.blocklist()

@@ -118,6 +118,7 @@ class JobMaster(Actor[Event]):
             )
         )
         self._blocklist = BlocklistFollower()
+        self._blocklist_lost = False  # by the JobManager
         self._calls = TaskManagerCalls(system, rpc, rpc_timeout=self._rpc_timeout, silence_timeout=silence_timeout)
         self.link = JobManagerLink(
             system,
@@ -248,6 +249,9 @@ class JobMaster(Actor[Event]):
         self._decide(pool.ClusterLacks(event.reply.missing, event.reply.missing_blocked))
         for instance in event.reply.lost:
             self._decide(pool.TaskManagerLost(instance, "its task manager is lost"))
+        if event.reply.blocklist_lost and not self._blocklist_lost:
+            self.link.wake()
+        self._blocklist_lost = event.reply.blocklist_lost
         listed, draining = event.reply.blocklist, frozenset(event.reply.draining)
         if (listed is not None and self._blocklist.take(event.reply.epoch, listed)) or draining != self.pool.draining:
             self._decide(pool.PlacesBlocked(self._blocklist.places, draining))
@@ -278,6 +282,7 @@ class JobMaster(Actor[Event]):
             self._blocklist,
             self.procedures.progress(),
             now,
+            tell_blocklist=self._blocklist_lost,
         )
 
     def _slots(self, _: TakeSlots) -> HeldSlots:

@@ -28,9 +28,12 @@ def job_master_status(
     blocklist: BlocklistFollower,
     procedure: ProcedureProgress | None,
     now: float,
+    *,
+    tell_blocklist: bool,
 ) -> JobMasterStatus:
-    """``now`` in seconds of the pool's clock."""
+    """``now`` in seconds of the pool's clock. ``tell_blocklist``: the JobManager has lost it."""
     seen = view or NOTHING_SEEN
+    blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
     return JobMasterStatus(
         sequence=sequence,
         requirements=pool.declared(),
@@ -47,6 +50,8 @@ def job_master_status(
         exceptions=tuple(exceptions),
         checkpoints=checkpoints,
         blocklist_revision=blocklist.revision,
+        blocklist=listed,
+        blocklist_epoch=blocklist_epoch,
         block_reports=blocklist.reports,
         procedure=procedure,
     )

@@ -427,6 +427,8 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     waiting: str = ""
     exceptions: tuple[ExceptionEntry, ...] = ()  # the newest ones of this attempt, bounded
     blocklist_revision: int = -1  # of the list that it acts by; -1: it was told none
+    blocklist: Blocklist | None = None  # that list, where the JobManager cannot read its own
+    blocklist_epoch: int = 0  # of the leader that told it
     block_reports: tuple[Report, ...] = ()  # what it wants in the list and has not found answered there, bounded
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
     procedure: ProcedureProgress | None = None  # the one that it was asked for last, until another one comes
@@ -467,6 +469,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     missing: str = ""
     missing_blocked: bool = False
     blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
+    blocklist_lost: bool = False  # the JobManager cannot read its list: it wants to be told the one known here
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""
     draining: tuple[TaskManagerId, ...] = ()

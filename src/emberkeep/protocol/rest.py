@@ -69,6 +69,7 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     driver_places_total: int
     driver_places_available: int
     taskmanagers_away: int  # of those counted in ``taskmanagers``
+    blocklist_problem: str = ""  # why it is not known which nodes are blocked: nothing new is placed meanwhile
 
 
 class ClusterOverview(Kebab, frozen=True, kw_only=True):

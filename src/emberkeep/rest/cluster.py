@@ -28,7 +28,8 @@ _READY_WITHIN = 2.0  # seconds
 
 async def overview(call: Call) -> msgspec.Struct:
     gateway = call.api.gateway
-    return cluster_overview(gateway, await gateway.jobs(), await gateway.task_managers())
+    problem = await gateway.blocklist_problem()
+    return cluster_overview(gateway, await gateway.jobs(), await gateway.task_managers(), problem)
 
 
 async def config(call: Call) -> msgspec.Struct:

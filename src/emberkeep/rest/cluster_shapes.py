@@ -34,7 +34,10 @@ FLINK_VERSION = f"emberkeep-{emberkeep.__version__}"
 
 
 def cluster_overview(
-    gateway: JobManagerGateway, jobs: Sequence[JobView], task_managers: Sequence[TaskManagerView]
+    gateway: JobManagerGateway,
+    jobs: Sequence[JobView],
+    task_managers: Sequence[TaskManagerView],
+    blocklist_problem: str,
 ) -> ClusterOverview:
     """Counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
     counts = Counter(job.status for job in jobs)
@@ -57,6 +60,7 @@ def cluster_overview(
             driver_places_total=sum(view.info.driver_places for view in task_managers),
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
+            blocklist_problem=blocklist_problem,
         ),
         taskmanagers_blocked=sum(view.blocked for view in task_managers),
         slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),

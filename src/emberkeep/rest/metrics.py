@@ -7,6 +7,7 @@ Counts of jobs and slots are read from the gateway when they are scraped, so the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import time
 from collections import Counter as Tally
@@ -20,6 +21,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 import emberkeep
+from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockedNode
 from emberkeep.jobmanager.blob_views import BlobServerGateway
@@ -109,7 +111,8 @@ class Metrics:
         task_managers = await gateway.task_managers()
         self._show_task_managers(task_managers)
         self._blobs.show(blobs.statistics(), task_managers)
-        self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
+        with contextlib.suppress(RetryLater):
+            self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
         self._state_gateways.show(task_managers)
         self._epoch.set(gateway.epoch())
         return prometheus.generate_latest(self.registry)

@@ -114,13 +114,6 @@ async def test_nodes_that_are_open_to_others_are_refused(
     assert "setAcl -R" in str(caught.value.hint)
 
 
-async def test_nodes_of_another_user_are_refused(sessions: Sessions) -> None:
-    layout = ZooKeeperLayout("taken", "cluster")
-    await make_paths(await sessions.of("first"), layout)
-    with pytest.raises(Fatal):
-        await make_paths(await sessions.of("second"), layout)
-
-
 async def test_a_job_manager_says_that_its_chroot_does_not_exist(ensemble: Ensemble, tmp_path: Path) -> None:
     settings = {
         "high-availability.type": "zookeeper",

@@ -17,6 +17,7 @@ from emberkeep.adapters.embedded_store import EmbeddedJobStore
 from emberkeep.adapters.graph_files import GRAPH_KIND, decode_handle, encode_handle
 from emberkeep.base.durable import encode_record
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import Trouble
 from emberkeep.testing.contracts.job_store import job, result_of
@@ -236,6 +237,17 @@ class TestDamage:
             assert await store.recover() == []
         assert ask(tmp_path, "SELECT handle FROM damaged") == [(b"rubbish",)]
         assert graph_file(tmp_path, 1).exists()
+
+    @pytest.mark.req("SAFE-15")
+    async def test_a_blocklist_that_cannot_be_read_is_kept_when_another_takes_its_place(self, tmp_path: Path) -> None:
+        async with opened(tmp_path) as store:
+            await store.record_blocklist(Blocklist(revision=1))
+        edit(tmp_path, "UPDATE blocklist SET list = ?", b"rubbish")
+        async with opened(tmp_path) as store:
+            for revision in (2, 3):
+                await store.record_blocklist(Blocklist(revision=revision))
+                assert await store.blocklist() == Blocklist(revision=revision)
+        assert ask(tmp_path, "SELECT handle FROM damaged WHERE job_id = 'blocklist'") == [(b"rubbish",)]
 
     @pytest.mark.req("HA-7")
     async def test_a_job_whose_attempt_cannot_be_read_is_not_started(self, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import Departure
 from emberkeep.testing.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
-from tests.unit.jobmanager.fakes import executor_in, graph
+from tests.unit.jobmanager.fakes import FakeJobMaster, executor_in, graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
@@ -263,16 +264,61 @@ def test_without_a_confirmed_leadership_nothing_is_changed() -> None:
     in_virtual_time(scenario)
 
 
+@pytest.mark.req("SAFE-15")
 @pytest.mark.req("BLK-17")
-def test_a_job_manager_that_cannot_read_the_list_does_not_lead() -> None:
+def test_a_leader_that_cannot_read_the_list_places_nothing_until_a_job_has_told_it() -> None:
     async def scenario() -> None:
         store = FailingStore()
         cluster = SmallCluster(store)
         async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            master = await cluster.run_job()
+            await service.block(node("tm-1"), merge=False)
+            known = (await master.beat()).blocklist
+            assert known is not None
+        store.disk.damage_blocklist()
+        async with cluster.leading() as service:
+            await cluster.add("tm-1")
+            free = await cluster.add("tm-2")
+            await service.submit(graph(2))
+            master = FakeJobMaster(service, graph().job_id, 1)
+            assert (await master.register()).blocklist_lost
+            for _ in range(30):
+                await asyncio.sleep(1.0)
+                assert (await master.beat()).blocklist_lost
+            assert (await cluster.view(graph(2).job_id)).status is JobStatus.CREATED
+            for asking in (service.blocklist(), service.block(node("tm-3"), merge=False)):
+                with pytest.raises(RetryLater, match="cannot be read"):
+                    await asking
+            assert "memory, blocklist" in await service.blocklist_problem()
+
+            more: dict[str, Any] = {"blocklist": known, "blocklist_epoch": 1, "blocklist_revision": known.revision}
+
+            async def is_known() -> bool:
+                return not (await master.beat(**more)).blocklist_lost
+
+            await eventually(is_known)
+            await cluster.holds(lambda: bool(free.started))
+            assert await service.blocklist() == known
+            assert await service.blocklist_problem() == ""
+            reply = await master.beat(**more)
+            assert (reply.blocklist, reply.blocklist_lost) == (None, False)
+        async with cluster.leading() as service:
+            assert await service.blocklist() == known
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-15")
+def test_an_empty_list_takes_the_place_of_one_that_cannot_be_read_where_somebody_says_so() -> None:
+    async def scenario() -> None:
+        store = FailingStore()
+        async with SmallCluster(store).leading() as service:
             await service.block(node("tm-1"), merge=False)
         store.disk.damage_blocklist()
-        with pytest.raises(Fatal, match="blocklist"):
-            async with cluster.leading():
-                pytest.fail("it leads")
+        async with SmallCluster(store, {"blocklist.accept-loss": "true"}).leading() as service:
+            assert await service.blocklist() == Blocklist()
+        async with SmallCluster(store).leading() as service:
+            assert await service.blocklist() == Blocklist()
 
     in_virtual_time(scenario)

@@ -21,7 +21,7 @@ from emberkeep.base.options import (
     HEARTBEAT_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
-from emberkeep.blocklist.model import BlockAction, BlockedTaskManager
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
 from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobmaster.service import JobMasterService
@@ -473,6 +473,23 @@ def test_it_beats_to_those_that_hold_its_slots(run: Run) -> None:
             beats = bench.task_managers[number].asked(JobMasterBeat)
             assert len(beats) in (4, 5)
             assert {beat.allocations for beat in beats} == {(slot,)}
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-15")
+def test_the_blocklist_is_told_to_a_job_manager_that_has_lost_it(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        known = Blocklist(revision=7)
+        await asyncio.sleep(2 * INTERVAL)
+        bench.job_manager.answers[JobMasterHeartbeat] = msgspec.structs.replace(reply(), blocklist=known)
+        await bench.until(lambda: bench.status().blocklist_revision == 7)
+        assert bench.status().blocklist is None
+        bench.job_manager.answers[JobMasterHeartbeat] = msgspec.structs.replace(reply(), blocklist_lost=True)
+        await bench.until(lambda: bench.status().blocklist == known)
+        assert bench.status().blocklist_epoch == reply().epoch
+        bench.job_manager.answers[JobMasterHeartbeat] = reply()
+        await bench.until(lambda: bench.status().blocklist is None)
 
     run(story)
 

@@ -57,6 +57,7 @@ class FakeGateway(JobManagerGateway):
         self._keys: dict[str, JobId] = {}
         self._now_ms = now_ms
         self.blocked = BlocklistTracker(Blocklist())
+        self.lost_blocklist = ""
         self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
 
     def add(self, *views: JobView) -> None:
@@ -69,6 +70,9 @@ class FakeGateway(JobManagerGateway):
 
     def change(self, job_id: JobId, **changes: object) -> None:
         self.views[job_id] = msgspec.structs.replace(self.views[job_id], **changes)
+
+    async def blocklist_problem(self) -> str:
+        return self.lost_blocklist
 
     async def blocklist(self) -> Blocklist:
         self._maybe_refuse()
