@@ -11,11 +11,12 @@ Every method is one event. What it leads to is collected and fetched with ``take
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.deliveries import Reference
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.blobs.groups import Group
 from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob
@@ -234,6 +235,13 @@ class ServerMachine(ServerState):
         if record is not None:
             record.holders.discard(holder)
             self._settle(owner_id, key)
+
+    def references(self) -> Iterator[Reference]:
+        """All that there are."""
+        for owner_id, owner in self.owners.items():
+            for key, record in owner.records.items():
+                for holder in record.holders:
+                    yield owner_id, key, holder
 
     def restart(self, owner_id: JobId, attempt: int) -> None:
         """An attempt failed: nobody waits for its transient BLOBs any more (BLOB-14), and it stores none."""

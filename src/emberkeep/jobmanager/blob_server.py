@@ -18,6 +18,7 @@ from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import BLOB_DIRECT_DOWNLOADS, BLOB_MAX_SIZE, BLOB_RETENTION
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.deliveries import LONGEST_DELIVERY, Deliveries
 from emberkeep.blobs.groups import check_group
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
 from emberkeep.blobs.peers import Direct, Peers
@@ -96,6 +97,7 @@ class BlobServer:
                     group.create_task(self._core.delete_for_ever(), name=f"blob-deletions-{number}")
                 group.create_task(self._list_until_known(), name="blob-listing")
                 group.create_task(self._clean_for_ever(), name="blob-clean-up")
+                group.create_task(self._end_deliveries(), name="blob-deliveries")
         finally:
             self._running = False
 
@@ -106,6 +108,17 @@ class BlobServer:
             await self._list_ha()
             self._core.decide()
             pause = LISTING_PAUSE
+
+    async def _end_deliveries(self) -> None:
+        """Off-loaded messages whose sender has died are kept by nobody after a while."""
+        deliveries = Deliveries()
+        while True:
+            await asyncio.sleep(LONGEST_DELIVERY / 6)
+            now = asyncio.get_running_loop().time()
+            for owner, key, holder in deliveries.overdue(self._machine.references(), now):
+                log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
+                self._machine.release(owner, key, holder)
+            self._core.decide()
 
     async def _clean_for_ever(self) -> None:
         while True:

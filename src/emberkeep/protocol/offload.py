@@ -18,6 +18,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.deliveries import MESSAGE_HOLDER
 from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
 from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
 from emberkeep.protocol.messages import Message
@@ -50,7 +51,7 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
 
     @property
     def holder(self) -> str:
-        return f"message-{self.delivery}"
+        return f"{MESSAGE_HOLDER}{self.delivery}"
 
     @property
     def size(self) -> int:

@@ -14,8 +14,9 @@ import pytest
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.deliveries import LONGEST_DELIVERY
 from emberkeep.blobs.errors import Damaged, NotUploaded
-from emberkeep.blobs.model import BlobContent, BlobKey, BlobKind, permanent, transient
+from emberkeep.blobs.model import NO_JOB, BlobContent, BlobKey, BlobKind, permanent, transient
 from emberkeep.jobmanager.blob_core import CONFIRMED_SECONDS
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
@@ -747,6 +748,22 @@ async def test_an_ha_store_that_is_away_at_the_start_is_listed_later(bench: Benc
         await pass_intervals(2)
         assert not bench.in_ha(B)
         await put(server, WHEEL)
+
+
+@pytest.mark.req("SAFE-15")
+@virtual
+async def test_messages_whose_sender_has_died_are_kept_for_a_while_only(bench: Bench) -> None:
+    async with bench.serving() as server:
+        await submit(server, A, SCRIPT)
+        for owner in (A, NO_JOB):
+            await server.store_bytes(owner, b"message", ["message-1"])
+        await server.store_bytes(A, b"log", ["log-1"])
+        await asyncio.sleep(LONGEST_DELIVERY / 2)
+        assert bench.in_local(NO_JOB) == {b"message"}
+        await asyncio.sleep(2 * LONGEST_DELIVERY)
+        await pass_intervals(3)
+        assert not bench.in_local(NO_JOB)
+        assert bench.in_local(A) == {SCRIPT, b"log"}
 
 
 @pytest.mark.req("SAFE-13")
