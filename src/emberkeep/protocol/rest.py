@@ -156,7 +156,7 @@ class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
 
 
 class JobDetails(Kebab, frozen=True, kw_only=True):
-    """One job in the overview of all jobs."""
+    """One job in the overview of all jobs. ``pending-operators``: always 0; Flink's client refuses a job without it."""
 
     jid: JobId
     name: str
@@ -167,6 +167,7 @@ class JobDetails(Kebab, frozen=True, kw_only=True):
     last_modification: Millis
     tasks: TaskCounts
     emberkeep: JobSummaryExtension
+    pending_operators: int = 0
 
 
 class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
