@@ -295,6 +295,22 @@ async def test_a_new_leader_deletes_graphs_that_no_handle_leads_to_and_cleans_up
 
 
 @pytest.mark.req("SAFE-15")
+async def test_an_epoch_whose_leader_cannot_be_read_is_followed_by_the_next(cluster: Cluster) -> None:
+    store = cluster.store()
+    first = await store.open()
+    cluster.direct.set(cluster.layout.epoch, b"torn")
+    with pytest.raises(Conflict):
+        await store.confirm()
+    cluster.direct.set(cluster.layout.leader, b"torn")
+    following = cluster.store()
+    with pytest.raises(Conflict, match="cannot be read"):
+        await following.open()
+    await store.close()
+    cluster.direct.delete(cluster.layout.leader)
+    assert await following.open() == first + 2
+
+
+@pytest.mark.req("SAFE-15")
 async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) -> None:
     store = cluster.store()
     await store.open()

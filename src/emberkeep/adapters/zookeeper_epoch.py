@@ -15,7 +15,7 @@ from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import LeaderRecord, ZooKeeperLayout, decode_node, encode_node
 from emberkeep.adapters.zookeeper_paths import make_paths
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
-from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 
 log = structlog.get_logger(__name__)
 
@@ -65,11 +65,12 @@ class LeaderEpoch:
     async def _write(self) -> int:
         layout, own = self._layout, self._record
         epoch = await self._session.get(layout.epoch)
-        if epoch.data and _leader(epoch, layout.epoch) == own:
+        if _leader(epoch, layout.epoch) == own:
             return epoch.version  # a write whose answer got lost
         leader = await self._session.find(layout.leader)
         if leader is not None and not self._elected and leader.owner != self._session.id:
-            raise Conflict(f"another JobManager leads: {_leader(leader, layout.leader).address}")
+            other = _leader(leader, layout.leader)
+            raise Conflict(f"another JobManager leads: {other.address if other else 'its address cannot be read'}")
         data = encode_node(own)
 
         def build(transaction: TransactionRequest) -> None:
@@ -122,5 +123,15 @@ class LeaderEpoch:
         return results[1:]
 
 
-def _leader(node: Node, where: str) -> LeaderRecord:
-    return decode_node(node.data, LeaderRecord, where=where)
+def _leader(node: Node, where: str) -> LeaderRecord | None:
+    """None: there is none, or its record cannot be read; the epoch is the node's version, and that can. Raises
+    NewerFormat."""
+    if not node.data:
+        return None
+    try:
+        return decode_node(node.data, LeaderRecord, where=f"ZooKeeper, {where}")
+    except NewerFormat:
+        raise
+    except Fatal as error:
+        log.error("who led last cannot be read", reason=str(error))
+        return None
