@@ -2,7 +2,8 @@
 
 Whatever takes time in reality (a notification, a transaction on its way, a driver's report) is a step of its own here,
 so that a search over all orders of the steps covers all interleavings. ``fenced`` False takes the epoch check out of
-the transactions: a test that then finds nothing wrong would prove nothing.
+the transactions, ``patient`` False lets a JobManager acknowledge an end before it is stored: a test that then finds
+nothing wrong would prove nothing.
 """
 
 from __future__ import annotations
@@ -85,11 +86,13 @@ class Budget(NamedTuple):
 
 
 class World:
-    """``handles`` and ``results`` are what the store holds, ``drivers`` what runs: the attempt, None after its end."""
+    """``handles`` and ``results`` are what the store holds, ``drivers`` what runs, ``ends`` the successes that drivers,
+    and task managers after them, keep until they are acknowledged."""
 
-    def __init__(self, budget: Budget, *, fenced: bool = True) -> None:
+    def __init__(self, budget: Budget, *, fenced: bool = True, patient: bool = True) -> None:
         self.budget = budget
         self.fenced = fenced
+        self.patient = patient
         self.contenders = {"A": Contender(), "B": Contender()}
         self.queue: list[tuple[str, int]] = []
         self.epoch = 0
@@ -97,19 +100,22 @@ class World:
         self.handles: dict[str, int] = {}
         self.results: set[str] = set()
         self.drivers: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self.finished: set[str] = set()
         self.started_epoch = 0  # the task manager's fence
         self.started: dict[str, int] = {}
 
     def copy(self) -> World:
-        twin = World(self.budget, fenced=self.fenced)
+        twin = World(self.budget, fenced=self.fenced, patient=self.patient)
         twin.contenders = {name: contender.copy() for name, contender in self.contenders.items()}
         twin.queue, twin.epoch, twin.started_epoch = list(self.queue), self.epoch, self.started_epoch
         twin.accepted, twin.results = set(self.accepted), set(self.results)
+        twin.ends, twin.finished = dict(self.ends), set(self.finished)
         twin.handles, twin.drivers, twin.started = dict(self.handles), dict(self.drivers), dict(self.started)
         return twin
 
     def key(self) -> tuple[Any, ...]:
-        maps = (self.handles, self.drivers, self.started)
+        maps = (self.handles, self.drivers, self.started, self.ends)
         return (
             self.budget,
             *(contender.key() for contender in self.contenders.values()),
@@ -117,6 +123,7 @@ class World:
             self.epoch,
             self.started_epoch,
             tuple(sorted(self.results)),
+            tuple(sorted(self.finished)),
             *(tuple(sorted(each.items())) for each in maps),
         )
 
@@ -165,15 +172,17 @@ class World:
         self.budget = self.budget._replace(**{what: getattr(self.budget, what) - 1})
 
     def _end_driver(self, job: str, *, finished: bool) -> None:
-        """Its end is told to everybody who believes to lead; whoever comes later finds no driver."""
+        """Its end is told to everybody who believes to lead; whoever comes later is told of a success that is kept, or
+        finds no driver."""
         if not finished:
             self._spend("deaths")
         attempt = self.drivers.pop(job)
-        told = [contender for contender in self.contenders.values() if job in contender.jobs]
-        for contender in told:
-            contender.notes.append(Reported(job, attempt, finished))
-        if not told and finished:  # a driver with nobody to report to goes on trying: it has not ended yet
-            self.drivers[job] = attempt
+        if finished:
+            self.ends[job] = attempt
+            self.finished.add(job)
+        for contender in self.contenders.values():
+            if job in contender.jobs:
+                contender.notes.append(Reported(job, attempt, finished))
 
     # --- JobManagers --------------------------------------------------------------------------------------------------
 
@@ -183,6 +192,8 @@ class World:
             case Done(write):
                 self._written(contender, write)
             case Reported(job, attempt, finished):
+                if finished and not self.patient and contender.jobs.get(job) == attempt:
+                    self.ends.pop(job, None)  # answered, paused or not, and before it is stored
                 if contender.machine.may_decide and contender.jobs.get(job) == attempt:
                     write = Write("result", contender.machine.epoch, job)
                     contender.writes.append(write if finished else replace(write, what="attempt", number=attempt + 1))
@@ -223,7 +234,9 @@ class World:
         contender.jobs = dict(self.handles)
         self.started_epoch = max(self.started_epoch, epoch)
         for job, attempt in self.handles.items():
-            if job not in self.drivers:
+            if job in self.ends:
+                contender.notes.append(Reported(job, self.ends[job], finished=True))
+            elif job not in self.drivers:
                 contender.writes.append(Write("attempt", epoch, job, attempt + 1))
 
     def _written(self, contender: Contender, write: Write) -> None:
@@ -238,6 +251,7 @@ class World:
                 self._start(write)
             case _:
                 contender.jobs.pop(write.job, None)
+                self.ends.pop(write.job, None)
 
     def _start(self, write: Write) -> None:
         """The task manager's side: older epochs and attempts are refused."""
@@ -247,6 +261,7 @@ class World:
         self.started[write.job] = write.number
         self.drivers[write.job] = write.number
         assert write.job not in self.results, f"{write.job} has ended and is run again"
+        assert write.job not in self.finished, f"the success of {write.job} was reported, and it is run again"
 
     # --- the store ----------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,14 @@ def test_without_the_epoch_check_the_race_is_lost() -> None:
         explore(World(Budget(expirations=1), fenced=False))
 
 
+@pytest.mark.req("SAFE-9")
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_acknowledges_an_end_before_it_is_stored_has_a_job_run_again() -> None:
+    """Likewise: the search finds what the patience is there for."""
+    with pytest.raises(AssertionError, match="run again"):
+        explore(settle(settle(World(Budget(expirations=1, suspensions=1), patient=False), "A"), "B"))
+
+
 @pytest.mark.parametrize(
     "budget",
     [
@@ -96,6 +104,7 @@ def test_without_the_epoch_check_the_race_is_lost() -> None:
 @pytest.mark.req("HA-4")
 @pytest.mark.req("HA-7")
 @pytest.mark.req("HA-9")
+@pytest.mark.req("SAFE-9")
 def test_no_interleaving_loses_or_repeats_a_job(budget: Budget) -> None:
     """From A leading and B standing by, which is as good as the other way round."""
     assert explore(settle(settle(World(budget), "A"), "B")) > 500

@@ -19,6 +19,7 @@ from emberkeep.jobs import machine
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
+from emberkeep.jobs.transitions import Phase
 from emberkeep.slots.fences import Fences
 from emberkeep.slots.slot_manager import SlotManager
 from emberkeep.slots.slot_pool import SlotPool
@@ -148,10 +149,12 @@ def everything_is_lost(_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def older_outcome_accepted(_: Callable[..., Any]) -> Callable[..., Any]:
-    def report_outcome(self: Dispatcher, request: Any) -> None:
+    def report_outcome(self: Dispatcher, request: Any) -> Any:
         job = self._table.active.get(request.job_id)
-        if job is not None:
-            self._apply(job.job_id, ev.OutcomeReported(job.machine.attempt, request.outcome))
+        if job is None:
+            return None
+        self._apply(job.job_id, ev.OutcomeReported(job.machine.attempt, request.outcome))
+        return job.result_stored if job.machine.phase is Phase.RECORDING_RESULT else None
 
     return report_outcome
 
@@ -224,7 +227,7 @@ PLANTS = {
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
     "blocked nodes are not told to the slot manager": Plant(SlotManager, "block", returning(None), ("i",), "block"),
-    "a block takes no driver place back": Plant(Dispatcher, "_block", returning(None), ("i",), "block"),
+    "a block takes no driver place back": Plant(Dispatcher, "_block", returning(None), ("i", "a"), "block"),
     "a new JobManager does not read the blocklist": Plant(
         MemoryJobStore, "blocklist", without_blocklist, ("i",), "block"
     ),

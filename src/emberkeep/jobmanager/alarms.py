@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from emberkeep.base.ids import JobId
 
+SHORTEST_SLEEP = 0.01  # seconds; while the clock stands still a deadline may be near for long
 LONGEST_SLEEP = 0.5  # seconds; also reads the clock often enough to notice a stall
 
 
@@ -57,4 +58,4 @@ class Alarms:
                 self._ring(key)
             elif due > at:
                 heapq.heappush(self._heap, (due, key))
-        return min(LONGEST_SLEEP, self._heap[0][0] - now) if self._heap else LONGEST_SLEEP
+        return max(SHORTEST_SLEEP, min(LONGEST_SLEEP, self._heap[0][0] - now)) if self._heap else LONGEST_SLEEP

@@ -25,6 +25,7 @@ from emberkeep.jobmanager.admission import (
 )
 from emberkeep.jobmanager.alarms import Alarms
 from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
@@ -64,6 +65,8 @@ from emberkeep.slots.model import TaskManagerInfo
 CALLS_AT_ONCE = 32
 END_PATIENCE = 1.0  # seconds that an answer waits for the end of a request or job to be recorded: a driver waits for it
 
+_NOT_RUNNING = "job {} is not running: it has ended or was never accepted here"
+
 logger = logging.getLogger(__name__)
 
 
@@ -81,6 +84,7 @@ class Dispatcher(Actor[Call]):
         resources: ResourceManager,
         clock: SteadyClock,
         hearing: Hearing,
+        authority: Authority,
         epoch: int,
         address: str,
         checkpoint_root: str,
@@ -94,6 +98,7 @@ class Dispatcher(Actor[Call]):
         self._resources = resources
         self._clock = clock
         self._hearing = hearing
+        self._authority = authority
         self._epoch = epoch
         self._address = address
         self._checkpoint_root = checkpoint_root
@@ -101,7 +106,7 @@ class Dispatcher(Actor[Call]):
         self._keep = configuration[options.RESULT_RETENTION]
         self._table = JobTable(self._keep)
         self._creating: dict[JobId, JobGraph] = {}
-        self._writes = StoreWrites(store, system.rng)
+        self._writes = StoreWrites(store, system.rng, authority.suspect)
         self._checkpoints = CheckpointRecords(self, store, system.rng, self._checkpoints_written)
         self._moves = DriverMoves(blocked, configuration[options.EVACUATION_TIMEOUT])
         self._procedures = Procedures(
@@ -110,7 +115,8 @@ class Dispatcher(Actor[Call]):
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
-        self._alarms = Alarms(clock.now, lambda job_id: self._apply(job_id, ev.Tick()))
+        self._alarms = Alarms(clock.now, self._rings)
+        self._ringing: set[JobId] = set()  # a deadline has come, and it is not confirmed yet that this one may decide
         self._expiring = False
 
     async def run(self) -> None:
@@ -448,12 +454,13 @@ class Dispatcher(Actor[Call]):
     def _accepted(self, job_id: JobId, attempt: int) -> Job:
         """The job, when its JobMaster of this attempt may go on. Either way it was heard of."""
         job = self._table.active.get(job_id)
-        if job is None:
-            raise Conflict(f"job {job_id} is not running: it has ended or was never accepted here")
-        self._apply(job_id, ev.JobMasterHeard(attempt))
-        refusal = job.machine.refusal(attempt)
+        if job is not None:
+            self._apply(job_id, ev.JobMasterHeard(attempt))
+        refusal = _NOT_RUNNING if job is None else job.machine.refusal(attempt)
         if refusal:
-            raise Conflict(refusal)
+            self._authority.check()  # whoever is refused ends itself
+        if job is None or refusal:
+            raise Conflict(refusal.format(job_id))
         return job
 
     def _take_status(self, job: Job, attempt: int, status: JobMasterStatus) -> bool:
@@ -559,6 +566,21 @@ class Dispatcher(Actor[Call]):
         for job in self._table.active.values():
             job.machine.check_invariants()
 
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _rings(self, job_id: JobId) -> None:
+        if job_id not in self._ringing:
+            self._ringing.add(job_id)
+            self.start_effect(f"deadline of {job_id}", self._tick(job_id), deadline=None)
+
+    async def _tick(self, job_id: JobId) -> None:
+        """What follows from a deadline is decided by a leader that can write: it may be the end of a driver."""
+        try:
+            await self._authority.wait()
+        finally:
+            self._ringing.discard(job_id)
+        self.tell(partial(self._apply, job_id, ev.Tick()))
+
     # --- machines -----------------------------------------------------------------------------------------------------
 
     def _apply(self, job_id: JobId, event: ev.Event) -> None:
@@ -644,6 +666,8 @@ class Dispatcher(Actor[Call]):
         self._expiring = False
 
     async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
+        if not await self._authority.confirmed():
+            return  # the machine orders it again
         if self._moves.is_blocked(place):
             return  # since it waited for its turn; the machine orders it again, and hears that
         request = StartDriver(
@@ -668,6 +692,8 @@ class Dispatcher(Actor[Call]):
         self.tell(partial(self._apply, job.job_id, event))
 
     async def _stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
+        if not await self._authority.confirmed():
+            return  # the machine orders it again
         request = StopDriver(epoch=self._epoch, job_id=job_id, attempt=attempt, grace=grace)
         try:
             await self._rpc.call(place.address, request, Ack, timeout=self._rpc_timeout)

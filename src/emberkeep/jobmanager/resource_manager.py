@@ -17,6 +17,7 @@ from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.model import BlockedNode, Place
 from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
 from emberkeep.jobmanager.fault_watch import FaultWatch
 from emberkeep.jobmanager.steady_clock import SteadyClock
@@ -132,6 +133,7 @@ class ResourceManager(Actor[Call]):
         epoch: int,
         clock: SteadyClock,
         hearing: Hearing,
+        authority: Authority,
         steps_aside: bool = False,
         blocked: BlockedPlaces | None = None,
     ) -> None:
@@ -143,6 +145,7 @@ class ResourceManager(Actor[Call]):
         self._epoch = epoch
         self._clock = clock
         self._hearing = hearing
+        self._authority = authority
         self._steps_aside = steps_aside
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
@@ -180,7 +183,7 @@ class ResourceManager(Actor[Call]):
 
     def handle(self, event: Call) -> Any:
         reply = event()
-        if self._slots.dirty and not self._match_due:
+        if self._slots.dirty and not self._match_due and not self._authority.in_doubt:
             self._match_due = True
             self.tell(self._match)  # behind what waits already, so that a burst is matched once
         return reply
@@ -284,6 +287,8 @@ class ResourceManager(Actor[Call]):
 
         Raises Absent, RetryLater (also: it was started anew), UnknownOutcome.
         """
+        if not await self._authority.confirmed():
+            self._authority.check()
         info = (await self.view(task_manager)).info
         request = StopTaskManager(epoch=self._epoch, instance=info.instance, drain=drain)
         try:
@@ -472,6 +477,8 @@ class ResourceManager(Actor[Call]):
 
     def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
         slots = self._slots
+        if self._authority.in_doubt:
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=True)
         return TaskManagerHeartbeatReply(
             epoch=self._epoch,
             known=True,
@@ -546,6 +553,8 @@ class ResourceManager(Actor[Call]):
 
     def _match(self) -> None:
         self._match_due = False
+        if self._authority.in_doubt:
+            return  # done at the next event after that
         matches = self._slots.match(self._clock.now(), lambda: AllocationId(self._system.ids.hex32()))
         for granted in matches.places:
             self._told.place_granted(granted.job_id, granted.info, only_node=granted.only_node)
@@ -554,6 +563,9 @@ class ResourceManager(Actor[Call]):
 
     async def _allocate(self, allotted: Allotted) -> None:
         allocation = allotted.allocation
+        if not await self._authority.confirmed():
+            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+            return
         if not self._slots.is_pending(allocation.id):
             return  # it lapsed while it waited for its turn
         request = AllocateSlot(

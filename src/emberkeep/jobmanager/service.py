@@ -15,6 +15,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
 from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
+from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
 from emberkeep.jobmanager.blocklist_recovery import find_blocklist
@@ -85,6 +86,7 @@ class JobManagerService:
         self._epoch = 0
         self._started_ms = 0
         self._paused = False
+        self._authority: Authority | None = None  # while it leads
         self._actors: tuple[Dispatcher, ResourceManager, BlocklistHandler] | None = None
         self._ready = asyncio.Event()
         self._requests: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
@@ -119,6 +121,16 @@ class JobManagerService:
                 longest_doubt=self._configuration[options.DRIVER_LEASE],
                 deafness=self._configuration[options.ORPHAN_TIMEOUT] if any(job.attempt for job in stored) else None,
             )
+            authority = self._authority = Authority(
+                self._system.clock,
+                clock,
+                hearing,
+                self._store.confirm,
+                patience=self._configuration[options.RPC_TIMEOUT],
+                forgiving=self._heartbeat_interval,
+            )
+            if self._paused:
+                authority.pause()
             # Known before any task manager is heard: nothing is ever decided without it.
             found = await find_blocklist(self._store, reads, self._configuration)
             places, removals = found.places, found.blocklist.removals
@@ -129,6 +141,7 @@ class JobManagerService:
                 epoch=self._epoch,
                 clock=clock,
                 hearing=hearing,
+                authority=authority,
                 steps_aside=self._steps_aside,
                 blocked=places,
             )
@@ -141,6 +154,7 @@ class JobManagerService:
                 resources=resources,
                 clock=clock,
                 hearing=hearing,
+                authority=authority,
                 epoch=self._epoch,
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,
@@ -158,6 +172,7 @@ class JobManagerService:
             )
             await self._lead(dispatcher, resources, blocklist, suppliers, dispatcher.recover(stored, results))
         finally:
+            self._authority = None
             await self._store.close()
 
     async def _lead(
@@ -173,6 +188,7 @@ class JobManagerService:
             asyncio.create_task(resources.run(), name="resource-manager"),
             asyncio.create_task(blocklist.run(), name="blocklist"),
             asyncio.create_task(self._blobs.run(), name="blob-server"),
+            asyncio.create_task(self._confirming().run(), name="authority"),
         ]
         recovering = asyncio.create_task(recovery, name="recovery")
         try:
@@ -216,16 +232,18 @@ class JobManagerService:
         return self._actors
 
     def pause(self) -> None:
-        """Whether this JobManager still leads cannot be confirmed: what people ask for is refused until ``resume``.
-
-        What it would decide by itself needs the store, which refuses it as long.
-        """
+        """Whether this JobManager still leads cannot be confirmed: until ``resume`` it decides nothing, and what people
+        ask for is refused."""
         self._paused = True
+        if self._authority is not None:
+            self._authority.pause()
         self._blobs.pause()
 
     def resume(self) -> None:
         """It leads."""
         self._paused = False
+        if self._authority is not None:
+            self._authority.resume()
         self._blobs.resume()
 
     def _check_confirmed(self) -> None:
@@ -241,6 +259,11 @@ class JobManagerService:
             await self._store.confirm()
         except Conflict as error:
             raise RetryLater(f"this JobManager does not lead any more: {error.message}") from error
+
+    def _confirming(self) -> Authority:
+        if self._authority is None:
+            raise RetryLater("this JobManager does not lead", hint="it is starting or stopping: try again in a second")
+        return self._authority
 
     def check_invariants(self) -> None:
         """Raise AssertionError when a state contradicts itself. For tests and the simulator; nothing while starting."""
@@ -273,6 +296,7 @@ class JobManagerService:
         return await self._resources.heartbeat(request)
 
     async def _register_jobmaster(self, request: RegisterJobMaster) -> Message:
+        self._confirming().check()  # its script would start
         if request.in_doubt:
             await self._confirm_leadership()
         newest = await self._dispatcher.register_jobmaster(request)
@@ -304,6 +328,7 @@ class JobManagerService:
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
+        self._confirming().check()  # whoever is answered takes it for stored
         await self._dispatcher.report_outcome(request)
         if request.outcome.kind is None:
             self._resources.succeeded(request.job_id)

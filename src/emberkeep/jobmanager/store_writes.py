@@ -29,11 +29,12 @@ logger = logging.getLogger(__name__)
 
 
 class StoreWrites:
-    """The job store, with patience."""
+    """The job store, with patience. ``failed`` is told of each failure to write."""
 
-    def __init__(self, store: JobStore, rng: random.Random) -> None:
+    def __init__(self, store: JobStore, rng: random.Random, failed: Callable[[], None] = lambda: None) -> None:
         self._store = store
         self._rng = rng
+        self._failed = failed
 
     async def read(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Read, however long it takes until the store answers."""
@@ -207,6 +208,7 @@ class StoreWrites:
 
     async def _pause(self, what: str, tries: int, error: EmberkeepError) -> None:
         logger.warning("%s (try %d): %s", what, tries, error)
+        self._failed()
         pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, 20))
         await asyncio.sleep(pause * (0.5 + self._rng.random() / 2))
 

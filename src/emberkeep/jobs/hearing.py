@@ -50,6 +50,12 @@ class Hearing:
         self._review(now)
         return self._since
 
+    def resumed(self, now: float) -> None:
+        """This leader has decided nothing for a while, and may not have heard others either: silence counts anew."""
+        self._review(now)
+        if self._since is not None:
+            self._since = now
+
     def is_cut_off(self, now: float) -> bool:
         """Whether this leader has heard others, and hardly anybody any more, or expects to hear some and does not:
         another one may do better."""

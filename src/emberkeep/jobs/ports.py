@@ -46,7 +46,7 @@ class JobStore(BlocklistStore, Protocol):
         """Become the writer: raise and return the epoch. Raises Conflict while another process leads."""
 
     async def confirm(self) -> None:
-        """Raises Conflict when this writer's epoch is over."""
+        """Write something that changes nothing. Raises Conflict when this writer's epoch is over."""
 
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0. Returns the graph's job id, or the id of the job that was

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -126,6 +127,7 @@ class SimCluster:
         self.sparks: dict[str, SimSpark] = {}
         self.store = SimStore(seeded_random(plan.seed, "store"), self.history)
         self.blobs = SimBlobs(plan.seed, self.store, self.history)
+        self.on_order: list[Callable[[Process, Message], None]] = []  # who orders something from a task manager
         self.jobs: list[SubmittedJob] = []
         self.jm_lives = 0
         self.jm_process: Process | None = None
@@ -178,7 +180,7 @@ class SimCluster:
         service = JobManagerService(
             system,
             self.configuration,
-            WatchedRpc(self.network.client(process.party), self._ordered),
+            WatchedRpc(self.network.client(process.party), partial(self._ordered, process)),
             store,
             blobs,
             address=self.jm_address,
@@ -190,7 +192,9 @@ class SimCluster:
         self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
         self._run(process, service.run())
 
-    def _ordered(self, address: str, request: Message) -> None:
+    def _ordered(self, process: Process, address: str, request: Message) -> None:
+        for told in self.on_order:
+            told(process, request)
         for node in self.nodes:
             if address == f"{node.machine.host}:{AGENT_PORT}":
                 self.blocklist.ordered(node.machine.name, request)

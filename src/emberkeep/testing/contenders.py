@@ -12,6 +12,7 @@ import asyncio
 import random
 
 from emberkeep.base.errors import Conflict
+from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.testing.cluster import ClusterPlan, SimCluster
 from emberkeep.testing.faults import Menace, Nemesis
 from emberkeep.testing.machines import Process
@@ -22,6 +23,7 @@ from emberkeep.testing.virtual_loop import VirtualLoop, seeded_random
 MEAN_PAUSE = 9.0  # seconds between two elections
 LEAST_PAUSE = 3.0
 LONGEST_IGNORANCE = 25.0  # seconds until the one that was followed hears of it
+LONGEST_SUSPENSION = 25.0  # seconds; well beyond the heartbeat timeout and the lease of drivers
 LONGEST_LATENESS = 2.0  # seconds until all others have found the new leader; well below the lease of drivers
 
 _KINDS = ("kill driver", "kill executor", "kill agent", "crash node", "bad store", "cut off jobmanager")
@@ -46,6 +48,7 @@ class ContendedCluster(SimCluster):
         """Only the newest leader is left."""
         for process in list(self._deposed):
             self._revoke(process)
+        self.store.severed.clear()
         if self.jm_service is not None:
             self.jm_service.resume()
 
@@ -56,7 +59,14 @@ class ContendedCluster(SimCluster):
             self.history.add("election", "the leader's session is suspended")
             self.history.count("election: suspended")
             service.pause()
-            self.loop.call_later(self._rng.uniform(0.5, 6.0), service.resume)
+            process = self.jm_process
+            assert process is not None, "its service runs"  # noqa: S101
+            self.store.sever(process)
+            self.loop.call_later(self._rng.uniform(0.5, LONGEST_SUSPENSION), self._reconnect, process, service)
+
+    def _reconnect(self, process: Process, service: JobManagerService) -> None:
+        self.store.severed.pop(process, None)
+        service.resume()
 
     def _grant_to_another(self) -> None:
         before = self.jm_process

@@ -6,12 +6,14 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
 from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.testing.cluster import JM_NODE, SimCluster, TaskManagerNode
 from emberkeep.testing.machines import Process
 from emberkeep.testing.network import Conditions
+from emberkeep.testing.sim_store import SimStore
 
 Undo = Callable[[], None]
 
@@ -104,7 +106,7 @@ class Nemesis:
         cluster.history.add("nemesis", "heals everything")
         cluster.network.heal()
         cluster.store.trouble = 0.0
-        cluster.store.away = False
+        cluster.store.away_since = None
         cluster.store.severed.clear()
         for name in list(self._blocked):
             cluster.blocklist.unblock(name)
@@ -298,11 +300,11 @@ class Nemesis:
     def _lose_store(self) -> Undo:
         """Nobody can write to it, as when its disk is full."""
         store = self._cluster.store
-        store.away = True
+        store.lose()
         self._note("takes the store away", "lose store")
 
         def undo() -> None:
-            store.away = False
+            store.away_since = None
 
         return undo
 
@@ -310,9 +312,9 @@ class Nemesis:
         """The leader cannot reach it; the next one can."""
         store = self._cluster.store
         for leader in self._job_managers():
-            store.severed.add(leader)
+            store.sever(leader)
             self._note("takes the store away from the leader", "sever store")
-            return lambda: store.severed.discard(leader)
+            return partial(_reach_again, store, leader)
         return None
 
     def _block_node(self) -> None:
@@ -335,3 +337,7 @@ class Nemesis:
         by_ms = self._rng.choice((-86_400_000, -3_000, 60_000, 86_400_000))
         self._note(f"sets the clock of {machine.name} by {by_ms} ms", "clock jump")
         machine.clock.jump(by_ms)
+
+
+def _reach_again(store: SimStore, leader: Process) -> None:
+    store.severed.pop(leader, None)

@@ -12,6 +12,7 @@ The letters are those of the messages:
 (g) attempt numbers only grow, and each is used once;
 (m) a success that a driver has reported is acknowledged only when it is stored, no further attempt follows, and until
     then the driver's task manager keeps it;
+(n) a JobManager that cannot write to its store starts nothing, stops nothing and gives no slot away;
 (k) what is recorded of a stream's checkpoint was committed, and never goes back;
 (p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
     JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
@@ -33,9 +34,11 @@ import msgspec
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.options import CANCELLATION_TIMEOUT, DRIVER_LEASE, HEARTBEAT_TIMEOUT, RPC_TIMEOUT, SLOT_TIMEOUT
 from emberkeep.blobs.model import permanent
+from emberkeep.jobmanager.authority import FRESH
 from emberkeep.jobmanager.views import JobView, TaskManagerView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import FailureKind, JobResult, JobStatus
+from emberkeep.protocol.messages import AllocateSlot, Message, StartDriver, StopDriver, StopTaskManager
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from emberkeep.testing.cluster import DRIVER_MEMORY_MB, SimCluster, TaskManagerNode
@@ -45,6 +48,7 @@ from emberkeep.testing.scripts import script_of
 
 TICK = 0.5  # seconds between two looks at the census
 SLACK = 1.0  # for messages under way, where a bound is a number of seconds
+ORDERS = (StartDriver, StopDriver, AllocateSlot, StopTaskManager)
 SPEAKING = frozenset({"RegisterJobMaster", "JobMasterHeartbeat"})
 
 
@@ -96,6 +100,7 @@ class Properties:
         cluster.machines.on_end.append(self._ended)
         cluster.room.on_kill.append(self._killed)
         cluster.network.on_served.append(self._served)
+        cluster.on_order.append(self._ordered)
         for node in cluster.nodes:
             node.record.on_write.append(partial(self._agent_recorded, node))
         cluster.store.on_attempt.append(self._attempt_recorded)
@@ -188,6 +193,13 @@ class Properties:
             canceled = job is None or job.cancel_wanted  # or its submission has not been answered yet
             if not canceled and (process.key.job_id, process.key.attempt) not in self.cluster.truth.outcomes:
                 self._violate("p", f"{process.name} is ended while it works")
+
+    def _ordered(self, process: Process, request: Message) -> None:
+        """``process``: a JobManager."""
+        since = self.cluster.store.away_from(process)
+        if since is not None and self.now - since > FRESH + SLACK and isinstance(request, ORDERS):
+            seconds = f"{self.now - since:.1f} s"
+            self._violate("n", f"{type(request).__name__} from a JobManager that has had no store for {seconds}")
 
     def _served(self, source: Party, operation: str, error: str) -> None:
         if error:

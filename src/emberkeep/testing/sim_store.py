@@ -31,8 +31,8 @@ class SimStore:
 
     def __init__(self, rng: random.Random, history: History) -> None:
         self.trouble = 0.0
-        self.away = False  # for everybody
-        self.severed: set[Process] = set()  # JobManagers for which it is away
+        self.away_since: float | None = None  # for everybody
+        self.severed: dict[Process, float] = {}  # JobManagers for which it is away, and since when
         self.disk = MemoryDisk()
         self.leader: Process | None = None
         self.graphs: dict[JobId, JobGraph] = {}  # of every job that was ever written
@@ -44,9 +44,19 @@ class SimStore:
         self.rng = rng
         self.history = history
 
-    def is_away(self, process: Process) -> bool:
-        """Whether every operation of this JobManager fails and changes nothing."""
-        return self.away or process in self.severed
+    def lose(self) -> None:
+        """It is away for everybody from now on."""
+        if self.away_since is None:
+            self.away_since = asyncio.get_running_loop().time()
+
+    def sever(self, process: Process) -> None:
+        """It is away for this JobManager from now on."""
+        self.severed.setdefault(process, asyncio.get_running_loop().time())
+
+    def away_from(self, process: Process) -> float | None:
+        """Since when every operation of this JobManager fails and changes nothing; None: it does not."""
+        since = [time for time in (self.away_since, self.severed.get(process)) if time is not None]
+        return min(since, default=None)
 
     def session(self, process: Process) -> StoreSession:
         """The JobStore port of one life of a JobManager."""
@@ -73,7 +83,7 @@ class StoreSession:
             await asyncio.sleep(store.rng.uniform(0.0, 2.0))
             store.history.count("store refused")
             raise RetryLater(f"{what}: the store is busy")
-        if store.is_away(self._process):
+        if store.away_from(self._process) is not None:
             store.history.count("store away")
             raise Unavailable(f"{what}: the store is away")
         result = await operation()
@@ -89,7 +99,7 @@ class StoreSession:
     async def open(self) -> int:
         await asyncio.sleep(0.01)
         store = self._store
-        if store.is_away(self._process):
+        if store.away_from(self._process) is not None:
             raise Unavailable("the store does not open: it is away")
         if store.leader is not None and not store.leader.alive:
             store.disk.crash()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from dataclasses import dataclass
 
 import pytest
 
+from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from emberkeep.jobs.model import JobStatus
 from emberkeep.testing.cluster import ClusterPlan
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Report, Run, play
+from tests.simulation.test_cluster import attempt, drivers, passes, running, status, wait_for
 from tests.simulation.test_crash_points import AWAY, check_end
+from tests.simulation.test_cut_off_leader import ONE_EXECUTOR, Cut, everything
 
 BEYOND_THE_END = 40  # steps that a leader without its store goes through until nothing of the job is left
 
@@ -30,7 +34,7 @@ class Severed:
             return
         if self.seen is None:
             if what == "receives ReportOutcome":
-                self.run.cluster.store.severed.add(leader)
+                self.run.cluster.store.sever(leader)
                 self.seen = 0
             return
         self.seen += 1
@@ -65,3 +69,85 @@ def test_a_job_whose_success_was_told_to_a_leader_without_its_store_is_not_run_a
     """Whenever that leader dies, between two heartbeats as well."""
     failures = [report for steps in range(BEYOND_THE_END) if (report := lived(steps)).violations]
     assert not failures, f"{len(failures)} of {BEYOND_THE_END} deaths\n" + failures[0].failure()
+
+
+class Away:
+    """The leader cannot write; ``told``: it knows that at once, as its session is suspended."""
+
+    def __init__(self, run: Run, *, told: bool) -> None:
+        self._run, self._told = run, told
+        run.cluster.store.lose()
+        if told:
+            assert run.cluster.jm_service is not None
+            run.cluster.jm_service.pause()
+
+    def end(self) -> None:
+        self._run.cluster.store.away_since = None
+        if self._told:
+            assert self._run.cluster.jm_service is not None
+            self._run.cluster.jm_service.resume()
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize("told", [True, False], ids=["session suspended", "disk full"])
+def test_a_leader_without_its_store_gives_no_driver_up_and_counts_silence_anew_afterwards(told: bool) -> None:
+    """One of three nodes is silent meanwhile, the others are heard: its silence would count."""
+
+    async def story(run: Run) -> None:
+        jobs = [run.cluster.submit(f"stream-{number}", ONE_EXECUTOR) for number in range(3)]
+        for job in jobs:
+            await running(run, job, number=1, executors=1)
+        before = everything(run)
+        configuration = run.cluster.configuration
+        away, cut = Away(run, told=told), Cut(run, 1)
+        await asyncio.sleep(3 * configuration[DRIVER_LEASE])
+        away.end()
+        await asyncio.sleep(configuration[HEARTBEAT_TIMEOUT] * 0.9)  # silent on, but not for long since then
+        cut.heal()
+        await asyncio.sleep(2 * configuration[DRIVER_LEASE])
+        assert everything(run) == before
+        assert [attempt(run, job) for job in jobs] == [1, 1, 1]
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_driver_that_stays_silent_is_given_up_once_the_store_is_back() -> None:
+    async def story(run: Run) -> None:
+        jobs = [run.cluster.submit(f"stream-{number}", ONE_EXECUTOR) for number in range(3)]
+        for job in jobs:
+            await running(run, job, number=1, executors=1)
+        away, cut = Away(run, told=False), Cut(run, 1)
+        await asyncio.sleep(2 * run.cluster.configuration[DRIVER_LEASE])
+        assert [attempt(run, job) for job in jobs] == [1, 1, 1]
+        away.end()
+        await wait_for(run, lambda: sorted(attempt(run, job) for job in jobs) == [1, 1, 2], "one is given up")
+        cut.heal()
+        await run.end_everything()
+
+    passes(story)
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.parametrize("told", [True, False], ids=["session suspended", "disk full"])
+def test_a_script_that_ends_meanwhile_is_told_again_when_the_store_is_back(told: bool) -> None:
+    """Its driver is not answered, and has ended long before; its task manager was started again."""
+
+    async def story(run: Run) -> None:
+        job = run.cluster.submit("batch", Script(seconds=4.0))
+        await running(run, job, number=1, executors=1)
+        away = Away(run, told=told)
+        await wait_for(run, lambda: not drivers(run), "its driver ends")
+        node = next(node for node in run.cluster.nodes if node.agent is not None)
+        assert node.agent is not None
+        run.cluster.machines.kill(node.agent)
+        run.cluster.start_agent(node)
+        await asyncio.sleep(2 * run.cluster.configuration[DRIVER_LEASE])
+        assert status(run, job) is JobStatus.RUNNING
+        away.end()
+        await run.settle()
+        check_end(run, job, JobStatus.FINISHED)
+        await run.end_everything()
+
+    passes(story, task_managers=1)

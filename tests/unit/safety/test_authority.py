@@ -1,0 +1,77 @@
+"""A JobManager that cannot confirm in its store that it leads: what it answers, and what it orders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.jobs.model import AttemptOutcome, JobStatus
+from emberkeep.protocol.messages import TaskManagerHeartbeat
+from tests.unit.adapters.test_embedded_store import file_size_limit, opened
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import FakeJobMaster, graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+SUCCESS = AttemptOutcome(exit_code=0)
+JOB = graph(1).job_id
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_paused_leader_acknowledges_no_end_and_lets_no_script_start() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            await cluster.add()
+            master = await cluster.run_job()
+            service.pause()
+            with pytest.raises(RetryLater, match="decides nothing"):
+                await master.ends(SUCCESS)
+            with pytest.raises(RetryLater, match="decides nothing"):
+                await master.register()
+            assert (await master.beat()).known, "what it hears it takes note of"
+            service.resume()
+            await master.ends(SUCCESS)
+            assert (await cluster.view(JOB)).status is JobStatus.FINISHED
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_paused_leader_refuses_nobody_for_good() -> None:
+    """Who is refused by Conflict ends itself; who hears that its attempt is over is ended."""
+
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            task_manager = await cluster.add()
+            stranger = FakeJobMaster(service, graph(2).job_id, 1)
+            await cluster.run_job(1, 1)
+            service.pause()
+            with pytest.raises(RetryLater):
+                await stranger.beat()
+            task_manager.exits(graph(2).job_id, 1, SUCCESS)
+            report = task_manager.report()
+            held = TaskManagerHeartbeat(id=task_manager.info.id, instance=task_manager.info.instance, report=report)
+            reply = await service.serve(held)
+            assert (reply.acknowledged, reply.stale, reply.ended) == ((), (), ())  # type: ignore[attr-defined]
+            service.resume()
+            with pytest.raises(Conflict):
+                await stranger.beat()
+            report = task_manager.report()
+            held = TaskManagerHeartbeat(id=task_manager.info.id, instance=task_manager.info.instance, report=report)
+            reply = await service.serve(held)
+            assert [key.job_id for key in reply.acknowledged] == [graph(2).job_id]  # type: ignore[attr-defined]
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+@pytest.mark.anyio
+async def test_an_embedded_store_confirms_only_what_it_can_write(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        await store.confirm()
+        with file_size_limit(0), pytest.raises(Fatal):
+            await store.confirm()
+        await store.confirm()
