@@ -22,6 +22,7 @@ from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.taskmanager.library_cache import LibraryCache
 from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
 from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
@@ -51,6 +52,16 @@ class SlowBlobs(DirectoryBlobs):
         return await super().acquire(owner, key, holder)
 
 
+class Gateway:
+    """Leads each process to a state gateway at ``address``."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+
+    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
+        return {GATEWAY_VARIABLE: self._address}
+
+
 class Bench:
     def __init__(self, directory: Path, supervisor: ProcessSupervisor) -> None:
         self.java = directory / "java"
@@ -68,20 +79,20 @@ class Bench:
             self.blobs.add(tar(regular("packed.txt", b"unpacked")), "data.tgz", ArtefactRole.ARCHIVE, "inside"),
         )
 
-    def _launcher(self, supervisor: ProcessSupervisor) -> ProcessLauncher:
+    def _launcher(self, supervisor: ProcessSupervisor, gateway: str | None = None) -> ProcessLauncher:
         libraries = LibraryCache(self.blobs, self.archives, retention=3600.0)
         java = JavaRuntime(None, self.java, 17)
         node = Node("tm", "127.0.0.1", self.directory, self.token, java, Configuration())
-        launcher = ProcessLauncher(node, supervisor, libraries)
+        launcher = ProcessLauncher(node, supervisor, libraries, None if gateway is None else Gateway(gateway))
         launcher.on_exit(self.exits.append)
         return launcher
 
-    async def next_life(self, supervisor: ProcessSupervisor) -> None:
+    async def next_life(self, supervisor: ProcessSupervisor, gateway: str | None = None) -> None:
         """Nothing of what the last one held is held any more."""
         self.blobs.holders.clear()
         self.archives = UnpackedArchives(self.directory.unpacked)
         await self.archives.start()
-        self.launcher = self._launcher(supervisor)
+        self.launcher = self._launcher(supervisor, gateway)
 
     def request(self, executor: str = "1", *more: Artefact) -> StartExecutor:
         return StartExecutor(
@@ -211,6 +222,7 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
     await bench.launcher.leave()
     await first.close()
     os.kill(pids[2], signal.SIGKILL)  # while nobody looked
+    await until(lambda: identify(pids[2]) is None)
 
     second = ProcessSupervisor(tmp_path / "lives", linger=0.5)
     watching = asyncio.create_task(second.run())
@@ -238,3 +250,43 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
         await second.close()
         for pid in pids:  # dead children of this process, which stands for both task managers
             os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222
+
+
+@pytest.mark.req("SAFE-17")
+@pytest.mark.parametrize(
+    ("before", "after", "goes_on"),
+    [
+        ("127.0.0.1:7", "127.0.0.1:7", True),
+        ("127.0.0.1:7", "127.0.0.1:8", False),
+        ("127.0.0.1:7", None, False),
+        (None, "127.0.0.1:8", True),
+    ],
+    ids=["the same", "another port", "switched off", "switched on"],
+)
+async def test_an_executor_goes_on_only_where_its_state_gateway_does(
+    tmp_path: Path, bench: Bench, before: str | None, after: str | None, goes_on: bool
+) -> None:
+    """Its tasks would fail for ever; its slot takes another executor, with the copies that are kept for it."""
+    first = ProcessSupervisor(tmp_path / "lives", linger=0.5)
+    watching = asyncio.create_task(first.run())
+    await bench.next_life(first, before)
+    pid = await bench.launcher.start_executor(bench.request())
+    watching.cancel()
+    await asyncio.wait({watching})
+    await bench.launcher.leave()
+    await first.close()
+
+    second = ProcessSupervisor(tmp_path / "lives", linger=0.5)
+    watching = asyncio.create_task(second.run())
+    try:
+        await bench.next_life(second, after)
+        key = key_of(bench.request())
+        adopted = await bench.launcher.adopt({key}, {JOB})
+        assert adopted.alive == ({key: pid} if goes_on else {})
+        assert (identify(pid) is not None) is goes_on
+    finally:
+        await bench.launcher.kill_all()
+        watching.cancel()
+        await asyncio.wait({watching})
+        await second.close()
+        os.waitpid(pid, os.WNOHANG)  # noqa: ASYNC222

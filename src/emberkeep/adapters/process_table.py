@@ -40,6 +40,17 @@ def carries_marker(pid: int, marker: str) -> bool:
     return f"{MARKER_VARIABLE}={marker}".encode() in environ.split(b"\0")
 
 
+def variable_of(pid: int, name: str) -> str | None:
+    """A variable of the environment that ``pid`` was started with. None also when that cannot be read."""
+    try:
+        environ = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return None
+    mark = f"{name}=".encode()
+    found = next((entry for entry in environ.split(b"\0") if entry.startswith(mark)), None)
+    return None if found is None else found.removeprefix(mark).decode("utf-8", "replace")
+
+
 def select_members(
     table: Table,
     leader: ProcessIdentity | None,

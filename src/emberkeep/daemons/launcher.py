@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.adapters.process_start import StartRequest
+from emberkeep.adapters.process_table import variable_of
 from emberkeep.adapters.processes import Exit, Leftover, ProcessSupervisor
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
@@ -37,6 +38,7 @@ from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.class_archive import default_directory, find_class_archive
 from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
 from emberkeep.taskmanager.library_cache import BoundFile, LibraryCache
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
@@ -101,16 +103,28 @@ class ProcessLauncher:
         endings = []
         for leftover in await self._supervisor.leftovers():
             key = keys.get(leftover.name)
-            if key is not None and key not in alive and leftover.leader is not None and leftover.is_led:
-                self._take_over(key, leftover)
-                alive[key] = leftover.leader.pid
-            else:
+            if key is None or key in alive or leftover.leader is None or not leftover.is_led:
                 log.warning("ending a process that no slot or driver here stands for", process=leftover.name)
                 endings.append(self._supervisor.end_leftover(leftover, 0.0))
+            elif self._has_lost_its_gateway(key, leftover.leader.pid):
+                log.warning(
+                    "ending an executor whose state gateway serves no more: its slot takes another one",
+                    process=leftover.name,
+                )
+                endings.append(self._supervisor.end_leftover(leftover, 0.0))
+            else:
+                self._take_over(key, leftover)
+                alive[key] = leftover.leader.pid
         await asyncio.gather(*endings)
         await asyncio.to_thread(self._places.clean_up, jobs, {self._places.directory(key) for key in alive})
         drivers = [key for key in wanted if isinstance(key, DriverKey) and key not in alive]
         return Adopted(alive=alive, outcomes={key: self._places.outcome(key, None) for key in drivers})
+
+    def _has_lost_its_gateway(self, key: ProcessKey, pid: int) -> bool:
+        """Whether an executor was started to use a gateway that this life does not have, or has elsewhere: its tasks
+        would fail for ever. A driver has a gateway of its own."""
+        used = variable_of(pid, GATEWAY_VARIABLE) if isinstance(key, ExecutorKey) else None
+        return used is not None and used != self._own_environment(key).get(GATEWAY_VARIABLE)
 
     def _take_over(self, key: ProcessKey, leftover: Leftover) -> None:
         name = leftover.name
