@@ -174,3 +174,16 @@ def _take_exits(own: int) -> None:
     os._exit = leave  # type: ignore[assignment]
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         signal.signal(signal.SIGHUP, hung_up)
+        _keep_handler()
+
+
+def _keep_handler() -> None:
+    """Spark's daemon takes handlers of SIGHUP back before each task: not this one."""
+    original = signal.signal
+
+    def without_hangups(number: Any, handler: Any) -> Any:
+        if number == signal.SIGHUP and handler == signal.SIG_DFL:
+            return signal.getsignal(signal.SIGHUP)
+        return original(number, handler)
+
+    signal.signal = without_hangups  # type: ignore[assignment]

@@ -29,12 +29,13 @@ _LONG = 240.0
 
 # A Python worker as Spark has it. It takes a row for each line, and says how many its instance has then.
 _WORKER = """
-import os, pickle, sys
+import os, pickle, signal, sys
 function = pickle.load(sys.stdin.buffer)
 function()
 print("ready", flush=True)
 for line in sys.stdin.buffer:
     print(function().take(), flush=True)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # before it waits for the next task
 os._exit(0)
 """
 
