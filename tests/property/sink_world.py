@@ -11,6 +11,7 @@ from emberkeep.api.file_sink.arrivals import Arrival
 from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
 from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.api.file_sink.rolling import needed
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 
 Row = tuple[str, int]  # bucket, value
@@ -216,6 +217,15 @@ class World:
         assert self.files.visible() == expected
         left = {path for path in self.files.content if path.startswith(f"{WORK}/") and "/log/" not in path}
         assert not left, "the work directory holds nothing but the log"
+
+    def check_bounded(self) -> None:
+        """While the query runs: of this writer nothing is there but what its newest state names."""
+        state = self.writer._state
+        assert state is not None
+        named = {"/".join(path.split("/")[:2]) for path in needed(state)}
+        found = {f"{kind}/{name}" for kind in ("staging", "merged") for name in self.files.names(f"{WORK}/{kind}")}
+        own = {directory for directory in found if f"-w{self.attempt}-" in directory}
+        assert own <= named, f"left behind: {own - named}"
 
     def _commit(self, rows: list[Row]) -> None:
         self.frames.commits[self.checkpoint].add(len(self.committed))

@@ -90,6 +90,34 @@ def test_a_step_that_fails_is_done_again_by_the_same_process(done: bool) -> None
     assert failed > 20
 
 
+@pytest.mark.req("SAFE-21")
+@pytest.mark.parametrize("buckets", [[], ["a"]])
+def test_a_query_that_runs_for_long_leaves_nothing_of_batches_without_rows(buckets: list[str]) -> None:
+    world = World(Limits(max_bytes=10_000, max_rows=None, max_age_ms=None))
+    most = 0
+    for number in range(300):
+        world.run_batch(buckets if number % 30 == 0 else [])
+        world.check_bounded()
+        most = max(most, *(len(world.files.names(f"{WORK}/{kind}")) for kind in ("staging", "log")))
+    assert most <= 64, "the commit log keeps some entries"
+    assert len(world.files.names(OUTPUT)) <= 1
+
+
+@pytest.mark.req("SAFE-21")
+@pytest.mark.parametrize("done", [False, True])
+def test_what_a_failed_batch_has_written_is_gone_with_the_next_one(done: bool) -> None:
+    for step in range(12):
+        world = World(SMALL)
+        world.run_batch(["a"])
+        for _ in range(20):
+            world.files.failing = Failing(step, done, lost_answer)
+            with suppress(RetryLater):
+                world.run_batch(["a", "b"])
+            world.files.failing = None
+            world.run_batch(["b"])
+            world.check_bounded()
+
+
 class SinkLives(RuleBasedStateMachine):
     """Attempts follow each other, die anywhere, wake up again after they were superseded; savepoints are restored."""
 
@@ -116,6 +144,8 @@ class SinkLives(RuleBasedStateMachine):
     @rule(buckets=st.lists(st.sampled_from("ab"), max_size=12), fails=failures, done=st.booleans(), dies=st.booleans())
     def batch(self, buckets: list[str], fails: int | None, done: bool, dies: bool) -> None:
         self._do(lambda: self.world.run_batch(buckets), fails, done, dies)
+        if fails is None:
+            self.world.check_bounded()
 
     @rule(ms=st.integers(0, 3_000), fails=failures, done=st.booleans(), dies=st.booleans())
     def time_passes(self, ms: int, fails: int | None, done: bool, dies: bool) -> None:

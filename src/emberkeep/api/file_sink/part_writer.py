@@ -75,6 +75,8 @@ class PartWriter:
         self._state: SinkState | None = None  # None: not known, so it is read before the next step
         self._has_claimed = False
         self._fenced: SinkFenced | None = None
+        self._left: set[str] = set()  # needless, and could not be deleted
+        self._making = False  # directories whose entry in the log is still to come; a failure may leave them
         self._directories = 0
         self._parts = 0
 
@@ -98,6 +100,8 @@ class PartWriter:
         pieces = self._pieces_in(directory, arrival.batch, key)
         self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces])
         self._commit(written(state, arrival, pieces, (key, schema)))
+        if not pieces:  # Spark makes a directory, and often a file, for no rows too
+            self._delete(directory)
 
     def continues(self, query: str, checkpoint: str) -> None:
         """This process has started a query, with this checkpoint. From any thread."""
@@ -164,6 +168,9 @@ class PartWriter:
             self._move(state)
             self._sweep(state)
         assert self._state is not None, "claiming has set it"  # noqa: S101
+        if self._making:
+            self._making = False
+            self._sweep(self._state, f"-{self._owner.writer}-")  # another writer may have taken over meanwhile
         return self._move(self._state)
 
     def _claimed(self) -> SinkState:
@@ -185,7 +192,7 @@ class PartWriter:
         except SinkFenced as error:
             self._fenced = error
             raise
-        self._state = state
+        self._state, self._making = state, False
         if before is not None:
             self._drop(before, state)
 
@@ -242,6 +249,7 @@ class PartWriter:
 
     def _new_directory(self, kind: str, name: str) -> str:
         self._directories += 1
+        self._making = True
         return f"{kind}/{name}-{self._owner.writer}-{self._directories}"
 
     def _pieces_in(self, directory: str, batch: int, schema: str) -> tuple[Piece, ...]:
@@ -272,27 +280,28 @@ class PartWriter:
         )
 
     def _drop(self, before: SinkState, after: SinkState) -> None:
-        """What cannot be deleted now is deleted when the next writer sweeps."""
         kept = needed(after)
         gone = needed(before) - kept
         kept_directories = {_directory_of(path) for path in kept}
         directories = {_directory_of(path) for path in gone} - kept_directories
         files = {path for path in gone if _directory_of(path) in kept_directories}
-        for path in sorted(directories | files):
+        left, self._left = self._left, set()
+        for path in sorted(directories | files | left):
             self._delete(path)
 
-    def _sweep(self, state: SinkState) -> None:
+    def _sweep(self, state: SinkState, part_of_name: str = "") -> None:
         kept = {_directory_of(path) for path in needed(state)}
         for kind in (_STAGING, _MERGED):
             for name in self._files.names(f"{self._places.work}/{kind}"):
-                if f"{kind}/{name}" not in kept:
+                if f"{kind}/{name}" not in kept and part_of_name in name:
                     self._delete(f"{kind}/{name}")
 
     def _delete(self, path: str) -> None:
+        """What cannot be deleted now is deleted with what comes next, or when the next writer sweeps."""
         try:
             self._files.delete(f"{self._places.work}/{path}")
         except EmberkeepError:
-            return
+            self._left.add(path)
 
 
 def _directory_of(path: str) -> str:
