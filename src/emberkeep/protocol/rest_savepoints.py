@@ -72,10 +72,12 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureCause(Kebab, frozen=True, kw_only=True):
-    """``class``: what kind of failure; ``stack-trace``: what was wrong, where, and what to do."""
+    """``class``: what kind of failure; ``stack-trace``: what was wrong, where, and what to do.
+    ``serialized-throwable``: the same for Flink's client, which reads it from there."""
 
     kind: str = field(name="class")
     stack_trace: str
+    serialized_throwable: bytes = b""
 
 
 class SavepointOutcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):

@@ -24,6 +24,8 @@ description for machines is the OpenAPI 3.1 document at `/v1/openapi.json`. Prom
 
 - **Access**: every request carries `Authorization: Bearer <token>`; the token lies in the file that
   `security.token-file` names (by default `token` below the state directory).
+- **Flink's command line** (2.3) works against it: `list`, `stop`, `savepoint`, `cancel`, with `-m host:port` behind the
+  command, and the token in the environment: `FLINK_REST_CLIENT_HEADERS="Authorization:Bearer <token>"`.
 - **Times** are Unix milliseconds, durations milliseconds; -1 means "has not happened".
 - **Errors** are `application/problem+json` (RFC 9457): `status`, `title`, `detail` (what was wrong), `field` (which
   part of the request), `hint` (what to do), and Flink's list `errors`. Any request may get 400 (bad input), 401 (no

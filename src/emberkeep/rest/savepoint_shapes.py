@@ -20,6 +20,7 @@ from emberkeep.protocol.rest_savepoints import (
     SavepointQueryInfo,
     SavepointStatus,
 )
+from emberkeep.rest.java_throwable import serialized_throwable
 
 _NEVER = -1
 _FAILED = "ProcedureFailed"
@@ -28,7 +29,7 @@ _FAILED = "ProcedureFailed"
 def savepoint_status(view: ProcedureView, job: JobView, now_ms: int) -> SavepointStatus:
     outcome = None
     if view.is_over and view.failure:
-        outcome = SavepointOutcome(failure_cause=FailureCause(kind=_FAILED, stack_trace=view.failure))
+        outcome = SavepointOutcome(failure_cause=failure_cause(_FAILED, view.failure))
     elif view.is_over:
         outcome = SavepointOutcome(location=view.savepoint)
     return SavepointStatus(
@@ -65,6 +66,10 @@ def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureI
         job_status=job.status,
         warning="" if view.failure else told.warning,
     )
+
+
+def failure_cause(kind: str, text: str) -> FailureCause:
+    return FailureCause(kind=kind, stack_trace=text, serialized_throwable=serialized_throwable(kind, text))
 
 
 def _nothing(trigger_id: str) -> ProcedureProgress:

@@ -30,7 +30,7 @@ from emberkeep.protocol.rest_savepoints import (
 from emberkeep.rest.api import Api
 from emberkeep.rest.locations import check_location, is_same_place
 from emberkeep.rest.routing import Call, Route
-from emberkeep.rest.savepoint_shapes import savepoint_entries, savepoint_info, savepoint_status
+from emberkeep.rest.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
 
 MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
 _TRIGGER = re.compile(r"[0-9a-f]{32}")
@@ -161,7 +161,7 @@ async def disposal(call: Call) -> msgspec.Struct:
 
 
 def _cause(error: EmberkeepError) -> FailureCause:
-    return FailureCause(kind=type(error).__name__, stack_trace=str(error))
+    return failure_cause(type(error).__name__, str(error))
 
 
 _ASK_DOC = (

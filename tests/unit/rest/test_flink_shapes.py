@@ -1,6 +1,7 @@
 """Bodies have the fields that the classes of Flink's own client read and write, as Flink 2.3.0 declares them.
 
-Recorded from the constants (``FIELD_NAME_…``) of the classes in flink-dist-2.3.0.jar, below ``org.apache.flink``.
+Recorded from the constants (``FIELD_NAME_…``) of the classes in flink-dist-2.3.0.jar, below ``org.apache.flink``;
+tests/integration/test_flink_client.py runs that client itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.protocol.rest_savepoints import SavepointPath, SavepointRequest, StopRequest
+from emberkeep.protocol.rest_savepoints import FailureCause, SavepointPath, SavepointRequest, StopRequest
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import Site
 
@@ -45,6 +46,7 @@ REQUESTS = {
 TRIGGER_RESPONSE = {"request-id"}  # runtime.rest.handler.async.TriggerResponse
 OPERATION = {"status", "operation"}  # runtime.rest.handler.async.AsynchronousOperationResult
 QUEUE_STATUS = {"IN_PROGRESS", "COMPLETED"}  # runtime.rest.messages.queue.QueueStatus
+FAILURE = {"class", "stack-trace", "serialized-throwable"}  # …messages.json.SerializedThrowableSerializer
 ERROR = {"errors"}  # runtime.rest.messages.ErrorResponseBody
 
 
@@ -80,6 +82,10 @@ async def test_what_the_client_sends_is_taken_and_its_operation_found(
     found = (await site.get(f"/v1/jobs/{job_id(1)}/savepoints/{answer.json()['request-id']}")).json()
     assert found.keys() >= OPERATION
     assert found["status"]["id"] in QUEUE_STATUS
+
+
+def test_a_failure_has_all_that_the_client_reads() -> None:
+    assert {field.encode_name for field in msgspec.structs.fields(FailureCause)} == FAILURE
 
 
 async def test_errors_have_a_list_of_lines(site: Site) -> None:

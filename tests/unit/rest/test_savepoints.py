@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -155,8 +156,9 @@ async def test_an_end_has_a_location_or_a_failure(site: Site, gateway: FakeGatew
     assert (done["status"]["id"], done["operation"]) == ("COMPLETED", {"location": "/s/savepoint-1"})
     failed = await state(site, gateway, is_over=True, failure="/s: no space left")
     assert failed["status"]["id"] == "COMPLETED"
-    cause = {"class": "ProcedureFailed", "stack-trace": "/s: no space left"}
-    assert failed["operation"] == {"failure-cause": cause}
+    cause = failed["operation"]["failure-cause"]
+    assert (cause["class"], cause["stack-trace"]) == ("ProcedureFailed", "/s: no space left")
+    assert b"/s: no space left" in base64.b64decode(cause["serialized-throwable"]), "which Flink's client reads"
     assert failed["emberkeep"]["phase"] == "FAILED"
     waiting = await state(site, gateway, savepoint="/s/savepoint-1")  # its script has not ended
     assert (waiting["status"]["id"], waiting["emberkeep"]["phase"]) == ("IN_PROGRESS", "COMPLETED")
@@ -294,7 +296,9 @@ async def disposed(site: Site, path: Path) -> Any:
 async def test_disposal_deletes_a_savepoint_and_nothing_else(site: Site, savepoint: Path) -> None:
     (savepoint.parent / "other").write_bytes(b"x")
     for wrong in (savepoint.parent, savepoint / "queries"):
-        assert "no savepoint" in (await disposed(site, wrong))["failure-cause"]["stack-trace"]
+        cause = (await disposed(site, wrong))["failure-cause"]
+        assert "no savepoint" in cause["stack-trace"]
+        assert cause["serialized-throwable"]
     assert await disposed(site, savepoint) == {}
     assert [entry.name for entry in savepoint.parent.iterdir()] == ["other"]
     assert (await disposed(site, savepoint))["failure-cause"]["class"] == "Absent"
