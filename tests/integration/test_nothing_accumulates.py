@@ -21,7 +21,14 @@ pytestmark = pytest.mark.integration
 LOCAL = ("-D", "state.backend.local-recovery=true")
 NODES = ("127.0.0.2", "127.0.0.3")
 # Logs are kept by number and age (taskmanager.log.retained-jobs); the others are the test's own.
-KEPT = ("command-*", "work/*", "queries-*", "state/emberkeep/taskmanagers/*/logs/jobs/*")
+# The storage's list of deletions is one file, whatever runs.
+KEPT = (
+    "state/emberkeep/storage/.emberkeep-deletions",
+    "command-*",
+    "work/*",
+    "queries-*",
+    "state/emberkeep/taskmanagers/*/logs/jobs/*",
+)
 
 PLAIN = """
 import tempfile
@@ -41,7 +48,7 @@ print("rows", spark.range(1000).repartition(4).count(), flush=True)
 def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
-        retention = ("-D", "blob.retention.interval=5s")
+        retention = ("-D", "blob.retention.interval=5s", "-D", "high-availability.storage.ended-delay=5s")
         cluster.up("--nodes", ",".join(NODES), "--slots", "1", "--memory", "4g", *QUICK, *LOCAL, *retention)
         yield cluster
     finally:

@@ -58,6 +58,7 @@ class BlobWorld:
     postponed: set[Place] = field(default_factory=set)  # permanent, while nobody knew what the HA store holds
     listed: bool = True
     restarted: int = 0  # after how many turns
+    strangers: set[JobId] = field(default_factory=set)  # found in the HA store, and nobody has named them since
 
     def __post_init__(self) -> None:
         self.machine.found_ha({})
@@ -72,7 +73,7 @@ class BlobWorld:
         job, key = self.jobs[place[0]], place[1]
         waits = key in job.group or (job.recovering and key.is_permanent)
         uploading = any(under_way == place for under_way, _ in self.uploads.values())
-        return bool(self.holders(place)) or waits or uploading
+        return bool(self.holders(place)) or waits or uploading or place[0] in self.strangers
 
     def is_read(self, place: Place) -> bool:
         return any(read == place for read, _ in self.readers)
@@ -177,17 +178,24 @@ class BlobWorld:
         self.machine.found_local(self.listing(self.local))
         self.told = {place for place in self.local if not place[1].is_permanent}
         self.told = {place for place in self.told if not self.jobs[place[0]].ended}
-        self.free_since, self.listed, self.restarted = {}, False, self.turns
+        self.free_since, self.listed, self.restarted, self.strangers = {}, False, self.turns, set()
         self.note()
 
     def list_ha(self) -> None:
         self.listed = True
         self.told |= {place for place in self.ha if not self.jobs[place[0]].ended}
+        self.strangers = {owner for owner, _ in self.ha if not self.jobs[owner].ended and not self._is_wanted(owner)}
         self.machine.found_ha(self.listing(self.ha))
         for place in self.told & self.local & self.ha:  # the local store's copy has been staged since the restart
             self.free_since.setdefault(place, self.restarted)
             self.postponed.add(place)
         self.note()
+
+    def _is_wanted(self, owner: JobId) -> bool:
+        """Whether its job is known, or somebody has named it since the start."""
+        job = self.jobs[owner]
+        busy = any(place[0] == owner for place, _ in [*self.uploads.values(), *self.readers])
+        return job.recovering or bool(job.group) or job.claims > 0 or any(job.holders.values()) or busy
 
     def resubmit(self, owner: JobId) -> None:
         job = self.jobs[owner]
@@ -198,6 +206,7 @@ class BlobWorld:
     def submit(self, owner: JobId, keys: frozenset[BlobKey]) -> None:
         job = self.jobs[owner]
         job.artefacts, job.claims, job.group = keys, 0, set()
+        self.strangers.discard(owner)
         for held in job.holders.values():
             held.discard(SUBMISSION)
         for key in keys:

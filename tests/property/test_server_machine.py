@@ -45,6 +45,7 @@ class BlobLife(RuleBasedStateMachine):
             return
         assert not job.ended
         assert all((owner, key) in world.told for key in members - set(missing)), "what is not there is not asked for"
+        world.strangers.discard(owner)
         # Its client is told to upload again what only waits for its deletion: nobody counts on that any more.
         world.told -= {(owner, key) for key in missing} & world.delayed
         before = job.group
@@ -66,6 +67,7 @@ class BlobLife(RuleBasedStateMachine):
             return
         assert not job.ended
         assert not job.is_over(attempt)
+        world.strangers.discard(owner)
         world.uploads[number] = ((owner, key), holders)
         world.attempts[number] = attempt
         if (owner, key) in world.delayed:
@@ -137,6 +139,7 @@ class BlobLife(RuleBasedStateMachine):
             world.machine.withdraw(owner)
             return
         assert all((owner, key) in world.told for key in named)
+        world.strangers.discard(owner)
         job.claims += 1
         for key in named:
             job.holders.setdefault(key, set()).add(SUBMISSION)
@@ -167,6 +170,7 @@ class BlobLife(RuleBasedStateMachine):
         for key in sorted(members | others):
             if (owner, key) not in world.told and self._may_upload(owner, key):
                 number = world.machine.begin_upload(owner, key)
+                world.strangers.discard(owner)
                 world.uploads[number] = ((owner, key), set())
                 self._store(number)
         self.submission_claims(owner, members)
@@ -281,6 +285,16 @@ class BlobLife(RuleBasedStateMachine):
     def ha_store_answers(self) -> None:
         self.world.list_ha()
 
+    @precondition(lambda self: self.world.strangers)
+    @rule(data=st.data())
+    def stranger_is_given_up(self, data: st.DataObject) -> None:
+        self._give_up(data.draw(st.sampled_from(sorted(self.world.strangers))))
+
+    def _give_up(self, owner: JobId) -> None:
+        self.world.strangers.discard(owner)
+        self.world.machine.give_up([owner])
+        self.world.note()
+
     @precondition(lambda self: any(job.recovering for job in self.world.jobs.values()))
     @rule()
     def jobs_are_recovered(self) -> None:
@@ -315,6 +329,8 @@ class BlobLife(RuleBasedStateMachine):
         if not world.listed:
             world.list_ha()
         self.jobs_are_recovered()
+        for owner in sorted(world.strangers):
+            self._give_up(owner)
         for number, (place, _) in list(world.uploads.items()):
             del world.uploads[number]
             world.machine.failed(number, leftovers=False)

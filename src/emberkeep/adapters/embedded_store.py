@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
+from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
 from emberkeep.adapters.job_database import JobDatabase
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
@@ -31,8 +32,10 @@ class EmbeddedJobStore:
     """Implements JobStore. Every operation raises, beside what the port says, Fatal (no space, damaged, no permission),
     RetryLater (another program holds the file), UnknownOutcome (the disk failed while a change was made durable)."""
 
-    def __init__(self, path: Path, graph_dir: Path) -> None:
-        """``path``: the SQLite file, made at the first ``open``. ``graph_dir``: graphs lie in a folder of it."""
+    def __init__(self, path: Path, graph_dir: Path, storage: ClusterStorage | None = None) -> None:
+        """``path``: the SQLite file, made at the first ``open``. ``graph_dir``: graphs lie in a folder of it.
+        ``storage``: settled at each ``open``, which raises what that does; None where nobody deletes anything there."""
+        self._storage = storage
         self._path = path
         self._graph_dir = graph_dir
         self._lock: int | None = None
@@ -51,8 +54,25 @@ class EmbeddedJobStore:
 
     def _open(self) -> int:
         self._lock = _take_lock(self._path.with_name(f"{self._path.name}.lock"))
-        self._database = JobDatabase(self._path, self._graph_dir)
-        return self._database.epoch
+        self._database = database = JobDatabase(self._path, self._graph_dir)
+        if self._storage is not None:
+            origin = database.origin()
+            self._bind(database, origin, self._storage.settle(origin))
+        return database.epoch
+
+    def _bind(self, database: JobDatabase, origin: StoreOrigin, place_id: str) -> None:
+        if place_id not in ("", origin.storage):
+            database.bind_storage(place_id)
+
+    async def adopt_storage(self) -> None:
+        """See ``ClusterStorage.adopt``."""
+
+        def adopt(database: JobDatabase) -> None:
+            if self._storage is not None:
+                database.confirm()
+                self._bind(database, database.origin(), self._storage.adopt())
+
+        await self._operate(adopt)
 
     async def confirm(self) -> None:
         await self._operate(JobDatabase.confirm)

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from emberkeep.adapters.cluster_storage import StoreOrigin
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import (
     StoredAttempt,
@@ -54,8 +55,8 @@ class JobDatabase:
         self._connection = _connect(path)
         try:
             # The graphs of each store lie apart, so that a sweep never takes those of another store for orphans.
-            self.epoch, graphs = self._raise_epoch()
-            self._graphs = GraphFiles(graph_dir / graphs)
+            self.epoch, self._identity = self._raise_epoch()
+            self._graphs = GraphFiles(graph_dir / self._identity)
             kept = self._read("SELECT job_id FROM jobs UNION SELECT job_id FROM damaged")
             self._graphs.sweep({job_id for (job_id,) in kept})
         except BaseException:
@@ -70,6 +71,21 @@ class JobDatabase:
             self._connection.execute("UPDATE store SET epoch = epoch + 1")
             epoch, graphs = self._connection.execute("SELECT epoch, graphs FROM store").fetchone()
         return int(epoch), str(graphs)
+
+    # --- the storage that belongs to it ------------------------------------------------------------------------------
+
+    def origin(self) -> StoreOrigin:
+        bound = self._read("SELECT place_id FROM storage")
+        return StoreOrigin(
+            identity=self._identity,
+            storage=str(bound[0][0]) if bound else "",
+            was_led=self.epoch > 1,
+            has_jobs=bool(self._read("SELECT 1 FROM jobs LIMIT 1")),
+        )
+
+    def bind_storage(self, place_id: str) -> None:
+        with self._leading() as connection:
+            connection.execute("INSERT OR REPLACE INTO storage VALUES (1, ?)", (place_id,))
 
     # --- operations, as the port describes them -----------------------------------------------------------------------
 

@@ -22,6 +22,9 @@ SCHEMA_VERSION = 3
 
 _CHECKPOINTS = "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)"
 _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
+# One row at most: which storage this store was used with. Beside the versions: the release before this one needs no
+# such table and minds none, so that it can be started again.
+_STORAGE = "CREATE TABLE IF NOT EXISTS storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
 # AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
 _TABLES = (
@@ -82,6 +85,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise Damaged(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
     if 0 < version < SCHEMA_VERSION:
         _migrate(connection, path, version)
+    connection.execute(_STORAGE)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:

@@ -12,6 +12,7 @@
                     /keys/<hash>           the job that was created under an idempotency key
                     /damaged/<job>         handle of a job that has failed because it could not be read; and
                                            the blocklist, where its record could not be
+                    /owner                 ownership record, and which storage belongs to it
                     /blocklist             where no new work is to go; empty until the first change
                     /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
@@ -128,6 +129,7 @@ class ZooKeeperLayout:
         self.damaged = f"{self.base}/damaged"
         self.blocklist = f"{self.base}/blocklist"
         self.storage = f"{self.base}/storage"
+        self.owner = f"{self.base}/owner"
 
     @property
     def persistent(self) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 from kazoo.client import TransactionRequest
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFiles
@@ -32,6 +33,7 @@ from emberkeep.adapters.zookeeper_layout import (
     decode_node,
     encode_node,
 )
+from emberkeep.adapters.zookeeper_owner import RootOwner
 from emberkeep.adapters.zookeeper_session import Node, ZooKeeperSession
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater
 from emberkeep.base.ids import IdSource, JobId
@@ -63,7 +65,10 @@ class ZooKeeperJobStore:
         *,
         address: str,
         elected: bool = False,
+        storage: ClusterStorage | None = None,
     ) -> None:
+        """``storage``: settled at each ``open``, which raises what that does; None where it is this store's alone."""
+        self._storage = storage
         self._session = session
         self._layout = layout
         self._graph_dir = graph_dir
@@ -71,6 +76,7 @@ class ZooKeeperJobStore:
         self._graphs = GraphFiles(graph_dir)
         self._result_files = ResultFiles(graph_dir, 0)
         self._checkpoints = CheckpointNodes(session, layout, self._epoch.commit)
+        self._owner = RootOwner(session, layout, self._epoch)
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -78,12 +84,30 @@ class ZooKeeperJobStore:
         number = await self._epoch.take()
         self._graphs = GraphFiles(self._graph_dir, number)
         self._result_files = ResultFiles(self._graph_dir, number)
+        if self._storage is not None:
+            try:
+                await self._settle(self._storage)
+            except BaseException:
+                await self._epoch.give_up()
+                raise
         return number
 
     @property
     def overtook(self) -> bool:
         """Whether the session of the leader before was not over when this one took the epoch."""
         return self._epoch.overtook
+
+    async def _settle(self, storage: ClusterStorage) -> None:
+        origin = await self._owner.origin()
+        place_id = await asyncio.to_thread(storage.settle, origin)
+        if place_id:
+            await self._owner.bind(place_id)
+
+    async def adopt_storage(self) -> None:
+        """See ``ClusterStorage.adopt``."""
+        if self._storage is not None:
+            await self.confirm()
+            await self._owner.bind(await asyncio.to_thread(self._storage.adopt))
 
     async def confirm(self) -> None:
         """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
@@ -218,8 +242,11 @@ class ZooKeeperJobStore:
     async def _clean_up(self, epoch: int, handles: list[tuple[JobId, bytes]]) -> None:
         """Finish what an earlier leader has begun: delete graphs of ended jobs, and those that never had a handle.
 
-        Of a job whose handle or result cannot be read everything stays, since the names of its files are not known.
+        Of a job whose handle or result cannot be read everything stays, since the names of its files are not known;
+        everything stays while the storage may be another job store's.
         """
+        if self._storage is not None and await asyncio.to_thread(self._storage.problem) is not None:
+            return
         damaged = [JobId(name) for name in await self._session.children(self._layout.damaged)]
         nodes = await self._read_all(map(self._layout.damaged_job, damaged))
         handles = handles + [(name, node.data) for name, node in zip(damaged, nodes, strict=True) if node is not None]

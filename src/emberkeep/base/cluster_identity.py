@@ -39,6 +39,11 @@ def cluster_of_member(configuration: Configuration, token: str) -> str:
     return f"token-{hashlib.sha256(token.encode()).hexdigest()[:16]}"
 
 
+def read_drawn_id(root: Path) -> str | None:
+    """Return the id that the embedded cluster of a state directory has drawn, None before that. Raises as above."""
+    return _read(root / _FILE)
+
+
 def _drawn_once(path: Path) -> str:
     found = _read(path)
     if found is not None:

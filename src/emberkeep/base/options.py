@@ -26,7 +26,28 @@ STORAGE_DIRECTORY = define(
         text,
         "path",
         "Durable storage shared by all processes: job graphs, artefacts, default checkpoints. An absolute path, or "
-        "file:///path; object stores are refused. Empty: `storage` below the state directory.",
+        "file:///path; object stores are refused. Without ZooKeeper of one cluster alone: it is refused to another "
+        "one. Empty: `storage` below the state directory.",
+    )
+)
+UNKNOWN_DATA_DELAY = define(
+    Option(
+        "high-availability.storage.unknown-delay",
+        7 * 86400.0,
+        duration,
+        "duration",
+        "Checkpoints and BLOBs of jobs that the job store does not know are marked, and deleted after this time unless "
+        "the job is known again.",
+    )
+)
+ENDED_DATA_DELAY = define(
+    Option(
+        "high-availability.storage.ended-delay",
+        600.0,
+        duration,
+        "duration",
+        "Default checkpoints of a job that has FINISHED or was CANCELED are deleted after this time. Those of a job "
+        "that has FAILED stay as long as its result, then for `high-availability.storage.unknown-delay`.",
     )
 )
 WORKING_DIRECTORY = define(
@@ -99,8 +120,8 @@ BLOB_HA_STORAGE = define(
         "path",
         "Where permanent BLOBs are kept for recovery: a directory that all machines share, or s3://bucket/prefix, "
         "gs://bucket/prefix, az://container/prefix (these need `pip install 'emberkeep[object-store]'` and take their "
-        "credentials from the environment). Of this cluster alone: what its jobs do not need is deleted. Empty: "
-        "`blobs` below high-availability.storageDir.",
+        "credentials from the environment). Empty: `blobs` below "
+        "high-availability.storageDir.",
     )
 )
 BLOB_RETENTION = define(

@@ -5,8 +5,10 @@
 <state>/token                       bearer token (0600)
 <state>/cluster.json                how to reach the local cluster, and its processes
 <state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/, and with several JobManagers
-                                    in each of them a folder per cluster
+<state>/cluster-id                  under which name this cluster owns places, without ZooKeeper
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and with several
+                                    JobManagers in each of them a folder per cluster; whose it is, here or in
+                                    clusters/<cluster-id>/
 <state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
 ```
@@ -62,6 +64,13 @@ class StateLayout:
         return Path(self.configuration[STORAGE_DIRECTORY] or self.root / "storage")
 
     @property
+    def storage_record(self) -> Path:
+        """Directory that says whose the cluster's part of the storage is, and what is to be deleted in it."""
+        if self.configuration[HA_TYPE] == "embedded":
+            return self.storage
+        return self.storage / "clusters" / self.configuration[HA_CLUSTER_ID]
+
+    @property
     def graphs(self) -> Path:
         return self._of_cluster("graphs")
 
@@ -80,7 +89,7 @@ class StateLayout:
         return self._of_cluster("savepoints")
 
     def _of_cluster(self, kind: str) -> Path:
-        """Clusters that share a storage have folders of their own in it: each cleans up after itself."""
+        """With ZooKeeper, clusters share a storage, each with a folder of its own. An embedded one has it alone."""
         place = self.storage / kind
         if self.configuration[HA_TYPE] == "embedded":
             return place

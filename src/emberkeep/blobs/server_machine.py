@@ -51,7 +51,10 @@ class ServerMachine(ServerState):
         self._found(listing, in_ha=False)
 
     def found_ha(self, listing: Mapping[JobId, Sequence[StoredBlob]]) -> None:
-        """What the HA store holds. It may come late; until then permanent BLOBs are neither taken nor deleted."""
+        """What the HA store holds. It may come late; until then permanent BLOBs are neither taken nor deleted.
+
+        What belongs to no known job may be submitted yet, or be another cluster's: see ``give_up``.
+        """
         self.ha_listed = True
         self._found(listing, in_ha=True)
 
@@ -63,13 +66,26 @@ class ServerMachine(ServerState):
                 self._sweep_if_over(owner_id)
                 continue
             owner.bare = owner.bare or not blobs
+            owner.strange = owner.strange or (in_ha and not owner.is_wanted)
             for blob in blobs:
                 record = self._record(owner_id, blob.key)
                 if record.condition is Condition.KEPT:
                     if in_ha or not record.is_stored:
                         record.size = blob.size
                     record.in_ha, record.in_local = record.in_ha or in_ha, record.in_local or not in_ha
-                    self._settle(owner_id, blob.key)
+            self._settle_all(owner_id, owner.records)
+
+    def give_up(self, owners: Iterable[JobId]) -> None:
+        """Strangers that no job has needed for long: what they have is unreferenced from now on."""
+        for owner_id in owners:
+            if owner_id in self.owners:
+                self._make_known(owner_id)
+
+    def _make_known(self, owner_id: JobId) -> None:
+        owner = self.owners[owner_id]
+        if owner.strange:
+            owner.strange = False
+            self._settle_all(owner_id, owner.records)
 
     # --- uploads ------------------------------------------------------------------------------------------------------
 
@@ -86,6 +102,8 @@ class ServerMachine(ServerState):
             raise RetryLater(f"{OPEN_GROUPS} groups of BLOBs are being uploaded", hint="try again in a minute")
         sizes = {key_of(content): content.size for content in contents}
         missing = tuple(key for key, size in sizes.items() if not _has(owner, key, size))
+        self._make_known(owner_id)
+        owner = self._owner(owner_id)
         before, owner.group = owner.group, Group(sizes, missing)
         self._groups += before is None
         self._settle_all(owner_id, [*sizes, *(before.members if before is not None else ())])
@@ -108,6 +126,7 @@ class ServerMachine(ServerState):
             record.condition, record.leftovers = Condition.KEPT, True
             record.in_local = record.in_ha = False
         record.uploads += 1
+        self._make_known(owner_id)
         self._upload_numbers += 1
         self.uploads[self._upload_numbers] = Upload(owner_id, key, frozenset(holders), attempt)
         self._settle(owner_id, key)
@@ -191,6 +210,7 @@ class ServerMachine(ServerState):
         self._owner(owner_id).claims += 1
         for content in contents:
             self._hold(owner_id, key_of(content), (SUBMISSION,))
+        self._make_known(owner_id)
 
     def withdraw(self, owner_id: JobId) -> None:
         """One claim ends without a job. Without a claim nothing happens."""
@@ -210,6 +230,7 @@ class ServerMachine(ServerState):
         for key in keys:
             self._record(owner_id, key)
             self._hold(owner_id, key, (JOB,))
+        self._make_known(owner_id)
         owner.claims, owner.recovering = 0, False
         self._close_group(owner_id, owner)
         self._end_claims(owner_id, owner)
@@ -280,7 +301,9 @@ class ServerMachine(ServerState):
     def turn(self) -> None:
         """One retention interval is over (BLOB-10): delete what is due and what could not be deleted before, stage the
         groups that are abandoned."""
-        due: dict[JobId, list[BlobKey]] = {owner_id: [] for owner_id, owner in self.owners.items() if owner.bare}
+        due: dict[JobId, list[BlobKey]] = {
+            owner_id: [] for owner_id, owner in self.owners.items() if owner.bare and not owner.strange
+        }
         for owner_id, key in [*self.staging.turn(), *self._condemned()]:
             record = self.owners[owner_id].records[key]
             if record.is_busy:

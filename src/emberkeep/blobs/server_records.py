@@ -70,6 +70,7 @@ class Owner:
     over: bool = False  # the job has ended for good: everything goes
     sweeping: bool = False  # the deletion of the whole directory is under way
     bare: bool = False  # there is a directory without BLOBs
+    strange: bool = False  # found in the HA store, of no known job: perhaps another cluster's, and not to be deleted
 
     @property
     def is_busy(self) -> bool:
@@ -87,6 +88,11 @@ class Owner:
     def is_empty(self) -> bool:
         """Nothing has to be remembered of it."""
         return not (self.records or self._waits or self.over or self.sweeping or self.bare)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether somebody has named it since this server started, or its job is to be recovered."""
+        return self._waits or any(record.holders or record.is_busy for record in self.records.values())
 
     def waits_for(self, key: BlobKey) -> bool:
         """Whether a BLOB without references is kept: for its group, or for its job that will be resubmitted."""

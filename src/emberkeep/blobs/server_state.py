@@ -83,6 +83,11 @@ class ServerState:
         record = self.owners[owner_id].records[key]
         return self.staging.is_due((owner_id, key)) or (record.condition is Condition.CONDEMNED and not record.is_busy)
 
+    @property
+    def strangers(self) -> set[JobId]:
+        """Owners in the HA store of which nothing is known: nothing of them is deleted until they are given up."""
+        return {owner_id for owner_id, owner in self.owners.items() if owner.strange}
+
     def take(self) -> list[Deletion]:
         """What is to be deleted because of the events since the last call."""
         deletions, self._deletions = self._deletions, []
@@ -103,7 +108,7 @@ class ServerState:
         if owner is None or record is None:
             return
         usable = record.condition is Condition.KEPT and not owner.over
-        if not usable or record.holders or record.uploads or owner.waits_for(key):
+        if not usable or record.holders or record.uploads or owner.waits_for(key) or owner.strange:
             self.staging.unstage((owner_id, key))
         elif record.leftovers and not record.is_there and not record.is_busy:
             self._delete(owner_id, (key,), whole=False)

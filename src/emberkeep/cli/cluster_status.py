@@ -11,7 +11,7 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say_error
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
-from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, job_row, memory, timestamp
+from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
 from emberkeep.client.cluster_file import ClusterRecord
 from emberkeep.client.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
@@ -99,6 +99,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
                 ("Slots", f"{overview.slots_total}, {free} free"),
                 ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
+                ("Storage", _storage(own.storage_problem, own.storage_unneeded)),
                 (
                     "Jobs",
                     ", ".join(f"{n} {s.value}" for s, n in own.jobs_by_status.items() if n) or "none yet",
@@ -122,6 +123,13 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
         print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
         if len(picture[2]) > _SHOWN_JOBS:
             print(f"… {len(picture[2]) - _SHOWN_JOBS} older: `emberkeep list` shows all")
+
+
+def _storage(problem: str, unneeded: int) -> str:
+    """Only where a person has to decide; what is deleted by itself is nobody's concern."""
+    if not problem:
+        return ""
+    return f"nothing is deleted there: {problem}; {counted(unneeded, 'piece')} of data without a known job"
 
 
 def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:

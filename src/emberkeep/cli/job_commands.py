@@ -147,12 +147,14 @@ def run(
     from emberkeep.base.options import CANCELLATION_TIMEOUT
     from emberkeep.client.embedded import EmbeddedOptions
     from emberkeep.client.local_cluster import STOP_MARGIN
+    from emberkeep.client.private_storage import PrivateStorage
 
     options = EmbeddedOptions(
         parent=cluster.layout().root / "runs",
         config_file=cluster.effective_config_file(),
         definitions=without_client_keys(cluster.definitions),
         stop_timeout=cluster.load()[CANCELLATION_TIMEOUT] + STOP_MARGIN,
+        storage=PrivateStorage(cluster.load()),
     )
     return asyncio.run(run_embedded(job, options, quiet=quiet, keep_logs=keep_logs))
 

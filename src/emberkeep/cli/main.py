@@ -24,6 +24,7 @@ from emberkeep.cli import (
     log_commands,
     node_commands,
     savepoint_commands,
+    storage_commands,
 )
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
@@ -69,6 +70,7 @@ def build_app() -> App:
     app.command(cluster_commands.task_managers_app)
     app.command(node_commands.node_app)
     app.command(blob_commands.blob_app)
+    app.command(storage_commands.storage_app)
     app.command(config_commands.config_app)
     app.command(daemon_commands.jobmanager, sort_key=40)
     app.command(daemon_commands.task_manager_app)

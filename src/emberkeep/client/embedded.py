@@ -27,6 +27,7 @@ from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.leftovers import kill_below
+from emberkeep.client.private_storage import PrivateStorage
 
 MAX_RESTARTS = 5
 HURRIED_TIMEOUT = 1.0
@@ -39,13 +40,14 @@ _KEEP_HINT = "run it with --keep-logs to keep all logs"
 class EmbeddedOptions:
     """``parent``: private directories are made below it. ``definitions``: "key=value" of ``-D``.
 
-    ``stop_timeout``: seconds for the child to end its jobs and itself.
+    ``stop_timeout``: seconds for the child to end its jobs and itself. ``storage``: where it keeps its data.
     """
 
     parent: Path
     config_file: Path | None
     definitions: Sequence[str]
     stop_timeout: float
+    storage: PrivateStorage
 
 
 class EmbeddedCluster:
@@ -66,7 +68,7 @@ class EmbeddedCluster:
 
     async def start(self) -> Endpoint:
         """Start the child and wait until it serves. Raises Fatal; nothing is left then."""
-        self._directory, self._lock = _make_private_directory(self._options.parent)
+        self._directory, self._lock = _make_private_directory(self._options)
         return await self._start_child()
 
     async def supervise(self) -> None:
@@ -101,6 +103,7 @@ class EmbeddedCluster:
         if left:
             raise Fatal(f"processes do not end: {', '.join(str(identity.pid) for identity in left)}")
         if not keep_directory:
+            self._options.storage.remove(self._directory)
             shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _start_child(self) -> Endpoint:
@@ -108,7 +111,8 @@ class EmbeddedCluster:
         arguments = ["--state-dir", str(self._directory)]
         if self._options.config_file is not None:
             arguments += ["--config", str(self._options.config_file)]
-        for definition in (*self._options.definitions, f"rest.port={self._port}"):
+        own = self._options.storage.definitions(self._directory.name)
+        for definition in (*self._options.definitions, *own, f"rest.port={self._port}"):
             arguments += ["-D", definition]
         command = DaemonCommand("local", tuple(arguments), self._directory, _KEEP_HINT)
         assert self._lock is not None, "the private directory is locked"  # noqa: S101
@@ -142,8 +146,9 @@ def _close_input(daemon: Daemon) -> None:
         daemon.process.stdin.close()
 
 
-def remove_abandoned(parent: Path) -> None:
-    """Remove private directories that no process uses any more (their command was killed)."""
+def remove_abandoned(parent: Path, storage: PrivateStorage) -> None:
+    """Remove private directories that no process uses any more (their command was killed), and what belongs to them
+    in ``storage``."""
     for directory in sorted(parent.glob(f"{_DIRECTORY_PREFIX}*")):
         try:
             descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
@@ -155,16 +160,18 @@ def remove_abandoned(parent: Path) -> None:
             continue
         else:
             if not kill_below([directory]):
+                storage.remove(directory)
                 shutil.rmtree(directory, ignore_errors=True)
         finally:
             os.close(descriptor)
 
 
-def _make_private_directory(parent: Path) -> tuple[Path, int]:
+def _make_private_directory(options: EmbeddedOptions) -> tuple[Path, int]:
     """A new directory (0700) below ``parent``, else below the system's temporary one; and its lock, held."""
+    parent = options.parent
     try:
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_abandoned(parent)
+        remove_abandoned(parent, options.storage)
         directory = parent / f"{_DIRECTORY_PREFIX}{secrets.token_hex(4)}"
         directory.mkdir(mode=0o700)
     except OSError:

@@ -25,6 +25,7 @@ from emberkeep.client.blob_file import BlobFile
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.http_calls import REQUEST_TIMEOUT, HttpCalls, Request, Tries, decode
 from emberkeep.client.savepoint_calls import SavepointCalls
+from emberkeep.client.storage_calls import StorageCalls
 from emberkeep.protocol import rest, rest_blobs, rest_blocklist
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
@@ -104,6 +105,7 @@ class RestClient:
         self.endpoint = endpoint
         self._http = HttpCalls(endpoint, patience)
         self.savepoints = SavepointCalls(self._http)
+        self.storage = StorageCalls(self._http)
 
     async def __aenter__(self) -> RestClient:
         self._http.open()

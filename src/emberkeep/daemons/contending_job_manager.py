@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 import structlog
 from aiohttp import web
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.http_rpc import rpc_routes
 from emberkeep.adapters.http_security import check_bind_address, secure
 from emberkeep.adapters.http_server import bind_port
@@ -62,7 +63,14 @@ async def contending_job_manager(
         readers = StorageReaders(session, nodes)
         storage = StorageWatch(layout, lambda reads: readers.exchange(reads=reads))
         settings = JobManagerSettings(
-            system, configuration, layout, token, advertised(configuration, port), stop, storage
+            system,
+            configuration,
+            layout,
+            token,
+            advertised(configuration, port),
+            stop,
+            storage,
+            ClusterStorage(layout, system.clock.now_ms),
         )
         session.start()
         stack.push_async_callback(session.close)
@@ -150,7 +158,9 @@ class _Turn:
         self._settings = settings
         self._front = front
         graphs, ids = settings.layout.graphs, settings.system.ids
-        self._store = ZooKeeperJobStore(session, nodes, graphs, ids, address=settings.address, elected=True)
+        self._store = ZooKeeperJobStore(
+            session, nodes, graphs, ids, address=settings.address, elected=True, storage=settings.owned_storage
+        )
         self._leadership: Leadership | None = None
         self._paused = False
 

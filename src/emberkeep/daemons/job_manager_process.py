@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.embedded_store import EmbeddedJobStore
 from emberkeep.adapters.http_security import check_bind_address
 from emberkeep.adapters.http_server import bind_port, serve_http
@@ -46,13 +47,14 @@ async def job_manager_process(
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     token = load_or_create_token(layout.token_file)
-    store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs)
+    owned = ClusterStorage(layout, system.clock.now_ms)
+    store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
     async with contextlib.AsyncExitStack() as stack:
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
         address = advertised(configuration, port)
         storage = StorageWatch(layout)
-        settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage)
+        settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage, owned)
         services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))
         await present.start(services)

@@ -7,11 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from aiohttp import web
 
 from emberkeep.adapters.blob_files import BlobFiles
 from emberkeep.adapters.blob_storage import open_blob_storage
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
 from emberkeep.adapters.http_server import BoundPort
@@ -35,7 +37,7 @@ from emberkeep.daemons.message_blobs import ServerMessageBlobs
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.remote_logs import BlobRemoteLogs
 from emberkeep.daemons.savepoint_store import SavepointStore
-from emberkeep.daemons.storage_cleanup import keep_storage_clean
+from emberkeep.daemons.storage_cleanup import StorageKeeper, StoreOfStorage
 from emberkeep.daemons.storage_watch import StorageWatch
 from emberkeep.jobmanager.blob_server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService
@@ -62,7 +64,8 @@ def advertised(configuration: Configuration, port: BoundPort) -> str:
 @dataclass(frozen=True)
 class JobManagerSettings:
     """What stays the same however often a process leads. ``address``: what others connect to. ``stop``: set by a
-    client that wants the process to end."""
+    client that wants the process to end. ``storage``: whether the shared storage can be read; ``owned_storage``: whose
+    it is."""
 
     system: System
     configuration: Configuration
@@ -71,6 +74,7 @@ class JobManagerSettings:
     address: str
     stop: asyncio.Event
     storage: StorageWatch
+    owned_storage: ClusterStorage
 
     @property
     def policy(self) -> AccessPolicy:
@@ -87,6 +91,10 @@ def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | No
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
+class DurableStore(JobStore, StoreOfStorage, Protocol):
+    """A job store that knows which storage belongs to it."""
+
+
 @dataclass(frozen=True)
 class Leadership:
     """One time of leading. ``start`` its services, then serve ``app``."""
@@ -95,8 +103,7 @@ class Leadership:
     blobs: BlobServer
     app: web.Application
     _offload: Offload
-    _layout: StateLayout
-    _store: JobStore
+    _keeper: StorageKeeper
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
@@ -106,13 +113,13 @@ class Leadership:
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
         services.start("acknowledgements", self._offload.run())
-        services.start("storage clean-up", keep_storage_clean(self.service, self._layout, self._store.confirm))
+        services.start("storage clean-up", self._keeper.run())
 
 
 @contextlib.asynccontextmanager
 async def leadership(
     settings: JobManagerSettings,
-    store: JobStore,
+    store: DurableStore,
     *,
     steps_aside: bool = False,
     known: LeaderLocator | None = None,
@@ -146,6 +153,7 @@ async def leadership(
             steps_aside=steps_aside,
             driver=_resource_driver(settings),
         )
+        keeper = StorageKeeper(configuration, settings.owned_storage, store, service, blobs, system.clock.now_ms)
         api = Api(
             gateway=service,
             configuration=configuration,
@@ -154,6 +162,7 @@ async def leadership(
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
             savepoints=SavepointStore(),
+            storage=keeper,
             shut_down=settings.stop.set,
             problem=lambda: settings.storage.problem,
             metrics=Metrics(),
@@ -163,6 +172,10 @@ async def leadership(
         app = build_application(
             api,
             secure=lambda application: secure(application, policy),
-            routes=[login_route(policy), *rpc_routes(answering, offload), *web_routes(service, system.clock)],
+            routes=[
+                login_route(policy),
+                *rpc_routes(answering, offload),
+                *web_routes(service, system.clock, keeper.problem),
+            ],
         )
-        yield Leadership(service, blobs, app, offload, layout, store)
+        yield Leadership(service, blobs, app, offload, keeper)

@@ -1,59 +1,212 @@
-"""Keeps the shared storage as small as its jobs: default checkpoints go when nothing needs them any more.
+"""Keeps the shared storage as small as its jobs, and says whose it is.
 
-A default checkpoint lives as long as its job may run again: it goes when the job has FINISHED or was CANCELED, and with
-the job's result when it FAILED (somebody may want to look at it).
+A default checkpoint lives as long as its job may run again. When the job has FINISHED or was CANCELED it is marked, and
+goes a while later; that of a FAILED job stays with its result. Data of jobs that the job store does not know is marked
+as well and kept for long (``jobs.leftovers``).
 
-A leader that was deposed without knowing it must not take another one's jobs for ended. So it looks at what lies there
-first, then confirms that it leads, then asks which jobs there are: a directory that lay there before it was confirmed
-belongs to a job that was accepted before, which this leader knows, or which has ended for good: true for ever.
+Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
+are there. So what lay there before this leader was confirmed belongs to a job that was accepted before, which this
+leader knows, or which has ended for good.
 """
 
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Awaitable, Callable
-from pathlib import Path
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
+from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.jobmanager.views import JobManagerGateway, JobView
+from emberkeep.base.ids import JobId
+from emberkeep.base.options import BLOB_HA_STORAGE, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
+from emberkeep.jobmanager.views import JobManagerGateway
+from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages
 from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest_storage import StorageData, StorageInfo
+from emberkeep.rest.ports import StorageCondition
 
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 30.0
 
 
-async def keep_storage_clean(
-    gateway: JobManagerGateway, layout: StateLayout, confirm: Callable[[], Awaitable[None]]
-) -> None:
-    """Look every half minute, for ever. ``confirm`` raises an EmberkeepError unless this JobManager leads."""
-    while True:
-        await asyncio.sleep(_INTERVAL_SECONDS)
-        try:
-            directories = await asyncio.to_thread(entries, layout.checkpoints)
-            await confirm()
-            jobs = await gateway.jobs()
-        except EmberkeepError as error:
-            log.warning("storage is not cleaned now", reason=str(error))
-            continue
-        await asyncio.to_thread(remove_needless, directories, jobs)
+class StoreOfStorage(Protocol):
+    """The job store, as far as the storage needs it."""
+
+    async def confirm(self) -> None:
+        """Raises an EmberkeepError unless this JobManager leads."""
+
+    async def adopt_storage(self) -> None:
+        """Let the storage belong to this job store. Raises as ``ClusterStorage.adopt``."""
 
 
-def remove_needless(directories: list[Path], jobs: list[JobView]) -> None:
-    """Remove those of ``directories`` that no job needs; ``jobs``: all that the leader knew after they were listed."""
-    keep = {job.job_id for job in jobs if job.status not in (JobStatus.FINISHED, JobStatus.CANCELED)}
-    for directory in directories:
-        if directory.name not in keep:
-            log.info("removing the checkpoints of an ended job", job=directory.name)
-            shutil.rmtree(directory, ignore_errors=True)
+class BlobsOfStorage(Protocol):
+    """The BLOB server, as far as the storage needs it."""
+
+    def strangers(self) -> set[JobId]: ...
+
+    def give_up(self, strangers: Collection[JobId]) -> None: ...
 
 
-def entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except FileNotFoundError:
-        return []
+@dataclass(frozen=True)
+class _Look:
+    """``known``: all jobs of the job store. ``marks``: all that stand, and which of them are ``due``."""
+
+    known: dict[JobId, JobStatus]
+    marks: tuple[Mark, ...]
+    due: tuple[Mark, ...]
+
+
+class StorageKeeper:
+    """One per time of leading. Implements rest.ports.Storage."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        storage: ClusterStorage,
+        store: StoreOfStorage,
+        gateway: JobManagerGateway,
+        blobs: BlobsOfStorage,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._storage = storage
+        self._store = store
+        self._gateway = gateway
+        self._blobs = blobs
+        self._now_ms = now_ms
+        # BLOBs in a place of their own are not below this storage's ownership record.
+        self._with_blobs = not configuration[BLOB_HA_STORAGE]
+        self._periods = Periods(
+            unknown_ms=int(configuration[UNKNOWN_DATA_DELAY] * 1000),
+            ended_ms=int(configuration[ENDED_DATA_DELAY] * 1000),
+        )
+        self._interval = min(_INTERVAL_SECONDS, configuration[UNKNOWN_DATA_DELAY], configuration[ENDED_DATA_DELAY])
+        self._turn = asyncio.Lock()
+        self._condition = StorageCondition(problem="", unneeded=0)
+
+    async def run(self) -> None:
+        """Look every half minute, for ever."""
+        while True:
+            try:
+                await self.clean()
+            except EmberkeepError as error:
+                log.warning("storage is not cleaned now", reason=str(error))
+            await asyncio.sleep(max(self._interval, 1.0))
+
+    async def clean(self) -> None:
+        """One look. Raises an EmberkeepError where nothing may be deleted, or it is not known."""
+        async with self._turn:
+            try:
+                await asyncio.to_thread(self._storage.require)
+            except EmberkeepError as error:
+                await self._leave_alone(error)
+                raise
+            look = await self._look()
+            self._condition = StorageCondition(problem="", unneeded=len(look.marks))
+            await asyncio.to_thread(self._storage.write_marks, look.marks)
+            await self._remove([mark for mark in look.due if mark.kind is Kind.CHECKPOINTS])
+            await self._release([mark for mark in look.due if mark.kind is Kind.BLOBS])
+
+    async def _leave_alone(self, problem: EmberkeepError) -> None:
+        self._condition = StorageCondition(problem=str(problem), unneeded=self._condition.unneeded)
+        known = {job.job_id for job in await self._gateway.jobs()}
+        found = [item for item in await self._everything() if item[1] not in known]
+        self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
+
+    async def _look(self) -> _Look:
+        found = await asyncio.to_thread(self._storage.checkpoints)
+        if self._with_blobs:
+            found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
+        marks = await asyncio.to_thread(self._storage.marks)
+        known = await self._known()
+        decided = stages(found, known, marks, self._now_ms(), self._periods)
+        return _Look(known, decided.marks, decided.due)
+
+    async def _known(self) -> dict[JobId, JobStatus]:
+        """Raises an EmberkeepError unless this JobManager leads."""
+        await self._store.confirm()
+        return {job.job_id: job.status for job in await self._gateway.jobs()}
+
+    async def _remove(self, due: list[Mark]) -> None:
+        for mark in due:
+            status = (await self._known()).get(mark.job_id)
+            if status is not None and status not in (JobStatus.FINISHED, JobStatus.CANCELED):
+                continue
+            log.info("removing checkpoints that no job needs", job=mark.job_id, unknown=not mark.ended)
+            await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
+
+    async def _release(self, due: list[Mark]) -> None:
+        if due:
+            owners = {mark.job_id for mark in due} - (await self._known()).keys()
+            await asyncio.to_thread(self._storage.require)
+            self._blobs.give_up(owners)
+
+    # --- what people ask ----------------------------------------------------------------------------------------------
+
+    async def status(self) -> StorageInfo:
+        """Raises an EmberkeepError where that cannot be known now."""
+        problem = await asyncio.to_thread(self._storage.problem)
+        known = {job.job_id: job.status for job in await self._gateway.jobs()}
+        marks = {(mark.kind, mark.job_id): mark for mark in await asyncio.to_thread(self._storage.marks)}
+        data = [
+            self._data(item, marks.get(item))
+            for item in sorted(await self._everything(), key=lambda item: (item[1], item[0].value))
+            if item in marks or item[1] not in known
+        ]
+        return StorageInfo(
+            location=self._storage.location,
+            cluster=self._storage.cluster,
+            owned=problem is None,
+            problem="" if problem is None else problem.message,
+            hint="" if problem is None else problem.hint or "",
+            data=data,
+        )
+
+    async def _everything(self) -> set[Item]:
+        found = await asyncio.to_thread(self._storage.find)
+        if self._with_blobs:
+            found = {item for item in found if item[0] is not Kind.BLOBS}
+            found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
+        return found
+
+    def _data(self, item: Item, mark: Mark | None) -> StorageData:
+        kind, job_id = item
+        return StorageData(
+            jobid=job_id,
+            kind=kind.value,
+            known=mark is not None and mark.ended,
+            marked=-1 if mark is None else mark.since_ms,
+            due=-1 if mark is None else self._periods.due_ms(mark),
+        )
+
+    def condition(self) -> StorageCondition:
+        return self._condition
+
+    def problem(self) -> str:
+        """Of the condition."""
+        return self._condition.problem
+
+    async def adopt(self) -> StorageInfo:
+        async with self._turn:
+            await self._store.adopt_storage()
+        log.warning("a person has said that the storage belongs to this job store", storage=self._storage.location)
+        await self.clean()
+        return await self.status()
+
+    async def purge(self) -> StorageInfo:
+        """Adopt the storage, and remove at once what belongs to no job of the job store."""
+        async with self._turn:
+            await self._store.adopt_storage()
+            found = await self._everything()
+            known = await self._known()
+            for item in sorted(found, key=lambda item: (item[1], item[0].value)):
+                if item[1] not in known and item[0] is not Kind.BLOBS:
+                    log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
+                    await asyncio.to_thread(self._storage.remove, item)
+            self._blobs.give_up({job_id for kind, job_id in found if kind is Kind.BLOBS} - known.keys())
+        await self.clean()
+        return await self.status()

@@ -70,6 +70,7 @@ class BlobServer:
     async def open(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
         """Learn what the stores hold; ``jobs`` will be told by ``job_submitted``, ``ended`` have ended (BLOB-17).
 
+        What the HA store holds of other jobs may be another cluster's: it stays until it is given up.
         An HA store that does not answer is asked again later. Raises Fatal: the local store cannot be used.
         """
         core = self._core
@@ -87,6 +88,16 @@ class BlobServer:
             log.warning("the HA store does not tell what it holds; asking again", reason=str(error))
         else:
             self._machine.found_ha(listing)
+
+    def strangers(self) -> set[JobId]:
+        """Whom BLOBs in the HA store belong to that this server knows nothing of. Raises RetryLater."""
+        self._core.refuse_unlisted()
+        return self._machine.strangers
+
+    def give_up(self, strangers: Iterable[JobId]) -> None:
+        """Let the clean-up decide about the BLOBs of these owners, which no job has needed for long."""
+        self._machine.give_up(strangers)
+        self._core.decide()
 
     async def run(self) -> None:
         """Clean up at every interval, until cancelled."""

@@ -15,7 +15,7 @@ from emberkeep.rest.blob_peers import Peers
 from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.metrics import Metrics
 from emberkeep.rest.operations import Operations
-from emberkeep.rest.ports import RemoteLogs, Savepoints
+from emberkeep.rest.ports import RemoteLogs, Savepoints, Storage
 from emberkeep.rest.transfers import Places
 from emberkeep.rest.waiting import WaitingRoom
 
@@ -40,6 +40,7 @@ class Api:
     own_logs: LogReader
     remote_logs: RemoteLogs
     savepoints: Savepoints
+    storage: Storage
     shut_down: Callable[[], None]
     metrics: Metrics
     problem: Callable[[], str] = str

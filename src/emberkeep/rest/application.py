@@ -17,7 +17,7 @@ def rest_routes(api: Api) -> list[web.RouteDef]:
     """All routes of the API. Fixed paths come before patterns, so that ``/jobs/overview`` is no job's id."""
     rows = sorted(ROUTES, key=lambda route: "{" in route.path)
     bound = [each for route in rows for each in bind(route, api)]
-    return [*bound, metrics_route(api.metrics, api.gateway, api.blobs)]
+    return [*bound, metrics_route(api.metrics, api.gateway, api.blobs, api.storage)]
 
 
 def build_application(

@@ -28,8 +28,8 @@ _READY_WITHIN = 2.0  # seconds
 
 async def overview(call: Call) -> msgspec.Struct:
     gateway = call.api.gateway
-    problem = await gateway.blocklist_problem()
-    return cluster_overview(gateway, await gateway.jobs(), await gateway.task_managers(), problem)
+    problem, condition = await gateway.blocklist_problem(), call.api.storage.condition()
+    return cluster_overview(gateway, await gateway.jobs(), await gateway.task_managers(), problem, condition)
 
 
 async def config(call: Call) -> msgspec.Struct:

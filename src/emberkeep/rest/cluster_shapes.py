@@ -26,6 +26,7 @@ from emberkeep.protocol.rest import (
     TaskManagerState,
     TaskManagerSummary,
 )
+from emberkeep.rest.ports import StorageCondition
 from emberkeep.slots.model import Allocation, ResourceProfile
 
 MIB = 1024**2
@@ -38,6 +39,7 @@ def cluster_overview(
     jobs: Sequence[JobView],
     task_managers: Sequence[TaskManagerView],
     blocklist_problem: str,
+    storage: StorageCondition,
 ) -> ClusterOverview:
     """Counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
     counts = Counter(job.status for job in jobs)
@@ -61,6 +63,8 @@ def cluster_overview(
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
             blocklist_problem=blocklist_problem,
+            storage_problem=storage.problem,
+            storage_unneeded=storage.unneeded,
         ),
         taskmanagers_blocked=sum(view.blocked for view in task_managers),
         slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),

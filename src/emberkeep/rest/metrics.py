@@ -29,6 +29,7 @@ from emberkeep.jobmanager.views import JobManagerGateway, JobView, TaskManagerVi
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import REQUESTS
 from emberkeep.rest.blob_metrics import BlobMetrics
+from emberkeep.rest.ports import Storage
 from emberkeep.rest.state_gateway_metrics import StateGatewayMetrics
 
 RPC_PREFIX = "/rpc/v1/"
@@ -72,6 +73,16 @@ class Metrics:
         self._places_free = Gauge("emberkeep_driver_places_free", "Driver places not taken.", registry=registry)
         # FLIP-224 calls it numBlockedNodes.
         self._blocked = Gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist.", registry=registry)
+        self._storage_unowned = Gauge(
+            "emberkeep_storage_unowned",
+            "1 where the shared storage may be another cluster's or job store's, so that nothing is deleted there.",
+            registry=registry,
+        )
+        self._storage_unneeded = Gauge(
+            "emberkeep_storage_unneeded_data",
+            "Checkpoints, BLOBs and graphs of jobs in the shared storage that no job needs.",
+            registry=registry,
+        )
         self._executors = Gauge("emberkeep_executors", "Executors registered with Spark.", registry=registry)
         self._submissions = Counter(
             "emberkeep_submissions_total", "Submissions by outcome.", ["outcome"], registry=registry
@@ -105,7 +116,7 @@ class Metrics:
         """Count a submission: created, repeated or refused."""
         self._submissions.labels(outcome).inc()
 
-    async def exposition(self, gateway: JobManagerGateway, blobs: BlobServerGateway) -> bytes:
+    async def exposition(self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage) -> bytes:
         """The text that Prometheus reads, with the gateways' state of now."""
         self._show_jobs(await gateway.jobs(), gateway.started_ms())
         task_managers = await gateway.task_managers()
@@ -115,6 +126,9 @@ class Metrics:
             self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
         self._state_gateways.show(task_managers)
         self._epoch.set(gateway.epoch())
+        condition = storage.condition()
+        self._storage_unowned.set(bool(condition.problem))
+        self._storage_unneeded.set(condition.unneeded)
         return prometheus.generate_latest(self.registry)
 
     def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:
@@ -209,11 +223,13 @@ async def loop_lag(metrics: Metrics) -> AsyncIterator[None]:
         timers[0].cancel()
 
 
-def metrics_route(metrics: Metrics, gateway: JobManagerGateway, blobs: BlobServerGateway) -> web.RouteDef:
+def metrics_route(
+    metrics: Metrics, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage
+) -> web.RouteDef:
     """``GET /metrics``."""
 
     async def serve(request: web.Request) -> web.Response:
-        text = await metrics.exposition(gateway, blobs)
+        text = await metrics.exposition(gateway, blobs, storage)
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
 
     return web.get("/metrics", serve, allow_head=False)

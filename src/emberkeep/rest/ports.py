@@ -13,6 +13,7 @@ from emberkeep.blobs.model import NO_JOB
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.protocol.rest import LogInfo
 from emberkeep.protocol.rest_savepoints import SavepointCheck
+from emberkeep.protocol.rest_storage import StorageInfo
 
 
 class LogKind(enum.Enum):
@@ -87,6 +88,30 @@ class Savepoints(Protocol):
 
     async def dispose(self, path: str) -> None:
         """Delete it. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""
+
+
+class StorageCondition(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the shared storage at its last look. ``problem``: why nothing is deleted there; empty where it is this
+    cluster's. ``unneeded``: how many pieces of data lie there that no job needs."""
+
+    problem: str
+    unneeded: int
+
+
+class Storage(Protocol):
+    """Whose the shared storage is, and what lies there that no job needs."""
+
+    def condition(self) -> StorageCondition: ...
+
+    async def status(self) -> StorageInfo:
+        """Raises RetryLater."""
+
+    async def adopt(self) -> StorageInfo:
+        """Let what lies there belong to this cluster: what no job needs is deleted in stages. Raises Conflict (it is
+        another cluster's), RetryLater, Fatal."""
+
+    async def purge(self) -> StorageInfo:
+        """The same, and what belongs to no known job is deleted at once. Raises as ``adopt``."""
 
 
 class RemoteLogs(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 from aiohttp import web
 
-from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, savepoints, submission, task_managers
+from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, savepoints, storage, submission, task_managers
 from emberkeep.rest.openapi import document
 from emberkeep.rest.routing import Call, Route
 
@@ -24,5 +24,6 @@ ROUTES: tuple[Route, ...] = (
     *task_managers.ROUTES,
     *blocklist.ROUTES,
     *logs.ROUTES,
+    *storage.ROUTES,
     Route("GET", "/openapi.json", openapi, "This API as an OpenAPI 3.1 document", "Cluster", reply=dict[str, Any]),
 )

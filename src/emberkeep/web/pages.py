@@ -32,9 +32,14 @@ _LOG_PATHS = (
 Page = Callable[[web.Request], Awaitable[web.Response]]
 
 
-def web_routes(gateway: JobManagerGateway, clock: Clock) -> list[web.AbstractRouteDef]:
-    """All pages and their static files, to serve behind the access checks. ``/static/{name}`` may be public."""
-    pages = _Pages(gateway, clock, make_environment())
+def web_routes(
+    gateway: JobManagerGateway, clock: Clock, storage_problem: Callable[[], str]
+) -> list[web.AbstractRouteDef]:
+    """All pages and their static files, to serve behind the access checks. ``/static/{name}`` may be public.
+
+    ``storage_problem``: why nothing is deleted in the shared storage; empty where it is this cluster's.
+    """
+    pages = _Pages(gateway, clock, make_environment(), storage_problem)
     shown: list[tuple[str, Page]] = [
         ("/", pages.overview),
         ("/jobs", pages.jobs),
@@ -48,7 +53,14 @@ def web_routes(gateway: JobManagerGateway, clock: Clock) -> list[web.AbstractRou
 
 
 class _Pages:
-    def __init__(self, gateway: JobManagerGateway, clock: Clock, environment: jinja2.Environment) -> None:
+    def __init__(
+        self,
+        gateway: JobManagerGateway,
+        clock: Clock,
+        environment: jinja2.Environment,
+        storage_problem: Callable[[], str],
+    ) -> None:
+        self._storage_problem = storage_problem
         self._gateway = gateway
         self._clock = clock
         self._environment = environment
@@ -75,6 +87,7 @@ class _Pages:
             counts=Counter(job.status for job in jobs),
             task_managers=await self._gateway.task_managers(),
             started_ms=self._gateway.started_ms(),
+            storage_problem=self._storage_problem(),
         )
 
     async def jobs(self, request: web.Request) -> web.Response:

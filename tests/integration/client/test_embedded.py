@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.process_identity import identify
 from emberkeep.client import daemon_process, embedded
 from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions, remove_abandoned
 from emberkeep.client.leftovers import wait_gone
+from emberkeep.client.private_storage import PrivateStorage
 from emberkeep.client.rest_client import RestClient
 from tests.integration.client.test_local_cluster import fake_program
 
@@ -26,7 +28,10 @@ def notices() -> list[str]:
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, notices: list[str]) -> Iterator[EmbeddedCluster]:
     monkeypatch.setattr(daemon_process, "daemon_program", fake_program)
-    made = EmbeddedCluster(EmbeddedOptions(tmp_path / "runs", None, ("rest.port=7",), 5.0), notices.append)
+    made = EmbeddedCluster(
+        EmbeddedOptions(tmp_path / "runs", None, ("rest.port=7",), 5.0, PrivateStorage(Configuration())),
+        notices.append,
+    )
     yield made
     made.stop(lambda: True)
 
@@ -104,7 +109,7 @@ async def test_what_a_killed_command_left_is_removed_by_the_next(cluster: Embedd
     abandoned = tmp_path / "runs" / "run-abandoned"
     abandoned.mkdir()
     (abandoned / "lock").touch()
-    remove_abandoned(tmp_path / "runs")
+    remove_abandoned(tmp_path / "runs", PrivateStorage(Configuration()))
     assert not abandoned.exists()
     assert cluster.directory is not None
     assert cluster.directory.exists()  # in use

@@ -704,6 +704,10 @@ async def test_a_new_leader_keeps_what_jobs_need_and_stages_everything_else(benc
         assert {view.state for view in await server.blobs(A) if view.key.is_permanent} == {"unreferenced"}
         await pass_intervals(3)
         assert bench.in_ha(A) == {SCRIPT, WHEEL}, "not resubmitted yet: nothing permanent of it goes"
+        assert bench.in_ha(B) == {WHEEL}, "of no known job: perhaps another cluster's"
+        assert server.strangers() == {B}
+        server.give_up([B])
+        await pass_intervals(2)
         assert not bench.in_ha(B)
         assert b"message" not in bench.in_local(A)
         assert SCRIPT not in bench.in_local(A), "fetched lazily"
@@ -711,6 +715,21 @@ async def test_a_new_leader_keeps_what_jobs_need_and_stages_everything_else(benc
         await server.path(A, key_of(SCRIPT))
         await pass_intervals(2)
         assert bench.in_ha(A) == {SCRIPT}
+
+
+@pytest.mark.req("SAFE-5")
+@virtual
+async def test_blobs_of_unknown_jobs_outlive_clean_ups_and_an_orderly_exit(bench: Bench) -> None:
+    """Another cluster's, or of jobs whose store was emptied."""
+    async with bench.serving() as server:
+        await submit(server, A, SCRIPT)
+        await put(server, WHEEL, B)
+    async with bench.serving() as server:
+        await pass_intervals(4)
+        await server.collect()
+        await server.close()
+    assert bench.in_ha(A) == {SCRIPT}
+    assert bench.in_ha(B) == {WHEEL}
 
 
 @pytest.mark.req("BLOB-15")
@@ -744,7 +763,12 @@ async def test_an_ha_store_that_is_away_at_the_start_is_listed_later(bench: Benc
         await pass_intervals(3)
         assert bench.in_local(A) == {SCRIPT}
         assert bench.in_ha(B) == {WHEEL}
+        with pytest.raises(RetryLater):
+            server.strangers()
         bench.at_ha.always.clear()
+        await pass_intervals(2)
+        assert server.strangers() == {B}
+        server.give_up([B])
         await pass_intervals(2)
         assert not bench.in_ha(B)
         await put(server, WHEEL)

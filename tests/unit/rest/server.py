@@ -30,6 +30,7 @@ from emberkeep.rest.metrics import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
 from emberkeep.web.pages import web_routes
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
+from tests.unit.rest.fake_storage import FakeStorage
 from tests.unit.rest.memory_blobs import MemoryBlobs
 
 TOKEN = "a-token-for-tests"
@@ -101,6 +102,7 @@ class Site:
 
     gateway: FakeGateway
     blobs: MemoryBlobs
+    storage: FakeStorage
     api: Api
     own_logs: ListedLogs
     remote_logs: ReaderPerAddress
@@ -137,7 +139,8 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     """Serve ``gateway`` on a free port of loopback."""
     system = System(FixedClock(), random.Random(1), SeededIds(random.Random(2)))
     own_logs, remote_logs, shutdowns = ListedLogs(), ReaderPerAddress(), list[None]()
-    blobs = gateway.blobs = MemoryBlobs(directory)
+    blobs, storage = MemoryBlobs(directory), FakeStorage()
+    gateway.blobs = blobs
     parts: dict[str, Any] = {
         "gateway": gateway,
         "configuration": Configuration(),
@@ -145,6 +148,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
         "savepoints": SavepointStore(),
+        "storage": storage,
         "shut_down": lambda: shutdowns.append(None),
         "metrics": Metrics(),
         "blobs": blobs,
@@ -155,11 +159,13 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
     app = build_application(
         api,
         secure=partial(secure, policy=policy),
-        routes=[login_route(policy), *web_routes(gateway, system.clock)],
+        routes=[login_route(policy), *web_routes(gateway, system.clock, lambda: storage.info.problem)],
     )
     server = await serve_http(app, bind_port("127.0.0.1", 0))
     try:
         async with ClientSession() as session:
-            yield Site(gateway, blobs, api, own_logs, remote_logs, session, f"http://{server.address}", shutdowns)
+            yield Site(
+                gateway, blobs, storage, api, own_logs, remote_logs, session, f"http://{server.address}", shutdowns
+            )
     finally:
         await server.close()

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.adapters.storage_marks import read_marks, write_marks
 from emberkeep.adapters.zookeeper_layout import RegisteredAddress, decode_node, encode_node
+from emberkeep.base.ids import JobId
 from emberkeep.base.ownership import Owner, PlaceKind, decode_owner, encode_owner
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.daemons.leader_file import read_leader_file, write_leader_file
+from emberkeep.jobs.leftovers import Kind, Mark
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 
 NEXT = Path(__file__).parent / "golden" / "next"
@@ -29,6 +32,7 @@ REGISTERED = RegisteredAddress(
     process=ProcessIdentity(pid=4711, start_ticks=99, boot_id="b"),
     processes="pid:[1]",
 )
+MARKS = (Mark(job_id=JobId("1" * 32), kind=Kind.CHECKPOINTS, since_ms=1_700_000_000_000, ended=True),)
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,7 @@ FORMATS = {
         OWNER,
     ),
     "known-leader": Format(lambda path: write_leader_file(path, LEADER), read_leader_file, LEADER),
+    "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
     "job-manager-address": Format(
         lambda path: path.write_bytes(encode_node(REGISTERED)),
         lambda path: decode_node(path.read_bytes(), RegisteredAddress, where="address"),

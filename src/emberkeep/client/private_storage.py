@@ -1,0 +1,69 @@
+"""The part of a configured storage that the cluster of one ``emberkeep run`` gets for itself.
+
+Its cluster has a job store of its own that goes with it, so it must not take another cluster's data for that of jobs
+that have ended: it works in a folder of its own below the storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.cluster_identity import read_drawn_id
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.options import BLOB_HA_STORAGE, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.ownership import OWNER_FILE, read_owner
+from emberkeep.base.places import directory_of
+
+_FOLDER = "runs"
+_SAVEPOINTS = "savepoints"
+
+
+@dataclass(frozen=True)
+class PrivateStorage:
+    """``configuration``: the one that the cluster would have without this."""
+
+    configuration: Configuration
+
+    def definitions(self, name: str) -> Sequence[str]:
+        """What the cluster called ``name`` is told beside its configuration."""
+        blobs = self.configuration[BLOB_HA_STORAGE]
+        return [
+            f"{HA_TYPE.key}=embedded",
+            *([f"{STORAGE_DIRECTORY.key}={self._place(name)}"] if self._is_shared else []),
+            *([f"{BLOB_HA_STORAGE.key}={blobs.rstrip('/')}/{_FOLDER}/{name}"] if blobs else []),
+        ]
+
+    def remove(self, directory: Path) -> None:
+        """Remove what the cluster of this private directory has left, once it has ended; savepoints stay."""
+        if not self._is_shared:
+            return
+        place = self._place(directory.name)
+        with contextlib.suppress(OSError, EmberkeepError):  # what cannot be removed stays for a person to remove
+            owner = read_owner(place)
+            if owner is None or owner.cluster_id != read_drawn_id(directory):
+                return
+            for path in place.iterdir():
+                if path.is_dir() and path.name != _SAVEPOINTS:
+                    shutil.rmtree(path)
+            with contextlib.suppress(OSError):
+                (place / _SAVEPOINTS).rmdir()  # only where it is empty
+            if not (place / _SAVEPOINTS).exists():
+                for path in place.iterdir():
+                    if path.name != OWNER_FILE:
+                        path.unlink()
+                (place / OWNER_FILE).unlink()
+                place.rmdir()
+                place.parent.rmdir()  # unless another one is there
+
+    @property
+    def _is_shared(self) -> bool:
+        return bool(self.configuration[STORAGE_DIRECTORY])
+
+    def _place(self, name: str) -> Path:
+        key = STORAGE_DIRECTORY.key
+        return Path(directory_of(key, self.configuration[STORAGE_DIRECTORY])) / _FOLDER / name

@@ -1,0 +1,30 @@
+"""The shared storage as the REST API shows it."""
+
+from __future__ import annotations
+
+from emberkeep.base.ids import JobId
+from emberkeep.protocol.rest import Kebab, Millis
+
+
+class StorageData(Kebab, frozen=True, kw_only=True):
+    """Data of one job that no job needs. ``kind``: checkpoints, blobs or graph. ``known``: the job is known to have
+    ended; else the job store does not know the job. ``marked``, ``due``: since when it is marked and when it will be
+    removed; -1 while it is not marked."""
+
+    jobid: JobId
+    kind: str
+    known: bool
+    marked: Millis
+    due: Millis
+
+
+class StorageInfo(Kebab, frozen=True, kw_only=True):
+    """The shared storage. ``owned``: it belongs to this cluster's job store, and what no job needs is deleted in
+    stages; else nothing is deleted, and ``problem`` says why."""
+
+    location: str
+    cluster: str
+    owned: bool
+    problem: str
+    hint: str
+    data: list[StorageData]

@@ -1,0 +1,58 @@
+"""The shared storage: whose it is, and what lies there that no job needs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.protocol.rest_storage import StorageInfo
+from emberkeep.rest.routing import Call, Route
+
+
+async def status(call: Call) -> msgspec.Struct:
+    return await call.api.storage.status()
+
+
+async def adopt(call: Call) -> msgspec.Struct:
+    return await call.api.storage.adopt()
+
+
+async def purge(call: Call) -> msgspec.Struct:
+    return await call.api.storage.purge()
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/storage",
+        status,
+        "Whose the shared storage is, and what lies there that no job needs",
+        "Storage",
+        reply=StorageInfo,
+        operation="storage_status",
+        problems=(503,),
+    ),
+    Route(
+        "POST",
+        "/storage/adopt",
+        adopt,
+        "Say that what lies in the storage belongs to this cluster",
+        "Storage",
+        reply=StorageInfo,
+        operation="adopt_storage",
+        problems=(409, 503, 507),
+        doc="Needed where the job store was emptied or exchanged. What no job needs is marked then, and deleted after "
+        "`high-availability.storage.unknown-delay`.",
+    ),
+    Route(
+        "POST",
+        "/storage/purge",
+        purge,
+        "Adopt the storage, and delete at once what belongs to no known job",
+        "Storage",
+        reply=StorageInfo,
+        operation="purge_storage",
+        problems=(409, 503, 507),
+        doc="Checkpoints and graphs are gone when this returns; BLOBs go with one of the next clean-ups. Savepoints "
+        "stay.",
+    ),
+)

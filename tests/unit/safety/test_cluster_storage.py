@@ -1,0 +1,223 @@
+"""Whose the shared storage is: decided by its record and by what the job store knows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin, Unclaimed
+from emberkeep.adapters.storage_marks import MARKS_FILE
+from emberkeep.base.config import Configuration
+from emberkeep.base.durable import encode_record
+from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.ids import JobId
+from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, read_owner
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.jobs.leftovers import Kind, Mark
+
+JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
+NEW = StoreOrigin(identity="store-1", storage="", was_led=False, has_jobs=False)
+OLD = StoreOrigin(identity="store-1", storage="", was_led=True, has_jobs=True)
+EMPTIED = StoreOrigin(identity="store-2", storage="", was_led=False, has_jobs=False)
+
+
+class Site:
+    """State directories of several clusters, and one storage."""
+
+    def __init__(self, directory: Path, mode: str) -> None:
+        self.directory = directory
+        self.storage = directory / "storage"
+        self._mode = mode
+
+    def layout(self, state: str = "state") -> StateLayout:
+        texts = {STORAGE_DIRECTORY.key: str(self.storage), HA_TYPE.key: self._mode, HA_CLUSTER_ID.key: "north"}
+        return StateLayout(self.directory / state, Configuration().with_texts(texts, "test"))
+
+    def open(self, state: str = "state") -> ClusterStorage:
+        return ClusterStorage(self.layout(state), lambda: 1000)
+
+    def put(self, job_id: JobId = JOB) -> None:
+        """Checkpoints of a job."""
+        (self.layout().checkpoints / job_id / "query").mkdir(parents=True)
+
+    def bound(self, origin: StoreOrigin = NEW) -> StoreOrigin:
+        """``origin``, after a first start with this storage."""
+        place_id = self.open().settle(origin)
+        assert place_id
+        return StoreOrigin(identity=origin.identity, storage=place_id, was_led=True, has_jobs=origin.has_jobs)
+
+
+@pytest.fixture(params=["embedded", "zookeeper"])
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Site:
+    return Site(tmp_path, request.param)
+
+
+def settled(storage: ClusterStorage, origin: StoreOrigin) -> ClusterStorage:
+    storage.settle(origin)
+    return storage
+
+
+@pytest.mark.req("SAFE-4")
+def test_the_first_start_on_an_empty_storage_claims_it_and_later_ones_know_it(site: Site) -> None:
+    origin = site.bound()
+    owner = read_owner(site.layout().storage_record)
+    assert owner is not None
+    assert (owner.belongs_to, owner.place_id) == ("store-1", origin.storage)
+    site.put()
+    again = site.open()
+    assert again.settle(origin) == origin.storage
+    assert again.problem() is None
+    again.remove((Kind.CHECKPOINTS, JOB))
+    assert not again.find()
+
+
+@pytest.mark.req("SAFE-14")
+def test_what_the_release_before_has_left_belongs_to_the_store_that_was_led_then(site: Site) -> None:
+    site.put()
+    storage = site.open()
+    assert storage.settle(OLD)
+    assert storage.problem() is None
+
+
+def _remove(storage: ClusterStorage) -> None:
+    storage.remove((Kind.CHECKPOINTS, JOB))
+
+
+def _mark(storage: ClusterStorage) -> None:
+    storage.write_marks([])
+
+
+@pytest.mark.req("SAFE-6")
+@pytest.mark.parametrize("change", [_remove, _mark])
+@pytest.mark.parametrize("was_used", [True, False], ids=["used before", "without a record"])
+def test_a_new_job_store_deletes_nothing_of_what_it_finds(
+    site: Site, was_used: bool, change: Callable[[ClusterStorage], None]
+) -> None:
+    if was_used:
+        site.bound()
+    site.put()
+    for was_led in (False, True):  # also not at its second start
+        storage = site.open()
+        lost = StoreOrigin(identity="store-2", storage="lost" if was_led else "", was_led=was_led, has_jobs=False)
+        assert storage.settle(lost) == ""
+        with pytest.raises(Unclaimed) as caught:
+            change(storage)
+        assert "emberkeep storage" in (caught.value.hint or "")
+        assert {(Kind.CHECKPOINTS, JOB)} == storage.find()
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_store_with_another_storage_than_before_deletes_nothing(site: Site) -> None:
+    origin = site.bound()
+    site.put()
+    moved = StoreOrigin(identity=origin.identity, storage="another", was_led=True, has_jobs=True)
+    storage = settled(site.open(), moved)
+    with pytest.raises(Unclaimed, match="used with another storage"):
+        storage.remove((Kind.CHECKPOINTS, JOB))
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_person_adopts_a_storage(site: Site) -> None:
+    site.bound()
+    site.put()
+    storage = settled(site.open(), EMPTIED)
+    place_id = storage.adopt()
+    storage.remove((Kind.CHECKPOINTS, JOB))
+    bound = StoreOrigin(identity="store-2", storage=place_id, was_led=True, has_jobs=False)
+    assert settled(site.open(), bound).problem() is None
+    first = StoreOrigin(identity="store-1", storage=place_id, was_led=True, has_jobs=True)
+    site.put(OTHER)
+    assert settled(site.open(), first).problem() is not None, "it is the other store's now"
+
+
+def test_a_new_store_takes_over_an_empty_storage(site: Site) -> None:
+    site.bound()
+    assert site.open().settle(EMPTIED)
+
+
+@pytest.mark.req("SAFE-5")
+def test_two_embedded_clusters_do_not_share_a_storage(tmp_path: Path) -> None:
+    site = Site(tmp_path, "embedded")
+    origin = site.bound()
+    site.put()
+    for state in (EMPTIED, OLD):
+        with pytest.raises(OwnedByAnother, match=f"{site.storage} is storage of cluster 'embedded-"):
+            site.open("second").settle(state)
+    assert settled(site.open(), origin).problem() is None
+
+
+@pytest.mark.req("SAFE-5")
+def test_folders_of_other_clusters_are_no_data_of_jobs(tmp_path: Path) -> None:
+    Site(tmp_path, "zookeeper").put()
+    site = Site(tmp_path, "embedded")
+    storage = settled(site.open(), NEW)
+    assert storage.problem() is None
+    assert not storage.find()
+    assert not storage.checkpoints()
+
+
+@pytest.mark.req("SAFE-5")
+def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_path: Path) -> None:
+    site = Site(tmp_path, "embedded")
+    origin = site.bound()
+    for store, job_id in (("store-1", JOB), ("store-9", OTHER)):
+        graphs = site.layout().graphs / store
+        graphs.mkdir(parents=True)
+        (graphs / f"{job_id}.graph").touch()
+        site.put(job_id)
+    storage = settled(site.open(), origin)
+    assert storage.checkpoints() == {(Kind.CHECKPOINTS, JOB)}
+    assert storage.find() == {(Kind.CHECKPOINTS, JOB), (Kind.CHECKPOINTS, OTHER), (Kind.GRAPH, OTHER)}
+
+
+@pytest.mark.req("SAFE-2")
+def test_a_storage_that_is_away_is_not_made_anew(site: Site) -> None:
+    origin = site.bound()
+    site.storage.rename(site.directory / "unmounted")
+    with pytest.raises(Unavailable, match="is not there"):
+        site.open().settle(origin)
+    assert not site.storage.exists()
+
+
+def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_where_no_job_needs_it(site: Site) -> None:
+    origin = site.bound()
+    site.storage.rename(site.directory / "old")
+    site.storage.mkdir()
+    assert site.open().settle(origin) not in ("", origin.storage)
+
+
+@pytest.mark.req("SAFE-15")
+@pytest.mark.parametrize(("data", "error"), [(b"torn", None), (encode_record("ownership", 2, b"{}"), NewerFormat)])
+def test_an_unreadable_record(site: Site, data: bytes, error: type[EmberkeepError] | None) -> None:
+    """A damaged one stops nothing but deletions, until a person adopts the storage; a newer one is left alone."""
+    origin = site.bound()
+    site.put()
+    record = site.layout().storage_record / OWNER_FILE
+    record.write_bytes(data)
+    storage = site.open()
+    if error is not None:
+        with pytest.raises(error):
+            storage.settle(origin)
+        with pytest.raises(error):
+            storage.adopt()
+        assert record.read_bytes() == data
+        return
+    assert storage.settle(origin) == ""
+    with pytest.raises(EmberkeepError):
+        storage.remove((Kind.CHECKPOINTS, JOB))
+    assert record.read_bytes() == data
+    storage.adopt()
+    storage.remove((Kind.CHECKPOINTS, JOB))
+
+
+def test_marks_are_kept_and_damaged_ones_are_made_anew(site: Site) -> None:
+    storage = settled(site.open(), NEW)
+    assert storage.marks() == ()
+    marks = (Mark(job_id=JOB, kind=Kind.CHECKPOINTS, since_ms=7, ended=True),)
+    storage.write_marks(marks)
+    assert storage.marks() == marks
+    (site.layout().storage_record / MARKS_FILE).write_bytes(b"torn")
+    assert storage.marks() == ()

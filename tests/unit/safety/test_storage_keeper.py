@@ -1,0 +1,197 @@
+"""The storage shrinks with its jobs, in stages, and nothing goes that a job or another cluster may still need."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.base.ownership import OWNER_FILE, encode_owner, read_owner
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.daemons.storage_cleanup import StorageKeeper
+from emberkeep.jobmanager.views import JobView
+from emberkeep.jobs.model import JobStatus
+from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
+
+DELAYS = {
+    "high-availability.storage.unknown-delay": "1000s",
+    "high-availability.storage.ended-delay": "100s",
+}
+ORIGIN = StoreOrigin(identity="store-1", storage="", was_led=False, has_jobs=False)
+UNKNOWN = JobId("9" * 32)
+
+pytestmark = pytest.mark.anyio
+
+
+class Blobs:
+    """The BLOB server's part."""
+
+    def __init__(self) -> None:
+        self.unknown: set[JobId] = set()
+        self.given_up: set[JobId] = set()
+
+    def strangers(self) -> set[JobId]:
+        return set(self.unknown)
+
+    def give_up(self, strangers: Collection[JobId]) -> None:
+        self.given_up |= set(strangers)
+
+
+class Bench:
+    """A keeper over a real directory. ``seconds``: the time. ``leads``: whether its JobManager does."""
+
+    def __init__(self, directory: Path) -> None:
+        self.layout = StateLayout(directory, Configuration().with_texts(DELAYS, "test"))
+        self.storage = ClusterStorage(self.layout, lambda: 0)
+        self.gateway = FakeGateway()
+        self.blobs = Blobs()
+        self.seconds, self.leads = 0, True
+        self.storage.settle(ORIGIN)
+        self.keeper = StorageKeeper(
+            self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
+        )
+
+    async def confirm(self) -> None:
+        if not self.leads:
+            raise Conflict("epoch 1 is over")
+
+    async def adopt_storage(self) -> None:
+        self.storage.adopt()
+
+    def know(self, *views: JobView) -> None:
+        self.gateway.views = {view.job_id: view for view in views}
+
+    def put(self, *job_ids: JobId) -> None:
+        for identifier in job_ids:
+            (self.layout.checkpoints / identifier / "query").mkdir(parents=True)
+
+    def left(self) -> set[str]:
+        return {path.name for path in self.layout.checkpoints.iterdir()}
+
+    async def clean_at(self, seconds: int) -> None:
+        self.seconds = seconds
+        await self.keeper.clean()
+
+    def give_to(self, **fields: str) -> None:
+        """Exchange the ownership record."""
+        owner = read_owner(self.layout.storage_record)
+        assert owner is not None
+        changed = msgspec.structs.replace(owner, **fields)
+        (self.layout.storage_record / OWNER_FILE).write_bytes(encode_owner(changed))
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+@pytest.mark.req("SAFE-7")
+async def test_checkpoints_go_in_stages_and_those_that_a_job_may_need_stay(bench: Bench) -> None:
+    views = {status: job_view(job_id(number), "job", status) for number, status in enumerate(JobStatus, 1)}
+    bench.know(*views.values())
+    bench.put(UNKNOWN, *(view.job_id for view in views.values()))
+    over = {views[JobStatus.FINISHED].job_id, views[JobStatus.CANCELED].job_id}
+    everything = bench.left()
+    for seconds, gone in ((0, set()), (99, set()), (100, over), (999, over), (1000, {*over, UNKNOWN})):
+        await bench.clean_at(seconds)
+        assert bench.left() == everything - gone
+    assert not bench.keeper.problem()
+
+
+@pytest.mark.req("SAFE-7")
+async def test_a_mark_is_taken_back_when_the_job_is_known_again(bench: Bench) -> None:
+    bench.put(UNKNOWN)
+    await bench.clean_at(0)
+    bench.know(job_view(UNKNOWN, "job"))
+    await bench.clean_at(1000)
+    bench.know()
+    await bench.clean_at(1001)
+    await bench.clean_at(2000)
+    assert bench.left() == {UNKNOWN}
+    await bench.clean_at(2001)
+    assert not bench.left()
+
+
+@pytest.mark.req("SAFE-7")
+async def test_the_period_goes_on_under_the_next_leader(bench: Bench, tmp_path: Path) -> None:
+    bench.put(UNKNOWN)
+    await bench.clean_at(0)
+    following = Bench(tmp_path)
+    await following.clean_at(1000)
+    assert not following.left()
+
+
+@pytest.mark.req("HA-6")
+@pytest.mark.req("SAFE-10")
+async def test_a_deposed_leader_removes_nothing(bench: Bench) -> None:
+    """Stopped between two looks, it goes on when its successor runs a job that it has never heard of."""
+    bench.put(UNKNOWN)
+    await bench.clean_at(0)
+    bench.leads = False
+    with pytest.raises(Conflict):
+        await bench.clean_at(1000)
+    assert bench.left() == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-7")
+@pytest.mark.parametrize("fields", [{"cluster_id": "another"}, {"belongs_to": "another-store"}, {"place_id": "other"}])
+async def test_each_stage_looks_at_the_ownership_anew(bench: Bench, fields: dict[str, str]) -> None:
+    bench.put(UNKNOWN)
+    bench.blobs.unknown = {UNKNOWN}
+    await bench.clean_at(0)
+    bench.give_to(**fields)
+    with pytest.raises(EmberkeepError):
+        await bench.clean_at(1000)
+    assert bench.left() == {UNKNOWN}
+    assert not bench.blobs.given_up
+    assert bench.keeper.problem()
+    assert bench.keeper.condition().unneeded == 2
+
+
+@pytest.mark.req("SAFE-7")
+async def test_blobs_of_unknown_jobs_are_given_up_after_the_period(bench: Bench) -> None:
+    bench.blobs.unknown = {UNKNOWN}
+    await bench.clean_at(0)
+    await bench.clean_at(999)
+    assert not bench.blobs.given_up
+    await bench.clean_at(1000)
+    assert bench.blobs.given_up == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_person_is_told_what_lies_there_and_purges_it(bench: Bench) -> None:
+    running = job_view(job_id(1), "job")
+    bench.know(running)
+    bench.put(UNKNOWN, running.job_id)
+    graphs = bench.layout.graphs / "another-store"
+    graphs.mkdir(parents=True)
+    (graphs / f"{UNKNOWN}.graph").touch()
+    bench.give_to(belongs_to="another-store")
+    told = await bench.keeper.status()
+    assert not told.owned
+    assert "another job store" in told.problem
+    assert [(data.jobid, data.kind, data.known, data.due) for data in told.data] == [
+        (UNKNOWN, "checkpoints", False, -1),
+        (UNKNOWN, "graph", False, -1),
+    ]
+    purged = await bench.keeper.purge()
+    assert purged.owned
+    assert not purged.data
+    assert bench.left() == {running.job_id}
+
+
+@pytest.mark.req("SAFE-6")
+async def test_what_is_adopted_goes_in_stages(bench: Bench) -> None:
+    bench.put(UNKNOWN)
+    bench.give_to(belongs_to="another-store")
+    adopted = await bench.keeper.adopt()
+    assert adopted.owned
+    assert [data.due for data in adopted.data] == [1_000_000]
+    await bench.clean_at(1000)
+    assert not bench.left()
