@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from emberkeep.blobs.errors import CannotStore
 
 _PIECE_BYTES = 16 * 1024**2
+_HASHED_BYTES = 1024**2
 # The file system has no hard links, allows no more of them to this file, or the two lie on different ones.
 _NO_LINK = {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF}
@@ -48,6 +50,31 @@ def copy_file(source: Path, destination: Path, pause: Callable[[], None] = lambd
             destination.unlink(missing_ok=True)
             raise
     return size
+
+
+def copy_hashed(source: Path, destination: Path, pause: Callable[[], None] = lambda: None) -> str:
+    """As ``copy_file``, through memory; returns the SHA-256 of what was written. Raises OSError."""
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb", buffering=0) as reader:
+        writer = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                while data := reader.read(_HASHED_BYTES):
+                    pause()
+                    digest.update(data)
+                    size += len(data)
+                    view = memoryview(data)
+                    while view:
+                        view = view[os.write(writer, view) :]
+                os.fsync(writer)
+                if os.fstat(writer).st_size != size:
+                    raise OSError(errno.EIO, "the file has another size than what was written to it")
+            finally:
+                os.close(writer)
+        except BaseException:
+            destination.unlink(missing_ok=True)
+            raise
+    return digest.hexdigest()
 
 
 def _copy(reader: int, writer: int, pause: Callable[[], None]) -> int:

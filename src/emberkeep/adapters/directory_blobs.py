@@ -20,23 +20,19 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.blob_files_copy import cannot_store, copy_file
+from emberkeep.adapters.blob_files_copy import cannot_store, copy_file, copy_hashed
 from emberkeep.adapters.blob_files_threads import Abort, StoreThreads, in_time_for
 from emberkeep.adapters.blob_files_tree import BlobTree
-from emberkeep.base.errors import Absent, Fatal, RetryLater
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+from emberkeep.base.file_errors import CANNOT_STORE
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob
 
 _THREADS = 8
 _LEAST_SECONDS = 60.0  # after which a file system that does not answer is given up
 _SLOWEST_PACE = 1024**2  # bytes per second on top of that
 _LEFTOVER_SECONDS = 3600.0  # without a change: nobody is writing it any more
-# The file server is away, restarting, or the mount is not there at the moment.
-_AWAY = {
-    errno.EAGAIN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
-    errno.EINTR, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOTCONN, errno.EREMOTEIO, errno.ESHUTDOWN, errno.ESTALE,
-    errno.ETIMEDOUT,
-}  # fmt: skip
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 log = structlog.get_logger(__name__)
@@ -68,7 +64,9 @@ class DirectoryBlobs:
                 return
             temporary = tree.temporary()
             try:
-                copy_file(file, temporary, abort.check)
+                actual = copy_hashed(file, temporary, abort.check)
+                if actual != key.sha256:
+                    raise Damaged(owner, key, actual, str(file))
                 abort.check()
                 tree.publish(temporary, owner, key)
             finally:
@@ -178,6 +176,7 @@ class DirectoryBlobs:
             yield
         except OSError as error:
             message = f"cannot {verb} BLOBs in the HA store {self.location}: {error.strerror or error}"
-            if error.errno in _AWAY:
-                raise RetryLater(message, hint="check that file system and its server") from error
-            raise Fatal(message, hint="check free space and permissions of that directory") from error
+            if error.errno in CANNOT_STORE:
+                raise Fatal(message, hint="free some space there") from error
+            hint = "check that its file system is mounted and that this user may use it"
+            raise Unavailable(message, hint=hint) from error

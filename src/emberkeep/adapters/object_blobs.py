@@ -10,6 +10,7 @@ them ("abort incomplete multipart uploads").
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from emberkeep.adapters.object_blobs_errors import object_store_error
 from emberkeep.adapters.object_stores import open_object_store, parse_object_location
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 _THREADS = 8
@@ -56,9 +58,10 @@ class ObjectBlobs:
         return self._location
 
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
-        await self._threads.run(lambda abort: self._put(_path(owner, key), file, abort))
+        await self._threads.run(lambda abort: self._put(owner, key, file, abort))
 
-    def _put(self, path: str, file: Path, abort: Abort) -> None:
+    def _put(self, owner: JobId, key: BlobKey, file: Path, abort: Abort) -> None:
+        path = _path(owner, key)
         try:
             size = file.stat().st_size
             data = file.read_bytes() if size <= _PART_BYTES else b""
@@ -67,10 +70,14 @@ class ObjectBlobs:
         abort.extra = size / _SLOWEST_PACE
         with self._errors("store"):
             if size <= _PART_BYTES:
+                _check(owner, key, hashlib.sha256(data).hexdigest(), file)
                 obstore.put(self._store, path, data, use_multipart=False)
             else:
-                pieces = _pieces(file, abort)
+                pieces = _pieces(owner, key, file, abort)
                 obstore.put(self._store, path, pieces, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+            stored = obstore.head(self._store, path)["size"]
+        if stored != size:
+            raise RetryLater(f"{self.location} holds {stored} bytes of BLOB {key} where {size} were sent")
 
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
         await self._threads.run(lambda abort: self._fetch(owner, key, destination, abort))
@@ -190,12 +197,21 @@ def _path(owner: JobId, key: BlobKey) -> str:
     return f"{owner}/{key}"
 
 
-def _pieces(file: Path, abort: Abort) -> Iterator[bytes]:
-    """What is raised here ends the upload, and the store forgets the parts that it has. Raises RetryLater, Fatal."""
+def _pieces(owner: JobId, key: BlobKey, file: Path, abort: Abort) -> Iterator[bytes]:
+    """What is raised here ends the upload, and the store forgets the parts that it has. Raises RetryLater, Fatal, and
+    Damaged at the end when all of them are not ``key``'s bytes."""
+    digest = hashlib.sha256()
     try:
         with file.open("rb", buffering=0) as opened:
             while data := opened.read(_PART_BYTES):
                 abort.check()
+                digest.update(data)
                 yield data
     except OSError as error:
         raise Fatal(f"cannot read {file}: {error.strerror}", hint="check that disk") from error
+    _check(owner, key, digest.hexdigest(), file)
+
+
+def _check(owner: JobId, key: BlobKey, actual: str, file: Path) -> None:
+    if actual != key.sha256:
+        raise Damaged(owner, key, actual, str(file))

@@ -12,7 +12,7 @@ from pathlib import Path
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 
 # The disk or the request is at fault, not the connection: waiting alone does not help.
-_CANNOT_STORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG})
+CANNOT_STORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG})
 
 
 def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
@@ -31,7 +31,7 @@ def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
 
 def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
     """Translate an error of writing ``path``: Fatal where space or a name is the cause, Unavailable otherwise."""
-    if error.errno in _CANNOT_STORE:
+    if error.errno in CANNOT_STORE:
         return Fatal(f"{path} cannot be written: {error.strerror or error}", hint="free some space there")
     return Unavailable(
         f"{path} cannot be written now: {error.strerror or error}",

@@ -176,7 +176,11 @@ class MemoryBlobStorage(_Layout):
 
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
         await self.step("put")
-        self.files.contents[self.file(owner, key)] = self._machine.read(file)
+        content = self._machine.read(file)
+        actual = hashlib.sha256(content).hexdigest()
+        if actual != key.sha256:
+            raise Damaged(owner, key, actual, str(file))
+        self.files.contents[self.file(owner, key)] = content
         await self.step("put done")
 
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:

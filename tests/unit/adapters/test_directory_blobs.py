@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_files_copy import copy_file
+from emberkeep.adapters.blob_files_copy import copy_hashed
 from emberkeep.adapters.blob_storage import open_blob_storage
 from emberkeep.adapters.directory_blobs import DirectoryBlobs
-from emberkeep.base.errors import Absent, Fatal, RetryLater
+from emberkeep.base.errors import Absent, Fatal, RetryLater, Unavailable
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import BlobKey
 from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
@@ -133,7 +133,7 @@ async def test_a_read_only_file_system(tmp_path: Path) -> None:
         await store.put(ONE, key, file)
         make_read_only(disk)
         for call in (store.put(OTHER, key, file), store.delete(ONE, [key]), store.delete_owner(ONE)):
-            with pytest.raises(Fatal, match="Read-only"):
+            with pytest.raises(Unavailable, match="Read-only"):
                 await call
         await store.fetch(ONE, key, tmp_path / "copy")
         assert (tmp_path / "copy").read_bytes() == blob("a")[1]
@@ -160,8 +160,9 @@ async def test_a_limit_on_the_size_of_files(root: Path, tmp_path: Path) -> None:
         (errno.ETIMEDOUT, RetryLater),
         (errno.ENOTCONN, RetryLater),
         (errno.EDQUOT, Fatal),
-        (errno.EACCES, Fatal),
-        (errno.EIO, Fatal),
+        (errno.ENAMETOOLONG, Fatal),
+        (errno.EACCES, Unavailable),
+        (errno.EIO, Unavailable),
     ],
 )
 async def test_what_an_error_of_the_file_system_means(
@@ -190,15 +191,15 @@ class Hang:
         self.go_on = threading.Event()
         self.ended = threading.Event()
 
-        def slow(source: Path, destination: Path, pause: Callable[[], None]) -> int:
+        def slow(source: Path, destination: Path, pause: Callable[[], None]) -> str:
             self.reached.set()
             assert self.go_on.wait(DEADLINE)
             try:
-                return copy_file(source, destination, pause)
+                return copy_hashed(source, destination, pause)
             finally:
                 self.ended.set()
 
-        monkeypatch.setattr("emberkeep.adapters.directory_blobs.copy_file", slow)
+        monkeypatch.setattr("emberkeep.adapters.directory_blobs.copy_hashed", slow)
 
 
 async def test_a_file_system_that_hangs_is_given_up(

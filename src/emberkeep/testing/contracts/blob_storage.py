@@ -14,6 +14,7 @@ import pytest
 
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.ports import BlobStorage
 from emberkeep.testing.contracts.local_store import DAMAGES, ONE, OTHER, blob
 
@@ -99,6 +100,19 @@ class BlobStorageContract:
         for view in (store, place.store()):
             listing = await view.listing()
             assert {(owner, s.key): s.size for owner, blobs in listing.items() for s in blobs} == wanted
+
+    @pytest.mark.req("BLOB-5")
+    @pytest.mark.parametrize("damage", DAMAGES)
+    @pytest.mark.parametrize("times", [1, 5000], ids=["small", "large"])
+    async def test_a_file_that_does_not_hold_its_blob_any_more_is_not_stored(
+        self, place: Place, store: BlobStorage, damage: str, times: int
+    ) -> None:
+        key, content = blob("ab", 2000 * times)
+        with pytest.raises(Damaged):
+            await store.put(ONE, key, place.new_file(DAMAGES[damage](content)))
+        assert place.names() == frozenset()
+        await store.put(ONE, key, place.new_file(content))
+        assert place.names() == {f"{ONE}/{key}"}
 
     async def test_another_process_reads_what_was_put(self, place: Place, store: BlobStorage) -> None:
         key, content = blob("a")
