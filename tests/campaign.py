@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 TIMES = 20  # as many examples as usual
-_FOUND = Path(__file__).parent.parent / ".hypothesis" / "simulation"
+FOUND = Path(__file__).parent.parent / ".hypothesis"  # what campaigns have found
 _FOUND_AT_MOST = 200
 
 CAMPAIGN = int(os.environ["EMBERKEEP_CAMPAIGN"]) if os.environ.get("EMBERKEEP_CAMPAIGN") else None
@@ -34,7 +34,7 @@ def seeds(usual: int, *, theme: str = "", times: int = 4) -> list[int]:
 def keep(seed: int, *, theme: str = "") -> None:
     """Keep a seed that has failed in a campaign, so that the next one tries it first."""
     if CAMPAIGN is not None and seed not in _found(theme):
-        _FOUND.mkdir(parents=True, exist_ok=True)
+        (FOUND / "simulation").mkdir(parents=True, exist_ok=True)
         with _file(theme).open("a", encoding="ascii") as file:
             file.write(f"{seed}\n")
 
@@ -48,4 +48,4 @@ def _found(theme: str) -> list[int]:
 
 
 def _file(theme: str) -> Path:
-    return _FOUND / (theme or "any")
+    return FOUND / "simulation" / (theme or "any")

@@ -4,14 +4,20 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.database import DirectoryBasedExampleDatabase
 from xdist.scheduler import LoadFileScheduling
 
-from tests.campaign import CAMPAIGN, examples
+from tests.campaign import CAMPAIGN, FOUND, examples
 
 # The same examples each time, so that a change is judged by what it changes; a campaign looks for new ones.
 settings.register_profile("usual", derandomize=True, print_blob=True)
 settings.register_profile(
-    "campaign", max_examples=examples(100), print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "campaign",
+    derandomize=False,
+    database=DirectoryBasedExampleDatabase(FOUND / "examples"),
+    max_examples=examples(100),
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("usual" if CAMPAIGN is None else "campaign")
 

@@ -68,6 +68,13 @@ def wait_for_hosts(cluster: Cluster, job_id: JobId, hosts: list[str]) -> list[Ex
     return usable(job)
 
 
+def has_replacements(job: JobDetailsInfo, blocked: str, other: str) -> bool:
+    """Two executors run elsewhere, and those on the blocked node take no new tasks."""
+    executors = usable(job)
+    there = [executor for executor in executors if executor.host == blocked]
+    return all(one.cordoned or one.departure for one in there) and where(executors).count(other) == 2
+
+
 def wait_for_batches(cluster: Cluster, job_id: JobId, stream: Stream) -> None:
     wanted = stream.batches() + 2
     until(lambda: stream.batches() >= wanted, lambda: cluster.story(job_id))
@@ -179,13 +186,14 @@ def test_nodes_are_blocked_evacuated_and_come_back_under_a_stream(cluster: Clust
     cluster.shell.done("node", "unblock", other)
     cluster.shell.done("node", "block", other, "--cause", "wet paint", "--for", "15s")
 
-    # A blocked node keeps what it has, but what is lost there is replaced elsewhere.
+    # A blocked node keeps what it has, and gets no new tasks once there is room elsewhere.
     told = cluster.shell.done("node", "block", home, "--cause", "fan is loud", "--for", "2h").err
     assert f"node {home} gets no new work until" in told
     wait_for_batches(cluster, job_id, stream)
     assert {executor.pid for executor in usable(cluster.job(job_id))} == {executor.pid for executor in before}
     kill_process(before[0].pid)
-    wait_for_hosts(cluster, job_id, list(NODES))
+    cluster.wait_for(job_id, lambda job: has_replacements(job, home, other), "executors elsewhere")
+    wait_for_batches(cluster, job_id, stream)
     assert other not in listed(cluster)["blockedNodes"], "nobody has unblocked it, its time was over"
 
     # The next JobManager knows it before it gives anything.

@@ -289,14 +289,16 @@ class PoolMachine(RuleBasedStateMachine):
     def spark_saw(self, data: st.DataObject) -> None:
         executors = sorted(slot.executor_id for slot in self.pool.held.values())
         seen = data.draw(st.lists(st.sampled_from(executors), unique=True)) if executors else []
-        silent = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
+        silent = set(data.draw(st.lists(st.sampled_from(seen), unique=True))) if seen else set()
         takers = data.draw(st.lists(st.sampled_from(seen), unique=True)) if seen else []
+        cordoned = self.pool.to_cordon() & frozenset(seen)
+        idle = frozenset(data.draw(st.lists(st.sampled_from(sorted(cordoned)), unique=True))) if cordoned else cordoned
         before = copy.deepcopy(self.pool.held)
-        self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers)))
+        self.give(SparkSaw(frozenset(seen), frozenset(silent), frozenset(takers), cordoned, idle))
         for key, slot in before.items():
             view = self.pool.lives.views.get(slot.task_manager.instance)
             orphaned = view is None or self.now - view.heard_at > LIMITS.orphan_timeout
-            if slot.executor_id in seen and slot.executor_id not in silent and not orphaned:
+            if slot.executor_id in seen and slot.executor_id not in silent | idle and not orphaned:
                 assert key in self.pool.held, "an executor that Spark hears is kept for the orphan timeout (P2)"
 
     @precondition(lambda self: self.pool.releasing)
@@ -323,6 +325,16 @@ class PoolMachine(RuleBasedStateMachine):
         wanted = 0 if self.pool.requirement is None else self.pool.requirement.count
         assert self.pool.staying <= wanted
         assert sum(requirement.count for requirement in self.pool.declared()) <= wanted
+
+    @invariant()
+    def only_who_is_replaced_takes_no_new_task(self) -> None:
+        """As many executors work as are wanted, or as there are."""
+        cordoned = self.pool.to_cordon()
+        slots = {slot.executor_id: slot for slot in self.pool.held.values()}
+        assert all(slots[key].outgoing and self.pool._is_blocked(slots[key].task_manager) for key in cordoned)
+        if cordoned and self.pool.requirement is not None:
+            working = sum(slot.lives and key not in cordoned for key, slot in slots.items())
+            assert working >= self.pool.requirement.count
 
     @invariant()
     def nothing_leaves_for_ever(self) -> None:

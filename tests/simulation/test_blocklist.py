@@ -35,6 +35,12 @@ async def blocked(
     await wait_for(run, lambda: node in run.cluster.blocklist.promises, f"{node} is blocked")
 
 
+def cordoned(run: Run, driver: Process) -> set[Process]:
+    """Executors of a driver that take no new task."""
+    spark = run.cluster.room.drivers[driver.pid].spark
+    return {spark.executors[key] for key in spark.cordoned}
+
+
 def tm_of(process: Process) -> str:
     return process.owner
 
@@ -45,7 +51,7 @@ def on_node(run: Run, number: int) -> list[Process]:
 
 @pytest.mark.req("BLK-2")
 @pytest.mark.req("BLK-9")
-def test_on_a_blocked_node_executors_stay_and_lost_ones_are_replaced_elsewhere() -> None:
+def test_on_a_blocked_node_executors_stay_and_take_no_new_tasks_once_others_are_there() -> None:
     async def story(run: Run) -> None:
         job = run.cluster.submit("stream", Script(seconds=None, executors=3))
         driver = await running(run, job, number=1, executors=3)
@@ -53,12 +59,16 @@ def test_on_a_blocked_node_executors_stay_and_lost_ones_are_replaced_elsewhere()
         assert Counter(map(tm_of, before)) == {"tm-1": 1, "tm-2": 1, "tm-3": 1}
         number = next(n for n in (1, 2, 3) if f"tm-{n}" != driver.owner)
         await blocked(run, f"node-{number}", MARK)
-        await run.settle()
-        assert set(executors(run)) == before, "what runs stays"
-
         (victim,) = on_node(run, number)
+        await wait_for(run, lambda: cordoned(run, driver) == {victim}, "it takes no new task")
+        await run.settle()
+        assert set(executors(run)) > before, "what runs stays, and another one is there for it"
+        assert len(executors(run)) == 4
+
         run.cluster.machines.kill(victim)
-        await wait_for(run, lambda: len(executors(run)) == 3 and victim not in executors(run), "it is replaced")
+        await wait_for(run, lambda: len(executors(run)) == 3, "it is gone")
+        await run.settle()
+        assert len(executors(run)) == 3, "it had been replaced before"
         assert not on_node(run, number), "but not there"
         late = run.cluster.submit("late", STREAM)
         await running(run, late, number=1, executors=2)

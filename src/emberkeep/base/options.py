@@ -775,6 +775,17 @@ DETECTION_MAX_SHARE = define(
 DETECTION_DURATION = define(
     Option("blocklist.detection.duration", 1800.0, duration, "duration", "A detected node stays blocked for this long.")
 )
+REPORT_EXCLUDED = define(
+    Option(
+        "blocklist.report-excluded-nodes",
+        False,
+        boolean,
+        "boolean",
+        "Whether a job reports a node from which Spark excludes all its executors for repeated task failures "
+        "(spark.excludeOnFailure.enabled), while it works elsewhere. The node is then blocked for all jobs, for "
+        "blocklist.detection.duration, unless more than blocklist.detection.max-share of the job's nodes would be.",
+    )
+)
 DETECTION_RESPECT = define(
     Option(
         "blocklist.detection.pause-after-unblock",

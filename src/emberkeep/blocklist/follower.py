@@ -18,6 +18,7 @@ class BlocklistFollower:
 
     def __init__(self) -> None:
         self._epoch = 0
+        self._now_ms = 0
         self._listed = Blocklist(revision=UNKNOWN)
         self._reports: dict[Place, Report] = {}
 
@@ -38,8 +39,25 @@ class BlocklistFollower:
 
     @property
     def places(self) -> BlockedPlaces:
-        """Where this job puts nothing."""
-        return BlockedPlaces((*self._listed.entries, *(report.entry for report in self._reports.values())))
+        """Where this job puts nothing. Entries whose time is over do not count, as far as ``lapse`` has been told."""
+        return BlockedPlaces(entry for entry in self._entries() if not self._is_over(entry))
+
+    def _is_over(self, entry: Blocked) -> bool:
+        return entry.end_ms <= self._now_ms
+
+    def lapse(self, now_ms: int) -> bool:
+        """Take note of the time (ms since 1970, by this host's clock); returns whether that changes what counts.
+
+        So a block ends at its end, also while no leader removes its entry.
+        """
+        before, self._now_ms = self._over(), now_ms
+        return self._over() != before
+
+    def _over(self) -> set[Place]:
+        return {entry.place for entry in self._entries() if self._is_over(entry)}
+
+    def _entries(self) -> tuple[Blocked, ...]:
+        return (*self._listed.entries, *(report.entry for report in self._reports.values()))
 
     def take(self, epoch: int, blocklist: Blocklist) -> bool:
         """A list from the leader of ``epoch``; returns whether it is newer than what is known."""

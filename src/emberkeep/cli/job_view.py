@@ -120,6 +120,8 @@ def _print_executors(job: JobDetailsInfo) -> None:
 def _executor_state(executor: ExecutorInfo) -> str:
     state = f"{executor.state.value}, task manager away" if executor.away else executor.state.value
     departure = executor.departure
+    if departure is None and executor.outgoing:
+        return f"{state}, {'takes no new task' if executor.cordoned else 'to be replaced'}: its node is blocked"
     if departure is None:
         return state
     return f"{state}, leaving" if departure.begun else f"{state}, to leave once another one is there"

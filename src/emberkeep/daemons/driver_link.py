@@ -43,7 +43,7 @@ from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.spark_view import spark_view
 from emberkeep.daemons.stop_watch import StopWatch
 from emberkeep.jobmaster.lease import AttemptLease
-from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobmaster.ports import Application, Asked, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.lifecycle.ports import UserFunctions
@@ -70,12 +70,12 @@ class SparkBridge:
         self.runtime: DriverRuntime | None = None
         self.functions: UserFunctions | None = None  # the user's, once the driver is set up
 
-    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, asked: Asked) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
             return None
         try:
             loop = asyncio.get_running_loop()
-            view = await loop.run_in_executor(self._thread, spark_view, self.runtime, doubted, leaving)
+            view = await loop.run_in_executor(self._thread, spark_view, self.runtime, asked)
         except SparkUnavailable as error:
             log.debug("Spark does not answer", reason=str(error))
             return None

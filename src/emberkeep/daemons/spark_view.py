@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.ports import BlocksLeft, SparkView
+from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.protocol.messages import QueryProgress
 from emberkeep.spark import executor_blocks as spark_blocks
@@ -13,8 +13,9 @@ from emberkeep.spark import model as spark_model
 from emberkeep.spark.driver_runtime import DriverRuntime
 
 
-def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView:
+def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
     """One look, see ``SparkDriver.view``. Crosses into the JVM. Raises SparkUnavailable."""
+    cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")
     seen = runtime.streaming_progress()
@@ -39,20 +40,22 @@ def spark_view(runtime: DriverRuntime, doubted: frozenset[ExecutorId], leaving: 
     executors = frozenset(ExecutorId(executor) for executor in runtime.executor_ids())
     return SparkView(
         executors=executors,
-        silent=frozenset(ExecutorId(executor) for executor in runtime.silent_executors(executors & doubted)),
+        silent=frozenset(ExecutorId(executor) for executor in runtime.silent_executors(executors & asked.doubted)),
         queries=queries,
         active_stages=jobs.active_stages,
         active_tasks=jobs.active_tasks,
         completed_tasks=jobs.completed_tasks,
         failed_tasks=jobs.failed_tasks,
-        takers=frozenset(ExecutorId(executor) for executor in runtime.block_takers()) if leaving else frozenset(),
-        blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(leaving).items()},
+        takers=frozenset(ExecutorId(executor) for executor in runtime.block_takers()) if asked.leaving else frozenset(),
+        blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(asked.leaving | cordoned).items()},
+        cordoned=cordoned,
+        excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
 
 
 def _blocks(left: spark_blocks.BlocksLeft) -> BlocksLeft:
-    return BlocksLeft(shuffle=left.shuffle, cached=left.cached, at_least=left.at_least)
+    return BlocksLeft(shuffle=left.shuffle, cached=left.cached, at_least=left.at_least, tasks=left.tasks)
 
 
 def _commit(query: spark_model.QueryProgress, location: str) -> QueryCheckpoint:

@@ -243,7 +243,9 @@ class ResourceManager(Actor[Call]):
     def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
         if status is not None:
             # What leaves an evacuated place does not count: as much is wanted elsewhere at once.
-            staying = (executor for executor in status.executors if executor.departure is None)
+            staying = (
+                executor for executor in status.executors if executor.departure is None and not executor.outgoing
+            )
             held = {executor.allocation_id: executor.task_manager for executor in staying}
             self._slots.require(job_id, attempt, job_master, status.requirements, held)
             self._judge(lambda faults, now: faults.take(job_id, attempt, status, now))

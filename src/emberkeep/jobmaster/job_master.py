@@ -20,6 +20,8 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.options import (
+    DETECTION_DURATION,
+    DETECTION_MAX_SHARE,
     EVACUATION_TIMEOUT,
     EXECUTOR_BACKOFF_INITIAL,
     EXECUTOR_BACKOFF_MAX,
@@ -29,6 +31,7 @@ from emberkeep.base.options import (
     HEARTBEAT_INTERVAL,
     HEARTBEAT_TIMEOUT,
     ORPHAN_TIMEOUT,
+    REPORT_EXCLUDED,
     RPC_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
@@ -48,10 +51,11 @@ from emberkeep.jobmaster.events import (
     TakeSlots,
     TakeStatus,
 )
+from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.job_manager_link import JobManagerLink
 from emberkeep.jobmaster.local_state_survey import HeldSlots, held_slots
-from emberkeep.jobmaster.ports import Application, SparkDriver, SparkView
+from emberkeep.jobmaster.ports import Application, Asked, SparkDriver, SparkView
 from emberkeep.jobmaster.procedures import Procedures
 from emberkeep.jobmaster.status import job_master_status
 from emberkeep.jobmaster.task_manager_calls import TaskManagerCalls, start_request
@@ -119,6 +123,13 @@ class JobMaster(Actor[Event]):
         )
         self._blocklist = BlocklistFollower()
         self._blocklist_lost = False  # by the JobManager
+        self._exclusions: ExclusionReports | None = None
+        if configuration[REPORT_EXCLUDED]:
+            self._exclusions = ExclusionReports(
+                identity.job_id,
+                max_share=configuration[DETECTION_MAX_SHARE],
+                seconds=configuration[DETECTION_DURATION],
+            )
         self._calls = TaskManagerCalls(system, rpc, rpc_timeout=self._rpc_timeout, silence_timeout=silence_timeout)
         self.link = JobManagerLink(
             system,
@@ -150,6 +161,7 @@ class JobMaster(Actor[Event]):
             TakeReply: self._reply_taken,
             ReportBlocked: self._report_blocked,
             BeatDue: self._beat_due,
+            pool.Tick: self._tick,
             BeatReturned: self._beat_returned,
             Superseded: self._superseded,
             Ending: self._end,
@@ -227,6 +239,11 @@ class JobMaster(Actor[Event]):
         executors = tuple(_found(report) for report in reply.executors)
         self._decide(pool.BeatAnswered(event.task_manager, reply.instance, event.asked, reply.allocations, executors))
 
+    def _tick(self, event: pool.Tick) -> None:
+        if self._blocklist.lapse(self._system.clock.now_ms()):
+            self._decide(pool.PlacesBlocked(self._blocklist.places, self.pool.draining))
+        self._decide(event)
+
     # --- from the driver ----------------------------------------------------------------------------------------------
 
     def _application_started(self, event: StartedApplication) -> None:
@@ -237,7 +254,17 @@ class JobMaster(Actor[Event]):
         self._view = event.view
         if event.view is not None:
             self._checkpoints.see(event.view.commits)
-            self._decide(pool.SparkSaw(event.view.executors, event.view.silent, event.view.takers))
+            view = event.view
+            idle = frozenset(key for key, left in view.blocks.items() if left.nothing)
+            self._decide(pool.SparkSaw(view.executors, view.silent, view.takers, view.cordoned, idle & view.cordoned))
+            self._report_excluded(view)
+
+    def _report_excluded(self, view: SparkView) -> None:
+        if self._exclusions is not None:
+            slots, now_ms = self.pool.held.values(), self._system.clock.now_ms()
+            for entry in self._exclusions.review(slots, view.excluded, self._blocklist.places, now_ms):
+                log.warning("reporting a node from which Spark excludes executors", node=entry.id, reason=entry.cause)
+                self._report_blocked(ReportBlocked(entry))
 
     def _end(self, _: Ending) -> None:
         self._ending = True
@@ -395,7 +422,8 @@ class JobMaster(Actor[Event]):
             try:
                 async with asyncio.timeout(self._rpc_timeout):
                     doubted = self.pool.doubted(self._system.clock.monotonic())
-                    await self.ask(SparkViewed(await self._spark.view(doubted, self.pool.leaving())))
+                    asked = Asked(doubted=doubted, leaving=self.pool.leaving(), cordoned=self.pool.to_cordon())
+                    await self.ask(SparkViewed(await self._spark.view(asked)))
             except (EmberkeepError, TimeoutError) as error:
                 log.debug("Spark does not answer", reason=str(error))
             await asyncio.sleep(self._interval)

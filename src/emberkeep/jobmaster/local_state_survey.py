@@ -30,7 +30,7 @@ class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
 
 def held_slots(pool: SlotPool) -> HeldSlots:
     """As of now, without those that leave: nothing new is to be placed there."""
-    slots = tuple(slot for slot in pool.held.values() if not slot.leaving)
+    slots = tuple(slot for slot in pool.held.values() if not (slot.leaving or slot.cordoned))
     return HeldSlots(
         wanted=0 if pool.requirement is None else pool.requirement.count,
         executors=tuple(

@@ -32,12 +32,18 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor keeps that others may need; -1: not known. ``at_least``: there are more map outputs than were
-    looked at."""
+    """What an executor does, and keeps that others may need; -1: not known. ``at_least``: there are more map outputs
+    than were looked at."""
 
     shuffle: int = -1  # map outputs
     cached: int = -1  # RDD blocks
     at_least: bool = False
+    tasks: int = -1  # that run
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nothing runs there, and nothing is kept there."""
+        return (self.shuffle, self.cached, self.tasks) == (0, 0, 0) and not self.at_least
 
 
 class SparkView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,16 +58,29 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     failed_tasks: int
     commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that have just ended
     takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; told while some leave
-    blocks: dict[ExecutorId, BlocksLeft] = {}  # of those that leave
+    blocks: dict[ExecutorId, BlocksLeft] = {}  # of those that leave, and of cordoned ones
+    cordoned: frozenset[ExecutorId] = frozenset()  # those that take no new task
+    excluded: frozenset[ExecutorId] = frozenset()  # those that Spark excludes, as tasks have failed there repeatedly
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a look at Spark is to tell, and to bring about.
+
+    ``doubted``: executors of which it is to say whether Spark still hears them. ``leaving``: those of which it is to
+    say what they keep, and with them which executors can take that over. ``cordoned``: exactly those that are to take
+    no new task.
+    """
+
+    doubted: frozenset[ExecutorId] = frozenset()
+    leaving: frozenset[ExecutorId] = frozenset()
+    cordoned: frozenset[ExecutorId] = frozenset()
 
 
 class SparkDriver(Protocol):
     """The driver's JVM. Calls may take a while (they cross into the JVM) and run in a thread of the adapter."""
 
-    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
-        """The present state; None while no SparkContext is up. ``doubted``: the executors of which it is to be said
-        whether Spark still hears them; ``leaving``: those of which it is to be said what they keep, and with them which
-        executors can take that over."""
+    async def view(self, asked: Asked) -> SparkView | None:
+        """Cordon, then look; None while no SparkContext is up."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
         """Tell Spark that an executor is lost; unknown ids are ignored."""

@@ -70,6 +70,8 @@ def _executor_view(slot: HeldSlot, application: Application | None, seen: SparkV
         pid=slot.pid,
         away=away,
         departure=_departure(slot, seen.blocks.get(slot.executor_id, BlocksLeft())) if slot.leaving else None,
+        outgoing=slot.outgoing and not slot.leaving,
+        cordoned=slot.cordoned,
     )
 
 

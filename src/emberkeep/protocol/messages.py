@@ -409,7 +409,9 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     heap_mb: int
     pid: int = 0
     away: bool = False  # its task manager is silent; Spark says that it lives
-    departure: Departure | None = None  # it leaves an evacuated place, and does not count as one of those wanted
+    departure: Departure | None = None  # it leaves, and does not count as one of those wanted
+    outgoing: bool = False  # its place is blocked: likewise, but it stays until it has nothing left to do
+    cordoned: bool = False  # it takes no new task, as another one is there in its place
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):

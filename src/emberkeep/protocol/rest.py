@@ -205,6 +205,8 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     heap_mb: int
     away: bool  # its task manager is silent; Spark says that it goes on
     departure: DepartureInfo | None = None  # it leaves an evacuated node; its replacement is counted without it
+    outgoing: bool = False  # its node is blocked: another one is to take its place
+    cordoned: bool = False  # that one is there: it takes no new task, and keeps its blocks and the tasks that run
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):

@@ -165,6 +165,8 @@ def _executor(executor: ExecutorView) -> ExecutorInfo:
         heap_mb=executor.heap_mb,
         away=executor.away,
         departure=_departure(executor.departure),
+        outgoing=executor.outgoing,
+        cordoned=executor.cordoned,
     )
 
 

@@ -28,12 +28,19 @@ class HeldSlot:
     lives: bool = False  # by Spark's last word: registered, and heard lately
     pid: int = 0
     takes_blocks: bool = False  # by Spark's last word: from others that leave
+    outgoing: bool = False  # its place is blocked: another one is wanted for it, and then it takes no new task
+    cordoned: bool = False  # by Spark's last word: it takes no new task
     leaving_since: float | None = None  # its place is evacuated: another one is wanted for it, and it is to end
     decommissioned: bool = False  # its task manager has to tell it to hand its blocks over and end
 
     @property
     def leaving(self) -> bool:
         return self.leaving_since is not None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it counts as one of those wanted."""
+        return not (self.leaving or self.outgoing)
 
 
 @dataclass
@@ -137,11 +144,14 @@ class TaskManagerLost:
 @dataclass(frozen=True)
 class SparkSaw:
     """The executors that are registered with Spark. ``silent``: those of them that it has not heard for too long;
-    ``takers``: those that can take over what others keep, told while some leave."""
+    ``takers``: those that can take over what others keep, told while some leave. ``cordoned``: those that take no new
+    task; ``idle``: those of them that run none and keep nothing that others need."""
 
     executors: frozenset[ExecutorId]
     silent: frozenset[ExecutorId] = frozenset()
     takers: frozenset[ExecutorId] = frozenset()
+    cordoned: frozenset[ExecutorId] = frozenset()
+    idle: frozenset[ExecutorId] = frozenset()
 
 
 @dataclass(frozen=True)

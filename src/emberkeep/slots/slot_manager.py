@@ -77,7 +77,7 @@ class SlotManager:
         self._shelves = Shelves()
         self._blocked: BlockedPlaces = NothingBlocked()
         self._vacant_places: tuple[str, ...] | None = None  # None: to be found anew
-        self._evacuating = False  # some task manager is evacuated
+        self._emptying = False  # some task manager is blocked, or evacuated: jobs want slots elsewhere
         self._state = StateIndex()
         self._ordinals = 0
         self._due = Due()
@@ -110,7 +110,7 @@ class SlotManager:
             self._ordinals += 1
             member = Member(info=info, ordinal=self._ordinals)
             member.blocked, member.evacuated = self._block_state(info)
-            self._evacuating = self._evacuating or member.evacuated
+            self._emptying = self._emptying or member.evacuated or member.blocked
             self._members[info.id] = member
             self._vacant_places = None
             self._shelves.add(member)
@@ -313,7 +313,7 @@ class SlotManager:
             else:
                 self._shelves.update(member)
         if drains:
-            member.draining = member.evacuated = self._evacuating = True
+            member.draining = member.evacuated = self._emptying = True
 
     def draining(self) -> frozenset[TaskManagerId]:
         """Task managers whose work is to go elsewhere, as they are about to end."""
@@ -358,7 +358,7 @@ class SlotManager:
                 self._withdraw_decided(member)
             else:
                 self._due.both()
-        self._evacuating = any(member.evacuated for member in self._members.values())
+        self._emptying = any(member.evacuated or member.blocked for member in self._members.values())
 
     def _block_state(self, info: TaskManagerInfo) -> tuple[bool, bool]:
         """(blocked, evacuated)."""
@@ -444,11 +444,11 @@ class SlotManager:
         self._review(job)
 
     def _take_holdings(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
-        """Where the task manager cannot be asked, its JobMaster's word counts; also where it is evacuated, so that the
-        job need not wait for the task manager's word before it has as many slots elsewhere."""
-        if self._away or self._evacuating:
+        """Where the task manager cannot be asked, its JobMaster's word counts; also where it is blocked or evacuated: a
+        job is to have as many slots elsewhere while it still holds those."""
+        if self._away or self._emptying:
             for allocation_id, member in list(job.held.items()):
-                if (member.away or member.evacuated) and allocation_id not in held:
+                if (member.away or member.evacuated or member.blocked) and allocation_id not in held:
                     self._unaccount(member.allocations[allocation_id])
         for allocation_id, task_manager in held.items():
             known = self._members.get(task_manager)

@@ -8,6 +8,10 @@ A silent task manager is no lost executor: while Spark hears the executor, its s
 most. When the task manager is started again it offers the slot again, and the slot is bound to the new life: with its
 executor where that runs, else with a new one. What was given up is refused, unless its executor is known to have ended.
 
+A slot on a blocked place is *outgoing*: it does not count as one of those wanted, so that another is wanted at once. It
+goes on as before until that one is there. Then its executor is *cordoned*: it keeps its blocks and the tasks that run,
+and takes no new ones. Once it has nothing left to do or to keep, it leaves.
+
 A slot on an evacuated place is *leaving*: it does not count as one of those wanted, so that another is wanted at once.
 Its executor is decommissioned as soon as another one is there to take over what it keeps, and ends by itself; for the
 evacuation timeout at most. It never gets another executor. Where the block ends before its executor was decommissioned,
@@ -123,8 +127,8 @@ class SlotPool:
 
     @property
     def staying(self) -> int:
-        """How many slots are held that do not leave."""
-        return sum(not slot.leaving for slot in self.held.values())
+        """How many slots are held that count as ones that are wanted."""
+        return sum(slot.stays for slot in self.held.values())
 
     @property
     def target(self) -> int:
@@ -159,6 +163,14 @@ class SlotPool:
     def leaving(self) -> frozenset[ExecutorId]:
         """Executors that leave."""
         return frozenset(slot.executor_id for slot in self.held.values() if slot.leaving)
+
+    def to_cordon(self) -> frozenset[ExecutorId]:
+        """Executors that are to take no new task: outgoing ones, as far as others are there in their place."""
+        wanted = 0 if self.requirement is None else self.requirement.count
+        needed = max(0, wanted - sum(slot.stays and slot.lives for slot in self.held.values()))
+        outgoing = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.registered]
+        outgoing.sort(key=lambda slot: slot.cordoned)
+        return frozenset(slot.executor_id for slot in outgoing[needed:])
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
         """Executors whose task managers are silent: Spark is to be asked whether it still hears them."""
@@ -196,6 +208,9 @@ class SlotPool:
             )
             _require(not self._must_leave(slot), f"a slot is held where the blocklist allows none: {slot}")
             _require(slot.leaving or not slot.decommissioned, f"an executor is decommissioned that stays: {slot}")
+            blocked = self._is_blocked(slot.task_manager)
+            _require(blocked or not slot.outgoing, f"a slot is outgoing where nothing is blocked: {slot}")
+            _require(slot.outgoing or slot.leaving or not blocked, f"a slot stays on a blocked place: {slot}")
         _require(self.requirement is not None or not self._pauses, "a pause without an application")
 
     # --- application -------------------------------------------------------------------------------------------------
@@ -285,7 +300,7 @@ class SlotPool:
             return self._leave(slot) if goes else self._start_anew(slot, found, now)
         if found.executor_id == slot.executor_id:
             slot.state, slot.pid = found.state, found.pid
-            return [*self._obey_blocklist(slot, now), StatusChanged()]
+            return [*self._obey_blocklist(slot, now), *self._welcome_back(now), StatusChanged()]
         reason = f"executor {found.executor_id} was found in the slot of executor {slot.executor_id} on {info.id}"
         return [
             *self._give_back(slot),
@@ -395,25 +410,36 @@ class SlotPool:
         """What may not stay goes, and is wanted elsewhere at once: no executor has failed."""
         self.blocked, self.draining = event.places, event.draining
         effects = [effect for slot in list(self.held.values()) for effect in self._obey_blocklist(slot, now)]
-        return [*effects, *self._welcome_back()]
+        return [*effects, *self._welcome_back(now)]
 
     def _obey_blocklist(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """A slot without an executor, or with one that cannot hand over anything, goes back at once; others leave."""
-        if not self._must_leave(slot):
+        """A slot without an executor goes back at once; others leave an evacuated place, or are outgoing."""
+        if self._must_leave(slot):
+            return self._depart(slot, now)
+        if not slot.stays or not self._is_blocked(slot.task_manager):
             return []
+        slot.outgoing = True
+        return [StatusChanged()]
+
+    def _depart(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
+        """One that cannot hand over anything goes back at once; others leave."""
         if not (slot.registered and self._decommissions):
             return self._leave(slot)
         slot.leaving_since = now
         return [StatusChanged()]
 
-    def _welcome_back(self) -> list[PoolEffect]:
-        """Slots that were about to leave stay where the block has ended, as far as they are still wanted."""
+    def _welcome_back(self, now: float) -> list[PoolEffect]:
+        """Slots that were about to go stay where the block has ended, as far as they are still wanted."""
         effects: list[PoolEffect] = []
-        for slot in self.held.values():
-            goes = self._is_left(slot.task_manager)
-            if slot.leaving and not slot.decommissioned and not goes and self.staying < self.target:
+        for slot in list(self.held.values()):
+            wanted = self.staying < self.target
+            if slot.leaving and not slot.decommissioned and not self._is_left(slot.task_manager) and wanted:
                 slot.leaving_since = None
+                slot.outgoing = self._is_blocked(slot.task_manager)
                 effects.append(StatusChanged())
+            elif slot.outgoing and not self._is_blocked(slot.task_manager):
+                slot.outgoing = False
+                effects += [StatusChanged()] if wanted or slot.leaving else self._depart(slot, now)
         return effects
 
     def _review_leaving(self, now: float) -> list[PoolEffect]:
@@ -424,7 +450,8 @@ class SlotPool:
                 slot.leaving_since = now
             if now - (slot.leaving_since or 0.0) >= self.limits.evacuation_timeout:
                 effects += self._left(slot, self._overdue(slot), orderly=False)
-            elif not slot.decommissioned and not self.stopping and self._has_successor():
+            elif not (slot.decommissioned or slot.cordoned or self.stopping) and self._has_successor():
+                # Spark lets no executor hand over that it takes to be decommissioned already, as a cordoned one is.
                 slot.decommissioned = True
                 effects.append(BeatNow())
         return effects
@@ -437,7 +464,7 @@ class SlotPool:
 
     def _has_successor(self) -> bool:
         """Whether an executor that stays can take blocks. Without any, Spark would give the blocks up."""
-        return any(slot.takes_blocks and not slot.leaving for slot in self.held.values())
+        return any(slot.takes_blocks and not (slot.leaving or slot.cordoned) for slot in self.held.values())
 
     def _overdue(self, slot: HeldSlot) -> str:
         what = "did not hand over its blocks and end" if slot.decommissioned else "found no other to hand its blocks to"
@@ -453,7 +480,7 @@ class SlotPool:
         return [*self._give_back(slot), gone, StatusChanged()]
 
     def _is_to_end(self, slot: HeldSlot) -> bool:
-        return slot.leaving or self.stopping
+        return not slot.stays or self.stopping
 
     def _leave(self, slot: HeldSlot) -> list[PoolEffect]:
         reason = f"executor {slot.executor_id} leaves {slot.task_manager.id}, which takes nothing new"
@@ -539,10 +566,14 @@ class SlotPool:
             listed = slot.executor_id in event.executors
             slot.lives = listed and slot.executor_id not in event.silent
             slot.takes_blocks = slot.lives and slot.executor_id in event.takers
+            rests, slot.cordoned = slot.cordoned, slot.executor_id in event.cordoned
+            if rests != slot.cordoned:
+                effects.append(StatusChanged())
             if listed:
                 if not slot.registered:
                     effects.append(StatusChanged())
                 slot.registered, slot.unseen_since = True, now
+        effects += self._dismiss(event.idle, now)
         effects += self._review_away(now)
         for slot in list(self.held.values()):
             limit = self.limits.silence_timeout if slot.registered else self.limits.start_timeout
@@ -553,6 +584,11 @@ class SlotPool:
                 else:
                     effects += self._ended(slot, what, now, failure=True)
         return effects
+
+    def _dismiss(self, idle: frozenset[ExecutorId], now: float) -> list[PoolEffect]:
+        """Cordoned executors that have nothing left to do or to keep leave (BLK-8)."""
+        done = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.executor_id in idle]
+        return [effect for slot in done if slot.cordoned for effect in self._depart(slot, now)]
 
     def _cluster_lacks(self, event: ClusterLacks, _: float) -> list[PoolEffect]:
         self.missing, self._blocked_ones = event.missing, event.blocked

@@ -13,7 +13,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from emberkeep.spark import scheduler_control
+from emberkeep.spark import cordon, scheduler_control
 from emberkeep.spark.configuration import MergedConfiguration, application, master_configuration, merge
 from emberkeep.spark.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
 from emberkeep.spark.embedded_master import EmbeddedMaster
@@ -129,6 +129,7 @@ class ContextHook:
 
     def _started(self, context: Any) -> None:
         scheduler_control.probe(context)
+        cordon.probe(context)
         attach(context, self._settings.job_files)
         configuration = dict(context.getConf().getAll())
         port = int(configuration["spark.driver.port"])

@@ -17,6 +17,7 @@ from emberkeep.spark.await_hook import AwaitGate, install_await_hook
 from emberkeep.spark.checkpoint_guard import guard_checkpoints
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
+from emberkeep.spark.cordon import Cordon
 from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.executor_blocks import BlocksLeft
 from emberkeep.spark.executor_functions import ExecutorFunctions
@@ -77,6 +78,7 @@ class DriverRuntime:
     ) -> None:
         self.procedures = procedures
         self.functions = functions
+        self._cordon = Cordon()
         self._contexts = contexts
         self._queries = queries
         self._placement = placement
@@ -95,9 +97,17 @@ class DriverRuntime:
         """Executors that can take over what others keep. Raises SparkUnavailable."""
         return executor_blocks.block_takers(self._context())
 
+    def excluded_executors(self) -> frozenset[str]:
+        """Executors that Spark excludes, as tasks have failed there repeatedly. Raises SparkUnavailable."""
+        return executor_blocks.excluded_executors(self._context())
+
     def blocks_left(self, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
         """What these executors keep that others may need. Raises SparkUnavailable."""
         return executor_blocks.blocks_left(self._context(), executor_ids)
+
+    def cordon(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Let exactly these executors take no new task; returns those that take none now. Raises SparkUnavailable."""
+        return self._cordon.change(self._context(), executor_ids)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
         """Make Spark drop an executor (and tell it to end, should it still live); unknown ids are ignored.

@@ -1,4 +1,4 @@
-"""What executors keep that others may need, and which executors can take it over: asked while some of them leave."""
+"""What Spark shows of executors: what they do and keep that others may need, who can take it over, who is excluded."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ LOOKED_AT = 1000  # map outputs at one look: each takes three calls into the JVM
 
 @dataclass(frozen=True)
 class BlocksLeft:
-    """``shuffle``: map outputs, ``cached``: RDD blocks that lie on one executor, as the driver knows it.
+    """``shuffle``: map outputs, ``cached``: RDD blocks that lie on one executor, as the driver knows it,
+    ``tasks``: those that run there.
     ``at_least``: there are more map outputs than were looked at."""
 
     shuffle: int
     cached: int
     at_least: bool
+    tasks: int
 
 
 def block_takers(context: Any) -> frozenset[str]:
@@ -31,6 +33,16 @@ def block_takers(context: Any) -> frozenset[str]:
         return frozenset(str(one.id()) for one in found if one.isActive() and one.maxMemory() > 0) - {DRIVER}
 
     return frozenset(call("executors that take blocks", ask))
+
+
+def excluded_executors(context: Any) -> frozenset[str]:
+    """Executors that Spark gives no task of this application, as tasks have failed there repeatedly
+    (``spark.excludeOnFailure.*``). Raises SparkUnavailable."""
+
+    def ask() -> frozenset[str]:
+        return frozenset(str(one.id()) for one in _summaries(context) if one.isExcluded()) - {DRIVER}
+
+    return frozenset(call("executors that Spark excludes", ask))
 
 
 def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
@@ -46,11 +58,11 @@ def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, Blocks
             holder = "" if status is None else str(status.location().executorId())
             if holder in shuffle:
                 shuffle[holder] += 1
-        cached = _cached(context)
+        summaries = {str(summary.id()): summary for summary in _summaries(context)}
         return {
-            executor_id: BlocksLeft(count, cached[executor_id], looked_at > LOOKED_AT)
+            executor_id: _left(count, summaries[executor_id], looked_at)
             for executor_id, count in shuffle.items()
-            if executor_id in cached
+            if executor_id in summaries
         }
 
     return dict(call("blocks of leaving executors", ask)) if executor_ids else {}
@@ -71,9 +83,8 @@ def _map_output_tracker(context: Any) -> Any:
     return field.get(context._jsc.sc().env())
 
 
-def _cached(context: Any) -> dict[str, int]:
-    """RDD blocks by executor."""
-    return {str(summary.id()): int(summary.rddBlocks()) for summary in _summaries(context)}
+def _left(shuffle: int, summary: Any, looked_at: int) -> BlocksLeft:
+    return BlocksLeft(shuffle, int(summary.rddBlocks()), looked_at > LOOKED_AT, int(summary.activeTasks()))
 
 
 def _summaries(context: Any) -> Iterator[Any]:

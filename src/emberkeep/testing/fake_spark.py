@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from emberkeep.base.ids import ExecutorId
-from emberkeep.jobmaster.ports import SparkView
+from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
 
 
 class FakeSpark:
@@ -16,18 +16,25 @@ class FakeSpark:
         self.hangs = False
         self.executors: set[ExecutorId] = set()
         self.silent: set[ExecutorId] = set()  # of them; told only where it is asked
+        self.excluded: set[ExecutorId] = set()
+        self.cordoned: frozenset[ExecutorId] = frozenset()
+        self.left: dict[ExecutorId, BlocksLeft] = {}  # what executors keep; unknown where it is not told
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
 
-    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, asked: Asked) -> SparkView | None:
         await self._cross()
+        self.cordoned = asked.cordoned & self.executors
         if not self.is_up:
             return None
         return SparkView(
             executors=frozenset(self.executors),
-            silent=frozenset(self.silent & doubted),
-            takers=frozenset(self.executors) if leaving else frozenset(),
+            silent=frozenset(self.silent & asked.doubted),
+            takers=frozenset(self.executors) if asked.leaving else frozenset(),
+            cordoned=self.cordoned,
+            excluded=frozenset(self.excluded),
+            blocks={key: self.left.get(key, BlocksLeft()) for key in asked.leaving | self.cordoned},
             queries=(),
             active_stages=0,
             active_tasks=0,

@@ -19,7 +19,7 @@ from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
 from emberkeep.base.options import CANCELLATION_TIMEOUT
 from emberkeep.base.system import System
-from emberkeep.jobmaster.ports import Application, SparkView
+from emberkeep.jobmaster.ports import Application, Asked, SparkView
 from emberkeep.jobmaster.service import JobMasterService
 from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -113,6 +113,7 @@ class SimSpark:
         self.executors: dict[ExecutorId, Process] = {}
         self.application: Application | None = None
         self.failure: AttemptOutcome | None = None
+        self.cordoned: frozenset[ExecutorId] = frozenset()
         self.streams = False  # a micro-batch is committed between any two looks, while there is an executor
         self.stopped = False  # between two micro-batches, for a move
         self._machines = machines
@@ -121,15 +122,19 @@ class SimSpark:
         self._changed = asyncio.Event()
         self.released = asyncio.Event()  # the script goes on after its await
 
-    async def view(self, doubted: frozenset[ExecutorId], leaving: frozenset[ExecutorId]) -> SparkView | None:
+    async def view(self, asked: Asked) -> SparkView | None:
         await asyncio.sleep(0.005)  # crosses into the JVM
+        self.cordoned = asked.cordoned & self.executors.keys()
         if self.application is None:
             return None
         own = self.process.key
         return SparkView(
             executors=frozenset(self.executors),
-            takers=frozenset(self.executors) if leaving else frozenset(),
-            silent=frozenset(key for key in doubted & self.executors.keys() if not self._hears(self.executors[key])),
+            takers=frozenset(self.executors) if asked.leaving else frozenset(),
+            cordoned=self.cordoned,
+            silent=frozenset(
+                key for key in asked.doubted & self.executors.keys() if not self._hears(self.executors[key])
+            ),
             queries=(STREAM,) if self.streams and not self.stopped else (),
             active_stages=1,
             active_tasks=len(self.executors),
@@ -141,7 +146,7 @@ class SimSpark:
     @property
     def commits(self) -> bool:
         """Whether micro-batches are committed at present."""
-        return self.streams and bool(self.executors) and not self.stopped
+        return self.streams and bool(self.executors.keys() - self.cordoned) and not self.stopped
 
     def _hears(self, executor: Process) -> bool:
         return not executor.frozen and self._machines.network.passes(executor.party, self.process.party)

@@ -124,6 +124,28 @@ def test_a_report_that_is_over_is_answered_by_a_removal() -> None:
     assert not follower.places.is_blocked(TaskManagerId("x"), "n1")
 
 
+@pytest.mark.req("BLK-4")
+def test_a_follower_lets_entries_lapse_by_itself() -> None:
+    tracker, follower = BlocklistTracker(Blocklist()), BlocklistFollower()
+    tracker.put(node("n1", end_ms=100), merge=False)
+    tracker.put(node("n2"), merge=False)
+    follower.take(1, tracker.blocklist)
+    follower.report(node("n3", end_ms=200))
+
+    def blocked() -> list[str]:
+        return [name for name in ("n1", "n2", "n3") if follower.places.is_blocked(TaskManagerId("x"), name)]
+
+    assert not follower.lapse(99)
+    assert blocked() == ["n1", "n2", "n3"]
+    assert follower.lapse(100), "no leader has removed it"
+    assert blocked() == ["n2", "n3"]
+    assert not follower.lapse(150)
+    assert follower.lapse(200)
+    assert blocked() == ["n2"]
+    assert follower.lapse(50), "the host's clock was set back"
+    assert blocked() == ["n1", "n2", "n3"]
+
+
 def test_the_list_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "LIST_BYTES", 400)
     tracker = BlocklistTracker(Blocklist())

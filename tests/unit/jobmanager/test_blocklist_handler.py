@@ -63,7 +63,8 @@ def test_an_acknowledged_block_is_durable_and_found_by_the_next_job_manager() ->
 
 
 @pytest.mark.req("BLK-9")
-def test_a_blocked_task_manager_gets_no_slots_and_an_evacuated_one_is_replaced_at_once() -> None:
+@pytest.mark.parametrize("action", [MARK, EVACUATE])
+def test_a_blocked_task_manager_gets_no_slots_and_its_own_ones_are_replaced_at_once(action: BlockAction) -> None:
     async def scenario() -> None:
         cluster = SmallCluster(FailingStore())
         async with cluster.leading() as service:
@@ -71,22 +72,26 @@ def test_a_blocked_task_manager_gets_no_slots_and_an_evacuated_one_is_replaced_a
             master = await cluster.run_job(count=2)
             await cluster.holds(lambda: len(first.allocations) == 2)
             await service.block(node("tm-1"), merge=False)
-            reply = await master.beat(3)
+            there = tuple(executor_in(allocation, first.info) for allocation in first.allocations.values())
+            reply = await master.beat(3, executors=there)
             assert reply.blocklist is not None
             assert reply.blocklist.entries == (node("tm-1"),)
             await asyncio.sleep(2.0)
             assert len(first.allocations) == 2
-            missing = (await master.beat(3, blocklist_revision=reply.blocklist.revision)).missing
+            missing = (await master.beat(3, executors=there, blocklist_revision=reply.blocklist.revision)).missing
             assert missing.endswith("all 4 slots are on blocked nodes")
 
             second = await cluster.add("tm-2")
             await cluster.holds(lambda: len(second.allocations) == 1)
             known = reply.blocklist.revision
-            assert (await master.beat(3, blocklist_revision=known)).blocklist is None, "it knows the list"
+            again = await master.beat(3, executors=there, blocklist_revision=known)
+            assert again.blocklist is None, "it knows the list"
 
-            await service.block(node("tm-1", EVACUATE), merge=True)
-            # Its JobMaster has given the slots there back, their task manager has not heard it yet.
-            await master.beat(3, blocklist_revision=known)
+            await service.block(node("tm-1", action), merge=True)
+            # Its JobMaster wants others in place of those there, or has given them back; their task manager has not
+            # heard it yet.
+            going = tuple(msgspec.structs.replace(one, outgoing=True) for one in there) if action is MARK else ()
+            await master.beat(3, executors=going, blocklist_revision=known)
             await cluster.holds(lambda: len(second.allocations) == 3)
             assert len(first.allocations) == 2
 

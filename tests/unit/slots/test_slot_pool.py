@@ -213,3 +213,73 @@ def test_an_executor_that_cannot_hand_over_anything_leaves_at_once() -> None:
     effects = pool.handle(evacuated("tm0"), 1.0)
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
     assert list(pool.held) == [AllocationId("1")]
+
+
+def blocked(*task_managers: str) -> PlacesBlocked:
+    return PlacesBlocked(Places(frozenset(task_managers), frozenset()))
+
+
+def with_replacement(pool: SlotPool, *, now: float = 2.0) -> None:
+    """Executor 2 runs on tm2, in place of one on a blocked task manager."""
+    effects = pool.handle(SlotsOffered(task_manager("tm2#1"), (slot_named("2"),)), now)
+    assert AcceptOffer((AllocationId("2"),)) in effects
+    pool.handle(ExecutorRuns(AllocationId("2"), ExecutorId("2"), 12), now)
+
+
+@pytest.mark.req("BLK-2")
+def test_an_executor_on_a_blocked_place_takes_no_new_task_once_another_one_is_there() -> None:
+    pool = held_pool(decommissions=True)
+    assert pool.handle(blocked("tm0"), 1.0) == [StatusChanged()]
+    assert (pool.staying, pool.target, pool.declared()[0].count) == (1, 2, 2), "another one is wanted for it"
+    assert pool.to_cordon() == frozenset(), "until that one is there, it goes on"
+    with_replacement(pool)
+    assert pool.to_cordon() == frozenset(), "it has not registered with Spark yet"
+    saw(pool, "0", "1", "2", now=3.0)
+    assert pool.to_cordon() == {ExecutorId("0")}
+    assert AllocationId("0") in pool.held, "it keeps its blocks, and the tasks that run"
+
+    pool.handle(ExecutorExited(AllocationId("2"), ExecutorId("2"), -9, ""), 4.0)
+    assert pool.to_cordon() == frozenset(), "it works again while there is nobody else"
+
+
+@pytest.mark.req("BLK-8")
+def test_a_cordoned_executor_with_nothing_left_to_do_or_to_keep_leaves() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm0"), 1.0)
+    with_replacement(pool)
+    saw(pool, "0", "1", "2", now=3.0)
+    zero, executors = frozenset({ExecutorId("0")}), frozenset(map(ExecutorId, ("0", "1", "2")))
+    pool.handle(SparkSaw(executors, cordoned=zero, idle=zero), 4.0)
+    assert pool.leaving() == zero
+    pool.handle(SparkSaw(executors, takers=executors, cordoned=zero), 5.0)
+    assert not pool.decommissioned([AllocationId("0")]), "Spark takes it to be decommissioned, and would not let it"
+    assert pool.to_cordon() == frozenset()
+    pool.handle(SparkSaw(executors, takers=executors), 6.0)
+    assert pool.decommissioned([AllocationId("0")])
+    effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), 0, ""), 9.0)
+    assert ReleaseSlotAt(AllocationId("0"), "tm0:1") in effects
+    assert (pool.staying, pool.target, pool.waiting(9.0)) == (2, 2, "")
+
+
+@pytest.mark.req("BLK-4")
+def test_an_executor_stays_where_its_block_ends_before_another_one_is_there_and_leaves_after_that() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm0"), 1.0)
+    pool.handle(PlacesBlocked(Places()), 2.0)
+    assert (pool.staying, pool.leaving()) == (2, frozenset())
+
+    pool.handle(blocked("tm0"), 3.0)
+    with_replacement(pool, now=4.0)
+    pool.handle(PlacesBlocked(Places()), 5.0)
+    assert pool.leaving() == {ExecutorId("0")}, "there is one too many: it hands over and ends"
+    assert pool.staying == 2
+
+
+@pytest.mark.req("BLK-2")
+def test_the_end_of_an_executor_on_a_blocked_place_is_told_and_needs_no_pause() -> None:
+    pool = held_pool(decommissions=True)
+    pool.handle(blocked("tm0"), 1.0)
+    effects = pool.handle(ExecutorExited(AllocationId("0"), ExecutorId("0"), -9, ""), 2.0)
+    (gone,) = [effect for effect in effects if isinstance(effect, RemoveExecutor)]
+    assert not gone.orderly
+    assert (pool.staying, pool.target) == (1, 2), "it was wanted elsewhere already"

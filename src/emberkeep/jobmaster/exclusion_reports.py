@@ -1,0 +1,62 @@
+"""Nodes that Spark itself avoids: which of them a JobMaster reports to the blocklist, so that other jobs do likewise.
+
+Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported when
+Spark excludes all executors that this job has there while the job works on another node. What a job does wrong itself
+fails everywhere, so that it reports nothing. (FLIP-224 names such a source for slow nodes: speculative execution.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+from emberkeep.base.ids import ExecutorId, JobId
+from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind, entry_about
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.slots.pool_events import HeldSlot
+
+
+class ExclusionReports:
+    """``max_share``: nothing is reported with which more than this share of the job's nodes would be blocked.
+    ``seconds``: for how long a node is to be blocked."""
+
+    def __init__(self, job_id: JobId, *, max_share: float, seconds: float) -> None:
+        self._job_id = job_id
+        self._max_share = max_share
+        self._ms = int(seconds * 1000)
+        self._excluded: frozenset[ExecutorId] = frozenset()
+
+    def review(
+        self, slots: Iterable[HeldSlot], excluded: Set[ExecutorId], blocked: BlockedPlaces, now_ms: int
+    ) -> list[Blocked]:
+        """The entries to report; a node is reported once for each time at which Spark excludes an executor there.
+
+        ``slots``: all that the job holds. ``now_ms``: since 1970.
+        """
+        nodes: dict[str, list[HeldSlot]] = {}
+        for slot in slots:
+            if slot.lives:
+                nodes.setdefault(slot.task_manager.node_id, []).append(slot)
+        news, self._excluded = excluded - self._excluded, frozenset(excluded)
+        bad = [node for node, there in nodes.items() if all(slot.executor_id in excluded for slot in there)]
+        taken = sum(_is_blocked(there, blocked) for there in nodes.values())
+        entries: list[Blocked] = []
+        for node in bad:
+            there = nodes[node]
+            is_news = any(slot.executor_id in news for slot in there) and not _is_blocked(there, blocked)
+            if is_news and len(bad) < len(nodes) and taken + len(entries) + 1 <= self._max_share * len(nodes):
+                entries.append(self._entry(node, len(there), now_ms))
+        return entries
+
+    def _entry(self, node: str, count: int, now_ms: int) -> Blocked:
+        cause = f"reported by job {self._job_id[:8]}: its tasks fail here, so that Spark excludes its {count} executors"
+        return entry_about(
+            Place(PlaceKind.NODE, node),
+            action=BlockAction.MARK_BLOCKED,
+            start_ms=now_ms,
+            end_ms=now_ms + self._ms,
+            causes=(cause,),
+        )
+
+
+def _is_blocked(slots: list[HeldSlot], blocked: BlockedPlaces) -> bool:
+    return any(blocked.is_blocked(slot.task_manager.id, slot.task_manager.node_id) for slot in slots)
