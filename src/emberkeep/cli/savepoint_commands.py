@@ -148,6 +148,8 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
         for problem in check.problems:
             print(problem)
     else:
+        for warning in check.warnings:
+            say(f"warning: {warning}")
         say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
     return ExitCode.FAILED if check.problems else ExitCode.OK
 

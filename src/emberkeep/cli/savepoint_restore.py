@@ -62,7 +62,7 @@ def restore(
         return ExitCode.FAILED
     if not quiet:
         _tell(info, check, watch)
-    for warning in warnings:
+    for warning in (*check.warnings, *warnings):
         say(f"warning: {warning}")
     named = spark if spark.name is not None else dataclasses.replace(spark, name=info.job_name)
     return submit(*words[1:], module=module, from_savepoint=location, quiet=quiet, spark=named, cluster=cluster)

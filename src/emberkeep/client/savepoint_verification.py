@@ -27,15 +27,17 @@ async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
         return await client.savepoints.verify(path)
     total, done, size = sum(file.size for file in files), 0, 0
     problems: list[str] = []
+    warnings: list[str] = []
     while done < len(files):
         count = _piece(files[done:])
         check = await _checked(client, path, done, count)
         problems += check.problems
+        warnings = check.warnings
         size += sum(file.size for file in files[done : done + count])
         done += count
         if done < len(files):
             look(done, len(files), size, total)
-    return SavepointCheck(path=path, files=len(files), size=total, problems=problems)
+    return SavepointCheck(path=path, files=len(files), size=total, problems=problems, warnings=warnings)
 
 
 def _piece(files: list[SavepointFileInfo]) -> int:

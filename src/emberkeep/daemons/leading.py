@@ -50,6 +50,7 @@ from emberkeep.rest.metrics import Metrics
 from emberkeep.rest.ports import LogKind
 from emberkeep.rest.waiting import MAX_WAITING
 from emberkeep.slots.resource_driver import ResourceManagerDriver
+from emberkeep.spark.distribution import spark_version
 from emberkeep.web.pages import web_routes
 
 # Probes of load balancers carry no token and learn nothing but a status; static files hold nothing of a cluster.
@@ -161,7 +162,7 @@ async def leadership(
             blobs=blobs,
             own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
             remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
-            savepoints=SavepointStore(),
+            savepoints=SavepointStore(spark_version()),
             storage=keeper,
             shut_down=settings.stop.set,
             problem=lambda: settings.storage.problem,

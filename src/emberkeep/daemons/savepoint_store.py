@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 from typing import TypeVar
 
 import structlog
 
 from emberkeep.adapters.state_storage import open_state_store
-from emberkeep.base.errors import Absent, Conflict, InvalidInput
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
+from emberkeep.lifecycle.spark_versions import judge
 from emberkeep.local_state.ports import DurableState
 from emberkeep.protocol.rest_savepoints import SavepointCheck
 from emberkeep.rest.locations import HADOOP_SCHEMES
@@ -27,15 +29,19 @@ _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 
 
 class SavepointStore:
-    """Implements ``rest.ports.Savepoints``."""
+    """Implements ``rest.ports.Savepoints``. ``spark_version``: of the Spark that jobs here run with."""
+
+    def __init__(self, spark_version: str) -> None:
+        self._spark_version = spark_version
 
     async def manifest(self, path: str) -> tuple[Manifest, str]:
-        """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        """Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, Fatal."""
         return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
         """Raises Absent, RetryLater, Fatal."""
-        return await asyncio.to_thread(_with_store, path, lambda store: _verify(store, path, first, count))
+        check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
+        return await asyncio.to_thread(_with_store, path, check)
 
     async def dispose(self, path: str) -> None:
         """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
@@ -63,15 +69,18 @@ def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
         raise Absent(f"there is no savepoint at {path}: no {MANIFEST_NAME} lies there") from None
     try:
         return decode_manifest(data, f"{path}/{MANIFEST_NAME}"), manifest_sha256(data)
+    except NewerFormat as error:
+        raise InvalidInput(error.message, field="path", hint=error.hint) from error
     except SavepointDamaged as error:
         raise InvalidInput(f"the savepoint is damaged: {error.message}", field="path", hint=error.hint) from error
 
 
-def _verify(store: DurableState, path: str, first: int, count: int | None) -> SavepointCheck:
+def _verify(store: DurableState, *, path: str, first: int, count: int | None, spark_version: str) -> SavepointCheck:
     try:
         manifest, _ = _manifest(store, path)
     except InvalidInput as error:
         return SavepointCheck(path=path, files=0, size=0, problems=[error.message])
+    verdict = judge(manifest.spark_version, spark_version)
     problems = []
     files = manifest.files[first : None if count is None else first + count]
     for file in files:
@@ -81,7 +90,13 @@ def _verify(store: DurableState, path: str, first: int, count: int | None) -> Sa
         if len(problems) >= MOST_PROBLEMS:
             problems.append("further files were not looked at")
             break
-    return SavepointCheck(path=path, files=len(files), size=sum(file.size for file in files), problems=problems)
+    return SavepointCheck(
+        path=path,
+        files=len(files),
+        size=sum(file.size for file in files),
+        problems=problems,
+        warnings=[text for text in (verdict.refusal, verdict.warning) if text],
+    )
 
 
 def _problem(store: DurableState, file: SavepointFile) -> str:

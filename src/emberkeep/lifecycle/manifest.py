@@ -21,7 +21,7 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.model import Procedure
@@ -131,9 +131,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """Read what ``encode_manifest`` wrote. Raises SavepointDamaged for anything else, naming ``where``."""
+    """Read what ``encode_manifest`` wrote. Raises NewerFormat, or SavepointDamaged for anything else, naming
+    ``where``."""
     try:
         manifest = msgspec.json.decode(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), type=Manifest)
+    except NewerFormat as error:
+        raise NewerFormat(
+            f"the savepoint is sound, but a newer Emberkeep made it: {error.message}",
+            hint="start from it with that release or a newer one",
+        ) from None
     except Fatal as error:
         raise SavepointDamaged(error.message, hint=error.hint) from error
     except msgspec.MsgspecError as error:

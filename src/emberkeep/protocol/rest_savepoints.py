@@ -185,9 +185,11 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
 
 class SavepointCheck(Kebab, frozen=True, kw_only=True):
     """``files`` and ``size``: of what was to be looked at. ``problems``: one sentence for each file that is missing or
-    was changed, bounded; empty: all is as it was."""
+    was changed, bounded; empty: all is as it was. ``warnings``: why a job here could fail to start from it all the
+    same."""
 
     path: str
     files: int
     size: int
     problems: list[str]
+    warnings: list[str] = msgspec.field(default_factory=list)

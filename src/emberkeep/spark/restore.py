@@ -30,6 +30,8 @@ from emberkeep.lifecycle.manifest import (
     manifest_sha256,
     query_directory,
 )
+from emberkeep.lifecycle.spark_versions import judge
+from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.drain import log_state
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.file_sink import check_file_sink
@@ -84,7 +86,7 @@ class Restore:
         """What functions begin with, by instance: what ``snapshot_state`` had returned for the savepoint; in a later
         attempt for the newest one that is recorded. Empty where there is none.
 
-        Raises SavepointDamaged, RestoreRefused, Fatal.
+        Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a newer Emberkeep made the savepoint).
         """
         return self._states.begin_with(session, lambda: self._states_in_savepoint(session))
 
@@ -156,8 +158,20 @@ class Restore:
                     f"there is no savepoint at {self._savepoint}: {error.message}",
                     hint="'emberkeep savepoint list' shows those that there are",
                 ) from error
-            self._manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}"), manifest_sha256(data)
+            manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}")
+            self._check_version(manifest)
+            self._manifest = manifest, manifest_sha256(data)
         return self._manifest
+
+    def _check_version(self, manifest: Manifest) -> None:
+        verdict = judge(manifest.spark_version, spark_version())
+        if verdict.refusal:
+            raise RestoreRefused(
+                f"the savepoint {self._savepoint} cannot be started from: {verdict.refusal}",
+                hint=f"use Spark {manifest.spark_version} or newer, or a savepoint that this Spark has made",
+            )
+        if verdict.warning:
+            self._notices.say(f"warning: the savepoint {self._savepoint}: {verdict.warning}")
 
     def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
         """The query's part of the savepoint; None when it has none and starts from nothing."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emberkeep.base.durable import encode_record
+from emberkeep.base.errors import NewerFormat
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (
@@ -100,7 +101,7 @@ def test_names_that_lead_elsewhere_are_refused(changed: dict[str, object], probl
 
 
 def test_a_manifest_of_a_later_release_is_refused_by_its_version() -> None:
-    with pytest.raises(SavepointDamaged, match="version 2 was written by a newer release"):
+    with pytest.raises(NewerFormat, match="version 2 was written by a newer release"):
         decode_manifest(encode_record(MANIFEST_KIND, 2, b"{}"), "here")
 
 

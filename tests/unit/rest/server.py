@@ -147,7 +147,7 @@ async def running_site(directory: Path, gateway: FakeGateway, **changes: Any) ->
         "system": system,
         "own_logs": LogReader(own_logs, system.clock.monotonic, poll_interval=0.01),
         "remote_logs": remote_logs,
-        "savepoints": SavepointStore(),
+        "savepoints": SavepointStore("4.3.0"),
         "storage": storage,
         "shut_down": lambda: shutdowns.append(None),
         "metrics": Metrics(),

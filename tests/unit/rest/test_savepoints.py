@@ -274,7 +274,13 @@ def flip(file: Path) -> None:
 async def test_verification_names_what_is_wrong(
     site: Site, savepoint: Path, damage: Callable[[Path], None], expected: str
 ) -> None:
-    assert (await verified(site, savepoint)) == {"path": str(savepoint), "files": 2, "size": 7, "problems": []}
+    assert (await verified(site, savepoint)) == {
+        "path": str(savepoint),
+        "files": 2,
+        "size": 7,
+        "problems": [],
+        "warnings": [],
+    }
     piece = {"savepoint-path": str(savepoint), "first": 1, "count": 1}
     assert (await post(site, "/savepoint-verification", piece)).json()["files"] == 1
     damage(savepoint)
