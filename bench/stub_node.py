@@ -133,6 +133,9 @@ class StubNode:
         drivers = tuple(report for report, _ in self._drivers.values())
         return TaskManagerReport(sequence=self._sequence, allocations=(), drivers=drivers)
 
+    def followed_lineage(self) -> str:
+        return ""
+
     async def take_reply(self, reply: taskmanager_link.JobManagerReply) -> None:
         pass
 

@@ -74,6 +74,13 @@ class EmbeddedJobStore:
 
         await self._operate(adopt)
 
+    @property
+    def lineage(self) -> str:
+        """Raises Conflict before the store is open."""
+        if self._database is None:
+            raise Conflict("this store is not open")
+        return self._database.lineage
+
     async def confirm(self) -> None:
         await self._operate(JobDatabase.confirm)
 

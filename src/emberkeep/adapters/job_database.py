@@ -55,8 +55,8 @@ class JobDatabase:
         self._connection = _connect(path)
         try:
             # The graphs of each store lie apart, so that a sweep never takes those of another store for orphans.
-            self.epoch, self._identity = self._raise_epoch()
-            self._graphs = GraphFiles(graph_dir / self._identity)
+            self.epoch, self.lineage = self._raise_epoch()
+            self._graphs = GraphFiles(graph_dir / self.lineage)
             kept = self._read("SELECT job_id FROM jobs UNION SELECT job_id FROM damaged")
             self._graphs.sweep({job_id for (job_id,) in kept})
         except BaseException:
@@ -77,7 +77,7 @@ class JobDatabase:
     def origin(self) -> StoreOrigin:
         bound = self._read("SELECT place_id FROM storage")
         return StoreOrigin(
-            identity=self._identity,
+            identity=self.lineage,
             storage=str(bound[0][0]) if bound else "",
             was_led=self.epoch > 1,
             has_jobs=bool(self._read("SELECT 1 FROM jobs LIMIT 1")),

@@ -35,6 +35,7 @@ class LeaderEpoch:
         self._record = record
         self._elected = elected
         self._number: int | None = None
+        self.lineage = ""  # when the node of the epoch was made, once it is taken
         self._taking = False
         self.overtook = False  # a leader whose session was not over
 
@@ -65,6 +66,7 @@ class LeaderEpoch:
     async def _write(self) -> int:
         layout, own = self._layout, self._record
         epoch = await self._session.get(layout.epoch)
+        self.lineage = f"{epoch.created:x}-{epoch.created_ms:x}"
         if _leader(epoch, layout.epoch) == own:
             return epoch.version  # a write whose answer got lost
         leader = await self._session.find(layout.leader)

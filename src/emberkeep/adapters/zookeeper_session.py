@@ -56,12 +56,14 @@ class SessionSettings:
 
 @dataclass(frozen=True)
 class Node:
-    """What a node held when it was read. ``created``: grows with each node made, anywhere in ZooKeeper."""
+    """What a node held when it was read. ``created``: grows with each node made, anywhere in ZooKeeper.
+    ``created_ms``: when it was made."""
 
     data: bytes
     version: int
     created: int
     owner: int  # the session of an ephemeral node, else 0
+    created_ms: int
 
 
 def session_settings(configuration: Configuration) -> SessionSettings:
@@ -179,7 +181,7 @@ class ZooKeeperSession:
         data, stat = await self._run(
             lambda: self._kazoo.get_async(path, watch=self._watcher(watch)), f"read {path}", writes=False
         )
-        return Node(data, stat.version, stat.czxid, stat.ephemeralOwner)
+        return Node(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
         """Like ``get``, for a node that need not be there; then ``watch`` waits for it to come."""

@@ -109,6 +109,12 @@ class ZooKeeperJobStore:
             await self.confirm()
             await self._owner.bind(await asyncio.to_thread(self._storage.adopt))
 
+    @property
+    def lineage(self) -> str:
+        """Raises Conflict before the store is open."""
+        self._epoch.check_taken()
+        return self._epoch.lineage
+
     async def confirm(self) -> None:
         """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
         await self._epoch.confirm()

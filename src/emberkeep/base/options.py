@@ -395,6 +395,18 @@ LOG_RETENTION = define(
     )
 )
 
+ADOPT_LEADER = define(
+    Option(
+        "taskmanager.adopt-leader",
+        False,
+        boolean,
+        "boolean",
+        "Follow a JobManager whose job store is not the one that this task manager has worked for, although something "
+        "runs here: drivers and executors of jobs that it does not know are ended. For one start, after a job store "
+        "was lost for good; without it they go on, and nothing new is given to this task manager.",
+    )
+)
+
 ORPHAN_TIMEOUT = define(
     Option(
         "taskmanager.orphan-timeout",

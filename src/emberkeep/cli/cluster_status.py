@@ -86,6 +86,15 @@ def _web_page(record: ClusterRecord, leader: str) -> str:
     return login_link(record.url_of(leader), record)
 
 
+def _of_another_store(task_managers: tuple[str, ...]) -> str:
+    if not task_managers:
+        return ""
+    return (
+        f"{', '.join(task_managers)} (work for another job store and go on; give the JobManager that store back, or "
+        "restart them once with taskmanager.adopt-leader: true)"
+    )
+
+
 def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
     if picture is not None:
         overview = picture[0]
@@ -97,6 +106,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
                 ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
                 ("Task managers", str(overview.taskmanagers)),
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
+                ("Of another store", _of_another_store(own.taskmanagers_of_another_store)),
                 ("Slots", f"{overview.slots_total}, {free} free"),
                 ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
                 ("Storage", _storage(own.storage_problem, own.storage_unneeded)),

@@ -86,6 +86,7 @@ class Dispatcher(Actor[Call]):
         hearing: Hearing,
         authority: Authority,
         epoch: int,
+        lineage: str,
         address: str,
         checkpoint_root: str,
         blocked: BlockedPlaces,
@@ -100,6 +101,7 @@ class Dispatcher(Actor[Call]):
         self._hearing = hearing
         self._authority = authority
         self._epoch = epoch
+        self._lineage = lineage
         self._address = address
         self._checkpoint_root = checkpoint_root
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
@@ -679,6 +681,7 @@ class Dispatcher(Actor[Call]):
             checkpoint_root=self._checkpoint_root,
             checkpoints=job.pointers.queries,
             procedure=job.standing.wanted,
+            lineage=self._lineage,
         )
         event: ev.Event
         try:
@@ -694,7 +697,7 @@ class Dispatcher(Actor[Call]):
     async def _stop(self, job_id: JobId, attempt: int, place: ev.DriverPlace, grace: float) -> None:
         if not await self._authority.confirmed():
             return  # the machine orders it again
-        request = StopDriver(epoch=self._epoch, job_id=job_id, attempt=attempt, grace=grace)
+        request = StopDriver(epoch=self._epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._lineage)
         try:
             await self._rpc.call(place.address, request, Ack, timeout=self._rpc_timeout)
         except EmberkeepError as error:  # the machine orders it again until the driver is gone

@@ -131,6 +131,7 @@ class ResourceManager(Actor[Call]):
         rpc: RpcClient,
         *,
         epoch: int,
+        lineage: str,
         clock: SteadyClock,
         hearing: Hearing,
         authority: Authority,
@@ -143,6 +144,7 @@ class ResourceManager(Actor[Call]):
         self._system = system
         self._rpc = rpc
         self._epoch = epoch
+        self._lineage = lineage
         self._clock = clock
         self._hearing = hearing
         self._authority = authority
@@ -292,7 +294,7 @@ class ResourceManager(Actor[Call]):
         if not await self._authority.confirmed():
             self._authority.check()
         info = (await self.view(task_manager)).info
-        request = StopTaskManager(epoch=self._epoch, instance=info.instance, drain=drain)
+        request = StopTaskManager(epoch=self._epoch, instance=info.instance, drain=drain, lineage=self._lineage)
         try:
             await self._rpc.call(info.address, request, Ack, timeout=self._rpc_timeout)
         except Conflict as error:
@@ -405,7 +407,9 @@ class ResourceManager(Actor[Call]):
             self._slots.holds_state(info.id, _sizes(report))
             self._note_leaving(info.id, report)
             self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
-        return TaskManagerRegistered(epoch=self._epoch, heartbeat_interval=self._heartbeat_interval)
+        return TaskManagerRegistered(
+            epoch=self._epoch, heartbeat_interval=self._heartbeat_interval, lineage=self._lineage
+        )
 
     def _succeed(
         self, info: TaskManagerInfo, report: TaskManagerReport, replaced: tuple[TaskManagerInfo, tuple[JobId, ...]]
@@ -427,7 +431,7 @@ class ResourceManager(Actor[Call]):
         report, now = request.report, self._clock.now()
         registered = self._registered.get(request.id)
         if registered is None:
-            return TaskManagerHeartbeatReply(epoch=self._epoch, known=False)
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=False, lineage=self._lineage)
         self._hearing.heard(request.id, now)
         before, away = registered.report, self._is_away(request.id)
         late = report.sequence <= before.sequence
@@ -480,10 +484,11 @@ class ResourceManager(Actor[Call]):
     def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
         slots = self._slots
         if self._authority.in_doubt:
-            return TaskManagerHeartbeatReply(epoch=self._epoch, known=True)
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=True, lineage=self._lineage)
         return TaskManagerHeartbeatReply(
             epoch=self._epoch,
             known=True,
+            lineage=self._lineage,
             acknowledged=tuple(
                 AttemptKey(job_id=job_id, attempt=attempt)
                 for job_id, attempt in registered.exited
@@ -577,6 +582,7 @@ class ResourceManager(Actor[Call]):
             attempt=allocation.attempt,
             profile=allocation.profile,
             job_master=allocation.job_master,
+            lineage=self._lineage,
         )
         try:
             await self._rpc.call(allotted.info.address, request, Ack, timeout=self._rpc_timeout)

@@ -29,6 +29,7 @@ from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.resource_manager import ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.strangers import Strangers
 from emberkeep.jobmanager.task_manager_supplier import TaskManagerSupplier
 from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
 from emberkeep.jobs.hearing import Hearing
@@ -88,6 +89,7 @@ class JobManagerService:
         self._paused = False
         self._authority: Authority | None = None  # while it leads
         self._actors: tuple[Dispatcher, ResourceManager, BlocklistHandler] | None = None
+        self._strangers = Strangers()
         self._ready = asyncio.Event()
         self._requests: dict[type[Message], Callable[[Any], Awaitable[Message]]] = {
             RegisterTaskManager: self._register_task_manager,
@@ -139,6 +141,7 @@ class JobManagerService:
                 self._configuration,
                 self._rpc,
                 epoch=self._epoch,
+                lineage=self._store.lineage,
                 clock=clock,
                 hearing=hearing,
                 authority=authority,
@@ -156,6 +159,7 @@ class JobManagerService:
                 hearing=hearing,
                 authority=authority,
                 epoch=self._epoch,
+                lineage=self._store.lineage,
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,
                 blocked=places,
@@ -278,6 +282,8 @@ class JobManagerService:
         handler = self._requests.get(type(request))
         if handler is None:
             raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")
+        if self._actors is not None:
+            self._strangers.check(request, self._store.lineage)
         return await handler(request)
 
     async def _register_task_manager(self, request: RegisterTaskManager) -> Message:
@@ -292,6 +298,9 @@ class JobManagerService:
             )
         return await self._resources.register(request)
 
+    def strangers(self) -> tuple[TaskManagerId, ...]:
+        return self._strangers.named()
+
     async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:
         return await self._resources.heartbeat(request)
 
@@ -305,7 +314,12 @@ class JobManagerService:
     async def _jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> Message:
         known, newest, address = await self._dispatcher.jobmaster_heartbeat(request)
         if not known:
-            return JobMasterReply(epoch=self._epoch, known=False, heartbeat_interval=self._heartbeat_interval)
+            return JobMasterReply(
+                epoch=self._epoch,
+                known=False,
+                heartbeat_interval=self._heartbeat_interval,
+                lineage=self._store.lineage,
+            )
         return await self._answer(request, address, newest)
 
     async def _answer(self, request: RegisterJobMaster | JobMasterHeartbeat, address: str, newest: bool) -> Message:
@@ -325,6 +339,7 @@ class JobManagerService:
             procedure=procedure,
             procedure_recorded=recorded,
             draining=standing.draining,
+            lineage=self._store.lineage,
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:

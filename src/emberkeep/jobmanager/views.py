@@ -111,6 +111,9 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     async def task_managers(self) -> list[TaskManagerView]:
         """All registered task managers, by id."""
 
+    def strangers(self) -> tuple[TaskManagerId, ...]:
+        """Task managers that hold work of JobManagers with another job store, and follow nobody else."""
+
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
         """The ids of all registered task managers, sorted, by the node that they stand on."""
 

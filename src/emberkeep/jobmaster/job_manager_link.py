@@ -61,6 +61,7 @@ class JobManagerLink:
         self._beacon = Beacon(interval, system.rng)
         self._known = False  # to the JobManager
         self._epoch = 0
+        self.lineage = ""  # of the job store in which that epoch counts, once the JobManager has told it
         self.lease: AttemptLease | None = None  # of a process that commits something
         self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
 
@@ -104,6 +105,7 @@ class JobManagerLink:
             self.on_silence()
             return False  # a JobManager that is not the newest
         self._epoch = reply.epoch
+        self.lineage = reply.lineage or self.lineage
         if self.lease is not None and in_doubt and reply.known:
             self.lease.confirmed(asked)
         self._note(reply)
@@ -113,7 +115,7 @@ class JobManagerLink:
     def _request(self, status: JobMasterStatus, *, in_doubt: bool) -> Message:
         own = self._identity
         if self._known and not in_doubt:
-            return JobMasterHeartbeat(job_id=own.job_id, attempt=own.attempt, status=status)
+            return JobMasterHeartbeat(job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage)
         return RegisterJobMaster(
             job_id=own.job_id,
             attempt=own.attempt,
@@ -122,6 +124,7 @@ class JobManagerLink:
             pid=own.pid,
             status=status,
             in_doubt=in_doubt,
+            lineage=self.lineage,
         )
 
     def _note(self, reply: JobMasterReply) -> None:

@@ -107,7 +107,9 @@ class JobMasterService:
 
     async def _report(self, outcome: AttemptOutcome) -> None:
         identity = self.master.identity
-        request = ReportOutcome(job_id=identity.job_id, attempt=identity.attempt, outcome=outcome)
+        request = ReportOutcome(
+            job_id=identity.job_id, attempt=identity.attempt, outcome=outcome, lineage=self.master.link.lineage
+        )
         patience = 0.0 if outcome.kind is FailureKind.LOST else self._report_timeout
         give_up = self._system.clock.monotonic() + patience
         while True:

@@ -45,6 +45,11 @@ class JobStore(BlocklistStore, Protocol):
     async def open(self) -> int:
         """Become the writer: raise and return the epoch. Raises Conflict while another process leads."""
 
+    @property
+    def lineage(self) -> str:
+        """Names the life of the store that the epochs count in: another one was emptied, or lies elsewhere. Known once
+        the store is open."""
+
     async def confirm(self) -> None:
         """Write something that changes nothing. Raises Conflict when this writer's epoch is over."""
 

@@ -140,17 +140,20 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True):
 
     info: TaskManagerInfo
     report: TaskManagerReport
+    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
 
 
 class TaskManagerRegistered(Message, frozen=True, kw_only=True):
     epoch: int
     heartbeat_interval: float  # seconds
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     id: TaskManagerId
     instance: InstanceId
     report: TaskManagerReport
+    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
 
 
 class AttemptKey(Message, frozen=True, kw_only=True):
@@ -169,6 +172,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     acknowledged: tuple[AttemptKey, ...] = ()
     stale: tuple[AttemptKey, ...] = ()
     ended: tuple[JobId, ...] = ()
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 # --- JobManager → TaskManager ---------------------------------------------------------------------------------------
@@ -185,6 +189,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
     checkpoint_root: str  # where queries without an own checkpoint location keep theirs
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed, for a check of the storage
     procedure: ProcedureRequest | None = None  # begun by an earlier attempt, perhaps: to be carried on
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
@@ -194,6 +199,7 @@ class StopDriver(Message, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     grace: float
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class StopTaskManager(Message, frozen=True, kw_only=True):
@@ -204,6 +210,7 @@ class StopTaskManager(Message, frozen=True, kw_only=True):
     epoch: int
     instance: InstanceId
     drain: float
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class AllocateSlot(Message, frozen=True, kw_only=True):
@@ -215,6 +222,7 @@ class AllocateSlot(Message, frozen=True, kw_only=True):
     attempt: int
     profile: ResourceProfile
     job_master: str
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class ListLogs(Message, frozen=True, kw_only=True):
@@ -449,12 +457,14 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     pid: int
     status: JobMasterStatus
     in_doubt: bool = False
+    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     status: JobMasterStatus
+    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
@@ -475,6 +485,7 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""
     draining: tuple[TaskManagerId, ...] = ()
+    lineage: str = ""  # of the job store that the epoch counts in
 
 
 class AskLeader(Message, frozen=True, kw_only=True):
@@ -496,6 +507,7 @@ class ReportOutcome(Message, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     outcome: AttemptOutcome
+    lineage: str = ""  # of the job store that its JobManagers have led with
 
 
 REQUESTS: dict[str, type[Message]] = {

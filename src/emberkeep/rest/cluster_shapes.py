@@ -62,6 +62,7 @@ def cluster_overview(
             driver_places_total=sum(view.info.driver_places for view in task_managers),
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
+            taskmanagers_of_another_store=tuple(gateway.strangers()),
             blocklist_problem=blocklist_problem,
             storage_problem=storage.problem,
             storage_unneeded=storage.unneeded,

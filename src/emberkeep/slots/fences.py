@@ -1,4 +1,5 @@
-"""What a task manager has seen of newer lives: the highest epoch, and per job the highest attempt and what is over.
+"""What a task manager has seen of newer lives: the highest epoch in the job store that it follows, and per job the
+highest attempt and what is over.
 
 Whoever speaks for an older epoch or attempt is refused. An attempt that is over is refused even while no newer one is
 known, so a late repetition of its start cannot bring it back.
@@ -37,15 +38,28 @@ class Fences:
 
     def __init__(self, remembered: int = REMEMBERED_JOBS) -> None:
         self.epoch = 0
+        self.lineage = ""  # of the job store that the epoch counts in; "": not known
         self._jobs: dict[JobId, _Fence] = {}  # least recently seen first
         self._remembered = remembered
         self._records: tuple[FenceRecord, ...] | None = ()  # None: to be made anew
 
-    def admit_epoch(self, epoch: int) -> None:
-        """Raises Conflict for a JobManager that is not the newest one."""
+    def admit_epoch(self, epoch: int, lineage: str = "") -> None:
+        """Raises Conflict for a JobManager that is not the newest one, or leads with another job store: its epoch says
+        nothing then. ``lineage`` "": of a release that does not tell it."""
+        if lineage and self.lineage and lineage != self.lineage:
+            raise Conflict(
+                f"that JobManager leads with another job store ({lineage}) than the one that is followed here "
+                f"({self.lineage})"
+            )
         if epoch < self.epoch:
             raise Conflict(f"epoch {epoch} is over: a JobManager with epoch {self.epoch} leads")
         self.epoch = epoch
+        self.lineage = lineage or self.lineage
+
+    def follow(self, epoch: int, lineage: str) -> None:
+        """Epochs count anew where ``lineage`` is another one than before."""
+        if lineage and lineage != self.lineage:
+            self.epoch, self.lineage = epoch, lineage
 
     def check(self, job_id: JobId, attempt: int) -> None:
         """Raises Conflict for an attempt that is over or has been superseded."""

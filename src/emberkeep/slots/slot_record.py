@@ -37,9 +37,10 @@ class DriverRecord(Compatible, frozen=True, kw_only=True):
 
 
 class TableRecord(Compatible, frozen=True, kw_only=True):
-    """A whole table. ``epoch`` and ``fences``: whom it refuses."""
+    """A whole table. ``epoch`` (of the job store ``lineage``) and ``fences``: whom it refuses."""
 
     epoch: int = 0
+    lineage: str = ""
     fences: tuple[FenceRecord, ...] = ()
     slots: tuple[SlotRecord, ...] = ()
     drivers: tuple[DriverRecord, ...] = ()
@@ -49,6 +50,7 @@ def record_table(table: SlotTable) -> TableRecord:
     """What is to be kept of a table at present."""
     return TableRecord(
         epoch=table.fences.epoch,
+        lineage=table.fences.lineage,
         fences=table.fences.records(),
         slots=tuple(
             SlotRecord(
@@ -81,7 +83,7 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotT
     The node may have been given less meanwhile: a driver without room has ended, a slot without room is gone.
     """
     table = SlotTable(limits)
-    table.fences.admit_epoch(record.epoch)
+    table.fences.admit_epoch(record.epoch, record.lineage)
     table.fences.recall(record.fences)
     for driver in record.drivers:
         table.take_driver(_driver(table, driver), now)

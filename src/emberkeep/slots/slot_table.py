@@ -50,6 +50,7 @@ from emberkeep.slots.table_events import (
     StartWanted,
     StopLapsed,
     StopWanted,
+    StoreFollowed,
     TableEffect,
     TableEvent,
     TellJobMaster,
@@ -103,6 +104,7 @@ class SlotTable:
         self._freed: deque[AllocationId] = deque(maxlen=FREED)
         self._handlers: dict[type[Any], Callable[[Any, float], list[TableEffect]]] = {
             EpochSeen: self._epoch_seen,
+            StoreFollowed: self._store_followed,
             ReserveSlot: self._reserve_slot,
             OfferAnswered: self._offer_answered,
             OfferRefused: self._offer_refused,
@@ -146,6 +148,11 @@ class SlotTable:
         """No slot is held and no driver is alive."""
         return not self.slots and not self.drivers.living()
 
+    @property
+    def holds_nothing(self) -> bool:
+        """Nothing is held, and there is no end of a driver that is still to be told."""
+        return not self.slots and not self.drivers.by_attempt
+
     def offers(self) -> dict[tuple[JobId, int], tuple[Slot, ...]]:
         """Slots that wait to be accepted, by attempt; recovered ones may hold executors."""
         grouped: dict[tuple[JobId, int], tuple[Slot, ...]] = {}
@@ -181,7 +188,11 @@ class SlotTable:
     # --- slots --------------------------------------------------------------------------------------------------------
 
     def _epoch_seen(self, event: EpochSeen, _: float) -> list[TableEffect]:
-        self.fences.admit_epoch(event.epoch)
+        self.fences.admit_epoch(event.epoch, event.lineage)
+        return []
+
+    def _store_followed(self, event: StoreFollowed, _: float) -> list[TableEffect]:
+        self.fences.follow(event.epoch, event.lineage)
         return []
 
     def _reserve_slot(self, event: ReserveSlot, now: float) -> list[TableEffect]:

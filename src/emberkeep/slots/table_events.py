@@ -61,6 +61,15 @@ class EpochSeen:
     """A JobManager has spoken. Raises Conflict when it is not the newest."""
 
     epoch: int
+    lineage: str = ""
+
+
+@dataclass(frozen=True)
+class StoreFollowed:
+    """A JobManager whose job store is followed from now on has spoken: epochs count in that."""
+
+    epoch: int
+    lineage: str
 
 
 @dataclass(frozen=True)
@@ -226,6 +235,7 @@ class Tick:
 
 TableEvent = (
     EpochSeen
+    | StoreFollowed
     | ReserveSlot
     | OfferAnswered
     | OfferRefused

@@ -40,6 +40,9 @@ class LinkOwner(Protocol):
     async def take_report(self) -> TaskManagerReport:
         """The present state, with the next sequence number."""
 
+    def followed_lineage(self) -> str:
+        """Of the job store whose JobManagers alone are followed; "": any."""
+
     async def take_reply(self, reply: JobManagerReply) -> None:
         """Act on an answer. Raises RetryLater when it comes from a JobManager that is not the newest."""
 
@@ -135,7 +138,8 @@ class JobManagerLink:
         return False
 
     async def _register(self) -> None:
-        request = RegisterTaskManager(info=self.info, report=await self._owner.take_report())
+        report = await self._owner.take_report()
+        request = RegisterTaskManager(info=self.info, report=report, lineage=self._owner.followed_lineage())
         reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:
@@ -145,13 +149,17 @@ class JobManagerLink:
 
     async def _report(self) -> None:
         request = TaskManagerHeartbeat(
-            id=self.info.id, instance=self.info.instance, report=await self._owner.take_report()
+            id=self.info.id,
+            instance=self.info.instance,
+            report=await self._owner.take_report(),
+            lineage=self._owner.followed_lineage(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
-        await self._owner.take_reply(reply)
-        if not reply.known:
+        if not reply.known:  # there is nothing else in it
             self.registered = False
             self._beacon.wake()
+            return
+        await self._owner.take_reply(reply)
 
     def _let_others_go_first(self) -> None:
         """Whoever has the id that this process was refused is to reach the next JobManager before it."""

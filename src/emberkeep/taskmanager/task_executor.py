@@ -19,6 +19,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.options import (
+    ADOPT_LEADER,
     DRIVER_START_TIMEOUT,
     HEARTBEAT_INTERVAL,
     HEARTBEAT_TIMEOUT,
@@ -165,6 +166,7 @@ class TaskExecutor(Actor[Event]):
             silence_timeout=configuration[HEARTBEAT_TIMEOUT],
         )
         self._sequence = 0
+        self._adopts_leader = configuration[ADOPT_LEADER]  # until one is followed
         self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
         self._offering: set[tuple[JobId, int]] = set()  # attempts with an offer under way
         self._processes = Processes(
@@ -212,6 +214,16 @@ class TaskExecutor(Actor[Event]):
     async def take_report(self) -> TaskManagerReport:
         report: TaskManagerReport = await self.ask(TakeReport())
         return report
+
+    @property
+    def _follows_any(self) -> bool:
+        """Whether a JobManager with another job store is followed: nothing here is lost by that, or a person has said
+        so."""
+        return self.table.holds_nothing or self._adopts_leader
+
+    def followed_lineage(self) -> str:
+        """Of the job store whose JobManagers alone are followed; "": any."""
+        return "" if self._follows_any else self.table.fences.lineage
 
     async def take_reply(self, reply: JobManagerReply) -> None:
         await self.ask(TakeReply(reply))
@@ -261,7 +273,7 @@ class TaskExecutor(Actor[Event]):
     # --- messages of the JobManager -----------------------------------------------------------------------------------
 
     def _start_driver(self, message: StartDriver) -> Message:
-        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.EpochSeen(message.epoch, message.lineage))
         key = DriverKey(job_id=message.graph.job_id, attempt=message.attempt)
         if table.LaunchDriver(key.job_id, key.attempt) in self._decide(
             table.ReserveDriver(key.job_id, key.attempt, message.memory_mb)
@@ -275,12 +287,12 @@ class TaskExecutor(Actor[Event]):
         return driver is not None and driver.stop_grace is None
 
     def _stop_driver(self, message: StopDriver) -> Message:
-        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.EpochSeen(message.epoch, message.lineage))
         self._decide(table.StopWanted(message.job_id, message.attempt, message.grace))
         return Ack()
 
     def _stop_task_manager(self, message: StopTaskManager) -> Message:
-        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.EpochSeen(message.epoch, message.lineage))
         if message.instance != self.info.instance:
             raise Conflict(
                 f"instance {message.instance} of task manager {self.info.id} was to end; it was started anew"
@@ -291,7 +303,7 @@ class TaskExecutor(Actor[Event]):
         return Ack()
 
     def _allocate_slot(self, message: AllocateSlot) -> Message:
-        self._decide(table.EpochSeen(message.epoch))
+        self._decide(table.EpochSeen(message.epoch, message.lineage))
         self._decide(
             table.ReserveSlot(
                 message.allocation_id, message.job_id, message.attempt, message.profile, message.job_master
@@ -300,11 +312,15 @@ class TaskExecutor(Actor[Event]):
         return Ack()
 
     def _reply_taken(self, event: TakeReply) -> None:
+        reply = event.reply
+        if isinstance(reply, TaskManagerRegistered) and self._follows_any:
+            self._decide(table.StoreFollowed(reply.epoch, reply.lineage))
         try:
-            self._decide(table.EpochSeen(event.reply.epoch))
+            self._decide(table.EpochSeen(reply.epoch, reply.lineage))
         except Conflict as error:
             raise RetryLater(error.message) from None
         if isinstance(event.reply, TaskManagerRegistered):
+            self._adopts_leader = False
             self._known = self.info.instance
             self._keep()
         if isinstance(event.reply, TaskManagerHeartbeatReply):

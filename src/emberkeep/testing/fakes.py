@@ -37,6 +37,7 @@ class MemoryDisk:
     blocklist: bytes = b""
     leader: MemoryJobStore | None = None
     away: bool = False  # graphs cannot be read at present
+    lineage: str = "memory"
 
     def crash(self) -> None:
         """The leading process dies: its lock is free, what it wrote stays."""
@@ -82,6 +83,10 @@ class MemoryJobStore:
         self._disk.epoch += 1
         self._epoch = self._disk.epoch
         return self._epoch
+
+    @property
+    def lineage(self) -> str:
+        return self._disk.lineage
 
     async def confirm(self) -> None:
         _end(self._begin())

@@ -108,6 +108,10 @@ class StoreSession:
         store.history.add(self._process.name, f"leads with epoch {epoch}")
         return epoch
 
+    @property
+    def lineage(self) -> str:
+        return self._inner.lineage
+
     async def confirm(self) -> None:
         await self._operate("confirm", self._inner.confirm)
 

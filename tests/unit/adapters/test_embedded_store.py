@@ -292,3 +292,15 @@ class TestDamage:
                 with pytest.raises(RetryLater, match="in use"):
                     await store.create(job(1))
             await store.create(job(1))
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_store_that_was_emptied_is_another_one(tmp_path: Path) -> None:
+    async with opened(tmp_path) as store:
+        lineage = store.lineage
+    for path in (tmp_path / "jm").iterdir():
+        path.unlink()
+    async with opened(tmp_path) as store:
+        assert store.lineage != lineage
+    with pytest.raises(Conflict):
+        _ = store.lineage

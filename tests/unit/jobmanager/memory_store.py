@@ -56,6 +56,10 @@ class FailingStore:
     async def open(self) -> int:
         return await self._step("open", self._store.open)
 
+    @property
+    def lineage(self) -> str:
+        return self._store.lineage
+
     async def confirm(self) -> None:
         await self._step("confirm", self._store.confirm)
 

@@ -155,6 +155,9 @@ class FakeGateway(JobManagerGateway):
         except KeyError:
             raise Absent(f"there is no job {job_id}", hint="GET /v1/jobs lists all") from None
 
+    def strangers(self) -> tuple[TaskManagerId, ...]:
+        return ()
+
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
         found: dict[str, list[TaskManagerId]] = {}
         for key, view in sorted(self.managers.items()):

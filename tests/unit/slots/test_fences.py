@@ -19,6 +19,22 @@ def test_only_the_newest_epoch_is_admitted() -> None:
     fences.admit_epoch(4)
 
 
+@pytest.mark.req("SAFE-6")
+def test_epochs_of_another_job_store_say_nothing_until_it_is_followed() -> None:
+    fences = Fences()
+    fences.admit_epoch(7, "a")
+    for epoch in (3, 7, 9):
+        with pytest.raises(Conflict, match="another job store"):
+            fences.admit_epoch(epoch, "b")
+    fences.admit_epoch(8)  # of a release that does not tell it
+    fences.follow(9, "a")
+    assert fences.epoch == 8
+    fences.follow(1, "b")
+    assert (fences.epoch, fences.lineage) == (1, "b")
+    with pytest.raises(Conflict, match="another job store"):
+        fences.admit_epoch(9, "a")
+
+
 @pytest.mark.req("HA-7")
 def test_an_attempt_is_refused_once_a_newer_one_was_seen_or_it_is_over() -> None:
     fences = Fences()

@@ -178,8 +178,11 @@ class JobStoreContract:
             await first.open()
         await first.confirm()
         await first.create(job(1))  # the attempts of others have not harmed it
+        lineage = first.lineage
         await first.close()
         assert await second.open() > epoch
+        assert lineage, "the store has a name"
+        assert second.lineage == lineage, "it stays from leader to leader"
         await second.close()
 
     @pytest.mark.req("HA-6")

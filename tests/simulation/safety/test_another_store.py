@@ -1,0 +1,100 @@
+"""A JobManager comes up with another job store, emptied or lying elsewhere, while jobs run (SAFE-6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.testing.fakes import MemoryDisk
+from emberkeep.testing.scripts import Script
+from emberkeep.testing.simulation import Run
+from tests.simulation.test_cluster import STREAM, attempt, drivers, passes, running, wait_for
+from tests.simulation.test_cut_off_leader import everything
+
+
+def lead_with(run: Run, disk: MemoryDisk) -> None:
+    """The JobManager is started again, over this store."""
+    cluster = run.cluster
+    assert cluster.jm_process is not None
+    cluster.machines.kill(cluster.jm_process)
+    cluster.store.disk.crash()
+    cluster.store.disk = disk
+    cluster.store.leader = None
+    cluster.start_job_manager()
+
+
+def strangers(run: Run) -> Callable[[], bool]:
+    return lambda: run.cluster.jm_service is not None and list(run.cluster.jm_service.strangers()) == ["tm-1", "tm-2"]
+
+
+@pytest.mark.req("SAFE-6")
+@pytest.mark.parametrize("epoch", [0, 50], ids=["lower epoch", "higher epoch"])
+def test_what_runs_goes_on_until_the_job_store_is_given_back(epoch: int) -> None:
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        job = cluster.submit("stream", STREAM)
+        await running(run, job, number=1, executors=2)
+        batch = cluster.submit("batch", Script(seconds=30.0, executors=1))
+        await running(run, batch, number=1, executors=1)
+        before, own, jobs = everything(run), cluster.store.disk, list(cluster.jobs)
+        cluster.jobs.clear()  # this JobManager knows none of them
+        lead_with(run, MemoryDisk(epoch=epoch, lineage="another"))
+        await wait_for(run, strangers(run), "the JobManager names those who follow another store")
+        await asyncio.sleep(2 * cluster.configuration[DRIVER_LEASE] + cluster.configuration[HEARTBEAT_TIMEOUT])
+        lost = [process for process in before if not process.alive and "stream" in process.name]
+        assert not lost
+        cluster.jobs.extend(jobs)
+        lead_with(run, own)
+        await wait_for(run, lambda: not strangers(run)(), "they follow again")
+        await run.settle()
+        assert [attempt(run, each) for each in (job, batch)] == [1, 1]
+        assert [driver for driver in before if driver in drivers(run)]
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_task_manager_that_holds_nothing_follows_any_store() -> None:
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        first = cluster.submit("first", Script(seconds=2.0))
+        await run.settle()
+        assert attempt(run, first) == 1
+        cluster.jobs.clear()
+        lead_with(run, MemoryDisk(lineage="another"))
+        second = cluster.submit("second", Script(seconds=2.0))
+        await run.settle()
+        assert attempt(run, second) == 1
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+@pytest.mark.req("SAFE-6")
+def test_a_person_can_have_a_task_manager_follow_another_store() -> None:
+    """What runs there belongs to nobody, and is ended."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        job = cluster.submit("stream", STREAM)
+        await running(run, job, number=1, executors=2)
+        before = everything(run)
+        cluster.jobs.clear()
+        lead_with(run, MemoryDisk(lineage="another"))
+        await wait_for(run, lambda: cluster.jm_service is not None and cluster.jm_service.strangers(), "one is named")
+        cluster.configuration = cluster.configuration.with_texts({"taskmanager.adopt-leader": "true"}, "test")
+        for node in cluster.nodes:
+            assert node.agent is not None
+            cluster.machines.kill(node.agent)
+            cluster.start_agent(node)
+        await wait_for(run, lambda: not any(process.alive for process in before), "what ran there has ended")
+        after = cluster.submit("after", Script(seconds=2.0))
+        await run.settle()
+        assert attempt(run, after) == 1
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
