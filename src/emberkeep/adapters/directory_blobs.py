@@ -118,7 +118,12 @@ class DirectoryBlobs:
                 raise self._absent(owner, key)
             return status.st_size
 
-    def _absent(self, owner: JobId, key: BlobKey) -> Absent:
+    def _absent(self, owner: JobId, key: BlobKey) -> Absent | Unavailable:
+        if not self._tree.root.is_dir():  # the mount is away: whoever asks for a BLOB knows that it was put there
+            return Unavailable(
+                f"{self.location} is not there now, and BLOB {key} of job {owner} neither",
+                hint="check that its file system is mounted",
+            )
         return Absent(f"there is no BLOB {key} of job {owner} in {self.location}")
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:

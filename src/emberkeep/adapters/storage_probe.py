@@ -35,6 +35,10 @@ class StorageProbe:
         self._patience = patience or FilePatience(_SECONDS)
         self._seen = False
 
+    def expect(self) -> None:
+        """This cluster has put something there, as is known otherwise."""
+        self._seen = True
+
     def look(self) -> StorageSight:
         """Blocks, not for longer than a few seconds; raises nothing."""
         try:

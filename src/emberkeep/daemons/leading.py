@@ -18,10 +18,12 @@ from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
 from emberkeep.adapters.http_server import BoundPort
 from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.adapters.watched_blobs import WatchedBlobs
 from emberkeep.base.config import Configuration
 from emberkeep.base.options import (
     ALLOWED_HOSTS,
     BLOB_DIRECTORY,
+    BLOB_HA_STORAGE,
     OFFLOAD_MIN_SIZE,
     RESOURCE_MANAGER_TYPE,
     REST_ADDRESS,
@@ -133,6 +135,8 @@ async def leadership(
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
+        if not configuration[BLOB_HA_STORAGE]:
+            ha = WatchedBlobs(ha, lambda: settings.storage.problem)
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
@@ -152,6 +156,7 @@ async def leadership(
             checkpoint_root=str(layout.checkpoints),
             savepoint_root=str(layout.savepoints),
             steps_aside=steps_aside,
+            storage=settings.storage,
             driver=_resource_driver(settings),
         )
         keeper = StorageKeeper(configuration, settings.owned_storage, store, service, blobs, system.clock.now_ms)

@@ -28,6 +28,11 @@ class StorageWatch:
         self._place = layout.storage
         self._exchange = exchange
 
+    async def expect(self) -> None:
+        """Jobs were recovered, whose graphs have to be there: look whether something is."""
+        self._probe.expect()
+        await self.look()
+
     async def look(self) -> StorageSeen:
         """Probe it once; takes some seconds at most."""
         sight = await asyncio.to_thread(self._probe.look)

@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from emberkeep.base import options
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, InvalidInput, RetryLater
+from emberkeep.base.errors import Conflict, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
@@ -50,11 +50,21 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.resource_driver import ResourceManagerDriver
 
 
+class SharedStorage(Protocol):
+    """What is known of the storage that all processes share. ``problem``: why it cannot be used now, or ""."""
+
+    problem: str
+
+    async def expect(self) -> None:
+        """Look whether it answers: this cluster has put something there."""
+
+
 class JobManagerService:
     """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
     ``checkpoint_root`` where queries without an own checkpoint location keep theirs, ``savepoint_root`` where those
     savepoints go that nobody has named a directory for. ``driver``: starts task managers when more are needed; None:
-    people do. ``steps_aside``: another one is to lead once hardly anybody is heard here.
+    people do. ``storage``: None where nobody watches it. ``steps_aside``: another one is to lead once hardly anybody is
+    heard here.
 
     Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
     """
@@ -72,8 +82,10 @@ class JobManagerService:
         savepoint_root: str,
         driver: ResourceManagerDriver | None = None,
         steps_aside: bool = False,
+        storage: SharedStorage | None = None,
     ) -> None:
         self._driver = driver
+        self._storage = storage
         self._system = system
         self._configuration = configuration
         self._rpc = rpc
@@ -109,6 +121,8 @@ class JobManagerService:
         try:
             stored = await reads.read("jobs cannot be recovered", self._store.recover)
             results = await reads.read("results cannot be read", self._store.results)
+            if stored and self._storage is not None:
+                await self._storage.expect()
             kept = [result.job_id for result in results if result.keeps_data]
             await self._blobs.open(
                 [*(entry.job_id for entry in stored), *kept],
@@ -362,6 +376,8 @@ class JobManagerService:
 
     async def submit(self, graph: JobGraph) -> Submission:
         self._check_confirmed()
+        if self._storage is not None and self._storage.problem:
+            raise Unavailable(self._storage.problem, hint="no job is accepted before; running ones go on")
         check_graph(graph)
         obstacle = await self._resources.obstacle(driver_need(graph), executor_profile(graph))
         if obstacle:

@@ -11,7 +11,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobmanager.blob_server import BlobServer
-from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobmanager.service import JobManagerService, SharedStorage
 from emberkeep.jobmanager.views import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
@@ -38,11 +38,19 @@ def in_virtual_time(scenario: Callable[[], Awaitable[None]]) -> None:
 class SmallCluster:
     """One JobManager and its task managers. Their heartbeats are sent once a second unless they are silenced."""
 
-    def __init__(self, store: JobStore, settings: dict[str, str] | None = None, *, steps_aside: bool = False) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        settings: dict[str, str] | None = None,
+        *,
+        steps_aside: bool = False,
+        storage: SharedStorage | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
         self.store = store
         self.steps_aside = steps_aside
+        self.storage = storage
         self.files, self.shared = MemoryFiles(), MemoryFiles()
         self.network = MemoryNetwork()
         self.configuration = Configuration().with_texts({**NO_DELAY, **(settings or {})}, "test")
@@ -67,6 +75,7 @@ class SmallCluster:
             checkpoint_root="/checkpoints",
             savepoint_root="/default-savepoints",
             steps_aside=self.steps_aside,
+            storage=self.storage,
         )
 
     @asynccontextmanager

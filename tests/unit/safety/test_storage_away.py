@@ -1,0 +1,66 @@
+"""While the shared storage is known to be away nothing is put in its place, and nothing is concluded from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.directory_blobs import DirectoryBlobs
+from emberkeep.adapters.watched_blobs import WatchedBlobs
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.state_layout import StateLayout
+from emberkeep.daemons.storage_watch import StorageWatch
+from emberkeep.testing.contracts.local_store import ONE, blob
+from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
+from tests.unit.jobmanager.fakes import graph
+from tests.unit.jobmanager.memory_store import FailingStore
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_a_storage_that_jobs_have_used_is_missed_by_the_next_process_and_not_made_anew(tmp_path: Path) -> None:
+    watch = StorageWatch(StateLayout(tmp_path, Configuration()))
+    blobs = WatchedBlobs(DirectoryBlobs(tmp_path / "storage" / "blobs"), lambda: watch.problem)
+    key, content = blob("a")
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    await watch.look()
+    assert await blobs.listing() == {}, "a first start"
+    await watch.expect()
+    for use in (blobs.put(ONE, key, file), blobs.listing(), blobs.size(ONE, key), blobs.delete_owner(ONE)):
+        with pytest.raises(Unavailable, match="cannot be read here now"):
+            await use
+    assert not (tmp_path / "storage").exists()
+    (tmp_path / "storage" / "graphs").mkdir(parents=True)
+    await watch.look()
+    await blobs.put(ONE, key, file)
+    assert await blobs.size(ONE, key) == len(content)
+
+
+class Storage:
+    def __init__(self) -> None:
+        self.problem = ""
+        self.expected = 0
+
+    async def expect(self) -> None:
+        self.expected += 1
+
+
+@pytest.mark.req("SAFE-1")
+def test_no_job_is_accepted_without_storage_and_recovered_ones_are_looked_for() -> None:
+    async def scenario() -> None:
+        storage = Storage()
+        cluster = SmallCluster(FailingStore(), storage=storage)
+        async with cluster.leading() as service:
+            storage.problem = "the shared storage cannot be read here now"
+            with pytest.raises(Unavailable, match="cannot be read here now"):
+                await service.submit(graph(1))
+            storage.problem = ""
+            await service.submit(graph(1))
+        assert storage.expected == 0
+        async with cluster.leading():
+            assert storage.expected == 1
+
+    in_virtual_time(scenario)
