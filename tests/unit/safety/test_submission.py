@@ -91,3 +91,9 @@ async def test_a_cluster_that_has_never_answered_is_not_waited_for(fake: FakeJob
     with pytest.raises(RetryLater):
         await submitted(fake, job, fake.blobs.clear, 0)
     assert len(fake.requests) <= 1
+
+
+async def test_a_leader_that_ends_in_the_first_request_is_followed(fake: FakeJobManager, job: PreparedJob) -> None:
+    fake.unanswered.append(0)
+    notices = await submitted(fake, job, fake.blobs.clear, 0)
+    assert "trying again for 60 s" in notices[0]
