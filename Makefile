@@ -49,10 +49,14 @@ demo: $(STAMP) java ## Run the flights pipeline on a local cluster, kill parts o
 test: $(STAMP) java ## Run all tests (PYTEST_ARGS="-m 'not integration'" for the fast ones)
 	@$(BIN)/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
+.PHONY: flink
+flink: $(STAMP) ## Fetch Flink's own client for the long tests: 330 MB, once
+	@$(BIN)/python -m tools.flink_jar
+
 # A campaign's seed: any number; the same one repeats the campaign.
 CAMPAIGN ?= $(shell date +%s)
 .PHONY: test-long
-test-long: $(STAMP) java ## Run long tests, and properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
+test-long: $(STAMP) java flink ## Run long tests, and properties and simulated worlds with fresh seeds (CAMPAIGN=<seed> repeats)
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 .PHONY: check
