@@ -7,10 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pytest
 
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blocklist.model import Blocklist
+from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
 from emberkeep.jobmanager.dispatcher import Dispatcher
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
@@ -177,6 +179,14 @@ def acknowledge_at_once(_: Callable[..., Any]) -> Callable[..., Any]:
     return report_outcome
 
 
+def note_the_running_batch(original: Callable[..., Any]) -> Callable[..., Any]:
+    def note(self: CheckpointRecords, job_id: Any, attempt: int, queries: Any) -> None:
+        running = (msgspec.structs.replace(query, batch_id=query.batch_id + 1) for query in queries)
+        original(self, job_id, attempt, tuple(running))
+
+    return note
+
+
 def without_blocklist(_: Callable[..., Any]) -> Callable[..., Any]:
     async def blocklist(_: MemoryJobStore) -> Blocklist:
         return Blocklist()
@@ -236,6 +246,9 @@ PLANTS = {
     ),
     "the end of a script is acknowledged before it is stored": Plant(
         Dispatcher, "report_outcome", acknowledge_at_once, ("m",), "storeless"
+    ),
+    "the batch that runs is recorded as committed": Plant(
+        CheckpointRecords, "note", note_the_running_batch, ("k",), "abandoned"
     ),
     "a task manager does not notice silence": Plant(SlotTable, "_tick", returning([]), ("c",), "cut"),
 }
