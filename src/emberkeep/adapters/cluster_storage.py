@@ -72,17 +72,20 @@ class ClusterStorage:
 
     def settle(self, origin: StoreOrigin) -> str:
         """Find out whose the storage is, and claim it where it is empty. Returns the storage's identity, for the job
-        store to keep; "" where that is not settled.
+        store to keep; "" where that is not settled. A storage that is away now is looked at again by ``require``.
 
-        Raises OwnedByAnother, NewerFormat, Unavailable, or Fatal (no space): this JobManager must not lead with it.
+        Raises OwnedByAnother, NewerFormat, Unavailable (at a first start), or Fatal (no space): this JobManager must
+        not lead with it.
         """
         self._identity, self._bound = origin.identity, origin.storage
         self._cluster = cluster_id(self._layout.configuration, self._layout)
-        self._prepare_place(origin)
         try:
+            self._prepare_place(origin)
             owner = read_owner(self._place)
-        except Damaged as error:
-            log.error("storage: nothing is deleted", reason=str(error))
+        except (Damaged, Unavailable) as error:
+            if isinstance(error, Unavailable) and not origin.storage:
+                raise
+            log.error("storage: nothing is deleted", reason=error.message, hint=error.hint)
             return ""
         if owner is None:
             return self._settle_unrecorded(origin)

@@ -177,9 +177,19 @@ def test_checkpoints_of_a_job_with_a_graph_of_another_store_are_not_offered(tmp_
 def test_a_storage_that_is_away_is_not_made_anew(site: Site) -> None:
     origin = site.bound()
     site.storage.rename(site.directory / "unmounted")
-    with pytest.raises(Unavailable, match="is not there"):
-        site.open().settle(origin)
+    storage = site.open()
+    assert storage.settle(origin) == ""
+    assert isinstance(storage.problem(), Unavailable)
     assert not site.storage.exists()
+    (site.directory / "unmounted").rename(site.storage)
+    assert storage.problem() is None, "it is there again"
+
+
+@pytest.mark.req("SAFE-2")
+def test_a_first_start_waits_for_its_storage(site: Site) -> None:
+    site.directory.joinpath("storage").write_text("no directory")
+    with pytest.raises(Unavailable):
+        site.open().settle(NEW)
 
 
 def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_where_no_job_needs_it(site: Site) -> None:
