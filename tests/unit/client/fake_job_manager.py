@@ -19,7 +19,7 @@ from emberkeep.blocklist.model import PERMANENT
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
-from emberkeep.protocol import rest, rest_blobs, rest_blocklist
+from emberkeep.protocol import rest, rest_blobs, rest_blocklist, rest_storage
 from emberkeep.protocol.byte_range import parse_byte_range
 from emberkeep.rest.checkpoint_shapes import checkpoint_statistics
 
@@ -180,6 +180,7 @@ class FakeJobManager:
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
         self._heartbeats = 0
         self._entries: dict[str, rest_blocklist.BlockedNodeInfo] = {}
+        self.storage = rest_storage.StorageInfo(location="/s", cluster="c", owned=True, problem="", hint="", data=[])
         self.blobs: dict[tuple[str, str], bytes] = {}  # by job id and key
         self.held: dict[tuple[str, str], list[str]] = {}
         self.groups: list[rest_blobs.BlobGroup] = []
@@ -246,6 +247,8 @@ class FakeJobManager:
             ("GET", "/blocklist", self._blocklist),
             ("PUT", "/blocklist/{kind}/{name}", self._block),
             ("DELETE", "/blocklist/{kind}/{name}", self._unblock),
+            ("GET", "/storage", self._storage),
+            ("POST", "/storage/{what}", self._settle_storage),
             ("GET", "/jobmanager/logs", self._own_logs),
             ("GET", "/jobmanager/logs/{log}", self._read_own_log),
         ):
@@ -279,6 +282,14 @@ class FakeJobManager:
             request.transport.close()
         return problem(status or 504, "who knows")
 
+    async def _storage(self, _request: web.Request) -> web.Response:
+        return reply(self.storage)
+
+    async def _settle_storage(self, request: web.Request) -> web.Response:
+        data = [] if request.match_info["what"] == "purge" else self.storage.data
+        self.storage = msgspec.structs.replace(self.storage, owned=True, problem="", hint="", data=data)
+        return reply(self.storage)
+
     async def _overview(self, _request: web.Request) -> web.Response:
         extension = rest.ClusterExtension(
             version="0.1.0",
@@ -289,6 +300,8 @@ class FakeJobManager:
             driver_places_total=4,
             driver_places_available=4,
             taskmanagers_away=0,
+            storage_problem=self.storage.problem,
+            storage_unneeded=len(self.storage.data),
         )
         return reply(
             rest.ClusterOverview(
