@@ -25,6 +25,7 @@ from emberkeep.spark.script_queries import ScriptQuery, check_not_failed
 log = structlog.get_logger(__name__)
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+_REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"
 _PAUSE = 0.1
 _INTERRUPTIONS = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
 _CAUSES = 20  # of an exception that are looked at
@@ -54,6 +55,11 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
     for query in queries:
         if not was_interrupted(query):
             check_not_failed(query, query.handle)
+
+
+def check_has_boundaries(query: ScriptQuery) -> None:
+    """Raises ProcedureRefused where there is no moment between two micro-batches that could be waited for."""
+    _ending(query)
 
 
 def was_interrupted(query: ScriptQuery) -> bool:
@@ -178,6 +184,12 @@ def _ending_of(execution: Any) -> tuple[Any, Any]:
         raise ProcedureRefused(
             f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
             hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
+        )
+    if str(execution.trigger().getClass().getName()) == _REAL_TIME:
+        raise ProcedureRefused(
+            "the query runs in real-time mode: it writes down what a batch reads only when that batch has ended",
+            hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it goes "
+            "on after its newest committed batch, and can be stopped and saved",
         )
     state = execution.state()
     present = state.get().getClass()

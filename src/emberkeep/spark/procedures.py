@@ -17,7 +17,14 @@ from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark.await_hook import AwaitGate
-from emberkeep.spark.batch_boundary import Note, end_between_batches, runs, too_late, was_interrupted
+from emberkeep.spark.batch_boundary import (
+    Note,
+    check_has_boundaries,
+    end_between_batches,
+    runs,
+    too_late,
+    was_interrupted,
+)
 from emberkeep.spark.drain import DRAIN_BATCHES, Drain, log_state
 from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
 from emberkeep.spark.function_states import FunctionStates
@@ -29,7 +36,7 @@ from emberkeep.spark.savepoint_copy import SavepointWriter, Watch, Written
 from emberkeep.spark.savepoint_storage import SavepointStorages
 from emberkeep.spark.savepoint_trial import trial_failure
 from emberkeep.spark.scheduler_control import call
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery, check_not_failed
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +114,9 @@ class QueryProcedures:
             raise _nothing_runs()
         if all(query.reached is None for query in queries):
             raise _nothing_to_save()
+        for query in queries:
+            if runs(query):
+                check_has_boundaries(query)
         note(f"trying whether {directory} can be written")
         self._may_commit()
         session = self._session()
@@ -199,16 +209,26 @@ class QueryProcedures:
         self.plans.open()
 
     def drain(self, note: Note) -> str:
-        """See Drain. The queries have ended. Returns what has not come out, in words; "" when all has."""
+        """See Drain. The queries have ended; also those that have ended by themselves before let out what they hold.
+        Returns what has not come out, in words; "" when all has."""
         limit = self._step_limit()
-        ended = [query for query in self._recoverable() if query.away]
-        left = [str(query) for query in ended if not self._drain.drain(query, note, limit)]
-        if not left:
-            return ""
-        return (
-            f"timers of {', '.join(left)} were still setting timers after {DRAIN_BATCHES} planned batches: what these "
-            "wait for has not come out, and is in the savepoint"
-        )
+        queries = self._recoverable()
+        left = [query for query in queries if query.away and not self._drain.drain(query, note, limit)]
+        notes = []
+        for query in queries:
+            if not query.away:
+                try:
+                    check_not_failed(query, query.handle)
+                    if not self._drain.drain(query, note, limit):
+                        left.append(query)
+                except Fatal as error:  # it is not what the stop is about: the others go on
+                    notes.append(f"{query} had ended before, and what it holds is in the savepoint only: {error}")
+        if left:
+            notes.append(
+                f"timers of {', '.join(map(str, left))} were still setting timers after {DRAIN_BATCHES} planned "
+                "batches: what these wait for has not come out, and is in the savepoint"
+            )
+        return "; ".join(notes)
 
     def write_savepoint(
         self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch

@@ -12,7 +12,7 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.spark import batch_boundary
-from emberkeep.spark.batch_boundary import end_between_batches, was_interrupted
+from emberkeep.spark.batch_boundary import check_has_boundaries, end_between_batches, was_interrupted
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
@@ -100,6 +100,7 @@ class Query(threading.Thread):
         self._jsq = self
         self.interrupted = False
         self.failure: JavaFailure | None = None
+        self.execution, self.trigger_class = "MicroBatchExecution", "ProcessingTimeTrigger"
         self.start()
 
     def run(self) -> None:
@@ -155,7 +156,7 @@ class Query(threading.Thread):
         return Option(self.failure)
 
     def getClass(self) -> JavaClass:  # noqa: N802
-        return JavaClass(f"{PACKAGE}.MicroBatchExecution", self._states)
+        return JavaClass(f"{PACKAGE}.{self.execution}", self._states)
 
     def streamingQuery(self) -> Any:  # noqa: N802
         return Execution(self)
@@ -174,8 +175,19 @@ class Execution:
     def queryExecutionThread(self) -> Query:  # noqa: N802
         return self._query
 
+    def trigger(self) -> Trigger:
+        return Trigger(self._query.trigger_class)
+
     def getClass(self) -> JavaClass:  # noqa: N802
         return self._query.getClass()
+
+
+class Trigger:
+    def __init__(self, name: str) -> None:
+        self._class = JavaClass(f"org.apache.spark.sql.execution.streaming.{name}", {})
+
+    def getClass(self) -> JavaClass:  # noqa: N802
+        return self._class
 
 
 def scripts(query: Query, name: str = "q") -> ScriptQuery:
@@ -232,6 +244,31 @@ def test_the_batch_that_runs_is_the_last_one() -> None:
     until(lambda: query.batches)
     end_between_batches([scripts(query)], nothing, NO_LIMIT)
     assert not query.is_alive()
+
+
+@pytest.mark.req("END-6")
+@pytest.mark.parametrize(
+    ("execution", "trigger", "words"),
+    [
+        ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* trigger other than continuous"),
+        ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger", "without asynchronous progress tracking"),
+        ("MicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger\(processingTime"),
+    ],
+)
+def test_what_has_no_moment_between_two_batches_is_refused_and_goes_on(
+    execution: str, trigger: str, words: str
+) -> None:
+    query, other = (Query(lambda _: time.sleep(0.001)) for _ in range(2))
+    query.execution, query.trigger_class = execution, trigger
+    with pytest.raises(ProcedureRefused, match=words):
+        check_has_boundaries(scripts(query))
+    with pytest.raises(ProcedureRefused, match=words):
+        end_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
+    assert query.isActive()
+    assert other.isActive()
+    for each in (query, other):
+        each.execution, each.trigger_class = "MicroBatchExecution", "ProcessingTimeTrigger"
+    end_between_batches([scripts(other), scripts(query)], nothing, NO_LIMIT)
 
 
 @pytest.mark.req("END-6")

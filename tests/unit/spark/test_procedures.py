@@ -63,6 +63,7 @@ def query(reached: str | None = "/checkpoints/one") -> ScriptQuery:
 def _without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(procedures, "HadoopFiles", lambda _: None)
     monkeypatch.setattr(procedures, "runs", lambda _: True)
+    monkeypatch.setattr(procedures, "check_has_boundaries", lambda _: None)
 
 
 def of(place: Place, *queries: ScriptQuery, asked_before: Procedure | None = None) -> QueryProcedures:
@@ -124,3 +125,42 @@ def test_without_a_query_that_could_be_restored_it_is_refused_before_any_is_ende
         with pytest.raises(ProcedureRefused, match=words):
             check(steps)
         assert steps.gate.is_open
+
+
+@pytest.mark.req("END-6")
+def test_a_query_that_has_no_boundaries_is_refused_before_anything_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: ScriptQuery) -> None:
+        raise ProcedureRefused("it runs in real-time mode")
+
+    monkeypatch.setattr(procedures, "check_has_boundaries", refuse)
+    place = Place(write=Fatal("nobody may come here"))
+    steps = of(place, query())
+    with pytest.raises(ProcedureRefused, match="real-time mode"):
+        check(steps)
+    assert place.files == {}
+
+
+@pytest.mark.req("END-4")
+def test_queries_that_ended_before_a_drain_let_out_what_they_hold_or_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drained, over, failed = query("/c/away"), query("/c/over"), query("/c/failed")
+    drained.away = True
+    steps = of(Place(), drained, over, failed)
+    asked: list[str | None] = []
+
+    def drain(each: ScriptQuery, *_: object) -> bool:
+        asked.append(each.reached)
+        return True
+
+    def has_failed(each: ScriptQuery, _: object) -> None:
+        if each is failed:
+            raise Fatal("query 'failed' has failed: no space left")
+
+    for each in (over, failed):
+        each.handle = None
+    monkeypatch.setattr(steps._drain, "drain", drain)
+    monkeypatch.setattr(procedures, "check_not_failed", has_failed)
+    left = steps.drain(lambda _: None)
+    assert asked == ["/c/away", "/c/over"]
+    assert "had ended before, and what it holds is in the savepoint only: query 'failed' has failed" in left
