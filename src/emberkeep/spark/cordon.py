@@ -46,8 +46,9 @@ class Cordon:
         Returns those that are cordoned now; unknown ones, and those that end, are not among them. Raises
         SparkUnavailable.
         """
-        if self._application != context.applicationId:
-            self._application, self._cordoned = context.applicationId, frozenset()
+        application = call("the application's id", getattr, context, "applicationId")
+        if self._application != application:
+            self._application, self._cordoned = application, frozenset()
         if frozenset(executor_ids) != self._cordoned:
             self._cordoned = frozenset(call("executors that take no new task", self._apply, context, executor_ids))
         return self._cordoned
