@@ -10,7 +10,7 @@ import structlog
 
 from emberkeep.adapters.http_server import BoundPort, bind_port
 from emberkeep.base.durable import read_record, write_record
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.options import GATEWAY_PORT
 
@@ -49,7 +49,7 @@ def remembered_port(memory: Path) -> int | None:
         return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
     except Absent:
         return None
-    except (Fatal, msgspec.DecodeError) as error:
+    except (Unavailable, Fatal, msgspec.DecodeError) as error:
         log.warning(
             "the port of the state gateway is not remembered: processes that were started before do not find it",
             reason=str(error),

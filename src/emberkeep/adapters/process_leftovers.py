@@ -32,7 +32,8 @@ class Leftover:
 
 
 def find_leftovers(directory: Path, watched: AbstractSet[str]) -> list[Leftover]:
-    """Leftovers by marker, except those in ``watched``. Removes records of processes that have ended. Blocks."""
+    """Leftovers by marker, except those in ``watched``. Removes records of processes that have ended. Blocks. Raises
+    Unavailable: whom a record stands for cannot be seen now."""
     for temporary in directory.glob(".*.tmp"):
         temporary.unlink(missing_ok=True)
     table = take_table()

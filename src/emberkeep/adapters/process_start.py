@@ -72,7 +72,7 @@ def write_process_record(path: Path, record: ProcessRecord, files: FileOps = SYS
 
 
 def read_process_record(path: Path) -> ProcessRecord:
-    """Raises Absent, Fatal (damaged, of another version)."""
+    """Raises Absent, Unavailable, Fatal (damaged, of another version)."""
     try:
         return msgspec.json.decode(read_record(path, RECORD_KIND, RECORD_VERSION), type=ProcessRecord)
     except msgspec.DecodeError as error:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import google_crc32c
 
 from emberkeep.base.errors import Absent, Conflict, Damaged, Fatal, NewerFormat
-from emberkeep.base.file_errors import cannot_write
+from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 
 # A file system without hard links, or one that forbids them.
@@ -112,13 +112,14 @@ def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: 
 
 
 def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS) -> bytes:
-    """Return the payload as ``version`` has it. Raises Absent (no such file) and what ``decode_record`` raises."""
+    """Return the payload as ``version`` has it. Raises Absent (no such file), Unavailable (it cannot be read now) and
+    what ``decode_record`` raises."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise Absent(f"{path} does not exist") from None
     except OSError as error:
-        raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
+        raise cannot_read(path, error) from error
     return decode_record(data, kind, version, migrations, where=str(path))
 
 

@@ -46,7 +46,7 @@ def write_started(directory: Path, record: StartedRecord) -> None:
 
 
 def read_started(directory: Path) -> list[StartedRecord]:
-    """All records, by id. Raises Fatal (damaged, of another release)."""
+    """All records, by id. Raises Unavailable, Fatal (damaged, of another release)."""
     found = []
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:

@@ -65,7 +65,7 @@ def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES)
 
 
 def read_agent_life(path: Path) -> AgentLife | None:
-    """The newest life; None when none is recorded, or not readably. Blocks. Raises NewerFormat."""
+    """The newest life; None when none is recorded, or not readably. Blocks. Raises NewerFormat, Unavailable."""
     try:
         return msgspec.json.decode(read_record(path, AGENT_KIND, AGENT_VERSION), type=AgentLife)
     except NewerFormat:

@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import NewerFormat
+from emberkeep.base.errors import NewerFormat, Unavailable
 from emberkeep.base.process_identity import is_alive
 from emberkeep.daemons.agent_files import read_agent_life
 
@@ -49,6 +49,8 @@ class AgentWatch:
         try:
             life = read_agent_life(self._record)
         except NewerFormat:  # the node was upgraded beneath this driver: somebody is there, and may well live
+            return True
+        except Unavailable:  # says nothing about anybody
             return True
         return life is not None and is_alive(life.process)
 

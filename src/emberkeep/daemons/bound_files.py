@@ -22,7 +22,7 @@ def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps 
 
 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
-    """Blocks. Raises Absent, Fatal."""
+    """Blocks. Raises Absent, Unavailable, Fatal."""
     try:
         return msgspec.json.decode(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), type=tuple[Artefact, ...])
     except msgspec.DecodeError as error:

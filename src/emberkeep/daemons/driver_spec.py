@@ -48,7 +48,7 @@ def write_spec(path: Path, spec: DriverSpec) -> None:
 
 
 def read_spec(path: Path) -> DriverSpec:
-    """Raises Absent, Fatal."""
+    """Raises Absent, Unavailable, Fatal."""
     try:
         return msgspec.json.decode(read_record(path, SPEC_KIND, SPEC_VERSION), type=DriverSpec)
     except msgspec.ValidationError as error:
@@ -60,7 +60,8 @@ def write_outcome(path: Path, outcome: AttemptOutcome) -> None:
 
 
 def read_outcome(path: Path) -> AttemptOutcome | None:
-    """The outcome that a driver left, None when it left none (it was killed). Raises Fatal for a damaged one."""
+    """The outcome that a driver left, None when it left none (it was killed). Raises Fatal for a damaged one,
+    Unavailable."""
     try:
         return msgspec.json.decode(read_record(path, OUTCOME_KIND, OUTCOME_VERSION), type=AttemptOutcome)
     except Absent:

@@ -23,7 +23,7 @@ from emberkeep.adapters.process_start import StartRequest
 from emberkeep.adapters.process_table import variable_of
 from emberkeep.adapters.processes import Exit, Leftover, ProcessSupervisor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
@@ -336,10 +336,15 @@ class ProcessLauncher:
         self._libraries.release(key.job_id, end.name)
         if isinstance(key, ExecutorKey):
             self._remove_later(self._places.directory(key))
-        outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
         assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
         # What a killed process wrote last has nothing to do with its end.
         detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._places.stderr(key))
+        outcome = None
+        try:
+            outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
+        except Unavailable as error:
+            log.error("a driver's outcome cannot be read", process=end.name, reason=str(error))
+            detail = str(error)
         self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
 
     def _remove_later(self, directory: Path) -> None:

@@ -44,7 +44,7 @@ class ProcessPlaces:
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
     def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
-        """What it wrote before it ended, else what can be said from outside."""
+        """What it wrote before it ended, else what can be said from outside. Raises Unavailable."""
         try:
             written = read_outcome(self.directory(key) / OUTCOME_FILE)
         except Fatal as error:

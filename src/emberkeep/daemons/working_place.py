@@ -79,7 +79,7 @@ def _life_in(directory: WorkingDirectory) -> str:
     """Task managers of the release before do not write into the lock who they are."""
     try:
         life = read_agent_life(directory.agent_record)
-    except NewerFormat:
+    except (NewerFormat, Unavailable):
         life = None
     return f"another task manager{'' if life is None else f': pid {life.process.pid}'}"
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from emberkeep.base.durable import read_record, sync_directory, write_record
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import ClassArchiveFailed
 from emberkeep.spark.java import JavaRuntime, jvm_open_options
@@ -43,7 +43,7 @@ def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str,
     try:
         size = int(read_record(_record_path(path), _RECORD_KIND, _RECORD_VERSION))
         status = path.stat()
-    except (Absent, Fatal, FileNotFoundError, ValueError):
+    except (Absent, Unavailable, Fatal, FileNotFoundError, ValueError):
         return None
     private = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return path if private and status.st_size == size else None

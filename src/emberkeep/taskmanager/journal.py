@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from emberkeep.base.errors import Absent, EmberkeepError, NewerFormat
+from emberkeep.base.errors import Absent, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.ports import AgentStore
 
@@ -32,12 +32,12 @@ class Journal:
 
     async def read(self) -> AgentRecord | None:
         """What the earlier life has left; None when there is nothing, or nothing that can be relied on. Raises
-        NewerFormat."""
+        NewerFormat, Unavailable: whatever is concluded without it could end processes that slots stand for."""
         try:
             return await self._store.read()
         except Absent:
             return None
-        except NewerFormat:
+        except (NewerFormat, Unavailable):
             raise
         except EmberkeepError as error:
             log.error("the record of slots cannot be used: they count as lost, their processes end", reason=str(error))

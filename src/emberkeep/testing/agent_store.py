@@ -16,10 +16,13 @@ class MemoryAgentStore:
         self.data: bytes | None = None
         self.seconds = 0.0
         self.problem: EmberkeepError | None = None  # raised by writes until it is taken away
+        self.unreadable: EmberkeepError | None = None  # raised by reads until it is taken away
         self.writes = 0
         self.on_write: list[Callable[[AgentRecord], None]] = []
 
     async def read(self) -> AgentRecord:
+        if self.unreadable is not None:
+            raise self.unreadable
         if self.data is None:
             raise Absent("nothing was written")
         return decode(self.data, where="memory")

@@ -138,10 +138,14 @@ class Bench:
 
     async def restart(self, **changes: object) -> None:
         """The next life over the same record and the same processes."""
+        self.service = self.next_life(**changes)
+        await self.start()
+
+    def next_life(self, **changes: object) -> TaskManagerService:
+        """It does not run yet."""
         self.lives += 1
         instance = InstanceId(f"life-{self.lives}")
-        self.service = self._life(msgspec.structs.replace(INFO, instance=instance, **changes))
-        await self.start()
+        return self._life(msgspec.structs.replace(INFO, instance=instance, **changes))
 
     async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Virtual seconds; the condition is looked at often, so that instants can be told apart."""

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.messages import (
@@ -411,5 +411,21 @@ def test_a_disk_that_stays_full_fails_the_start_of_a_driver(run: Run) -> None:
             await bench.send(start_driver())
         outcome = await bench.reported_outcome(START_WAIT + 5.0)
         assert (outcome.kind, bench.launcher.started) == (FailureKind.SETUP, [])
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-16")
+def test_a_task_manager_that_cannot_read_its_record_ends_no_process(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        key = await bench.running_executor()
+        await bench.crash()
+        bench.store.unreadable = Unavailable("slots.record cannot be read now")
+        with pytest.raises(Unavailable):
+            await bench.next_life().run()
+        assert list(bench.launcher.alive) == [key]
+        bench.store.unreadable = None
+        await bench.restart()
+        assert list(bench.launcher.alive) == [key]
 
     run(story)
