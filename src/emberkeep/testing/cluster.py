@@ -191,6 +191,7 @@ class SimCluster:
         self.jm_process, self.jm_service = process, service
         self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
         self._run(process, service.run())
+        self._run(process, self.blobs.keep(blobs))
 
     def _ordered(self, process: Process, address: str, request: Message) -> None:
         for told in self.on_order:

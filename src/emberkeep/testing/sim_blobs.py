@@ -4,6 +4,7 @@ it did not do."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -32,6 +33,9 @@ class Uploading(msgspec.Struct, frozen=True):
     contents: tuple[bytes, ...]
 
 
+_STRANGE_SECONDS = 45.0  # longer than a client may take between its upload and its submission
+
+
 class SimBlobs:
     """The disk of the JobManager's machine, and the HA store. They are in trouble when the job store is."""
 
@@ -47,6 +51,13 @@ class SimBlobs:
         local = MemoryLocalStore(self.disk, _LOCAL, step=self._local_step)
         ha = MemoryBlobStorage(self.disk, self.shared, step=self._ha_step)
         return BlobServer(configuration, local, ha, confirm=confirm, disk=self.disk)
+
+    async def keep(self, server: BlobServer) -> None:
+        """What the storage's keeper does for a life of the JobManager: what no job has needed for long is given up."""
+        while True:
+            await asyncio.sleep(_STRANGE_SECONDS)
+            with contextlib.suppress(RetryLater):  # the HA store has not said what it holds
+                server.give_up(server.strangers())
 
     def is_kept(self, job_id: JobId, key: BlobKey) -> bool:
         """Whether the HA store holds it."""

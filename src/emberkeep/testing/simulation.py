@@ -34,7 +34,9 @@ from emberkeep.testing.virtual_loop import DeadlockError, StepLimitError, Virtua
 LOOK_EVERY = 1.0  # seconds between two looks at what the JobManager shows
 SETTLE_BOUND = 100.0  # seconds after the last fault, beside the work itself
 FREE_BOUND = 60.0
-BLOBS_BOUND = 120.0  # a group is abandoned after two intervals at most, and deleted two later; each takes 20 s
+# A group is abandoned after two intervals at most, and deleted two later; each takes 20 s. What nobody knows after a
+# restart is given up in 45 s first.
+BLOBS_BOUND = 180.0
 EVENTS_SHOWN = 60
 COLLECT_EVERY = 20  # runs between two garbage collections
 
