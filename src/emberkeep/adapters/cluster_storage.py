@@ -82,13 +82,13 @@ class ClusterStorage:
         try:
             self._prepare_place(origin)
             owner = read_owner(self._place)
+            if owner is None:
+                return self._settle_unrecorded(origin)
         except (Damaged, Unavailable) as error:
             if isinstance(error, Unavailable) and not origin.storage:
                 raise
             log.error("storage: nothing is deleted", reason=error.message, hint=error.hint)
             return ""
-        if owner is None:
-            return self._settle_unrecorded(origin)
         self._refuse_others(owner)
         if owner.belongs_to != origin.identity and not any(self.find()):
             return self._write(owner)  # nothing is there that could be anybody's
@@ -99,6 +99,11 @@ class ClusterStorage:
 
     def _settle_unrecorded(self, origin: StoreOrigin) -> str:
         found = any(self.find())
+        if not found and origin.storage and origin.has_jobs:
+            raise Unavailable(
+                f"the storage {self.location} is empty, but this job store has jobs with data in it",
+                hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
+            )
         # A release before this one has led here: it kept no records, and the storage was this cluster's alone.
         if not found or (origin.was_led and not origin.storage):
             return self._write(None)
@@ -139,7 +144,7 @@ class ClusterStorage:
         """To be called right before anything is deleted. Raises Unclaimed, OwnedByAnother, Unavailable, Damaged."""
         owner = read_owner(self._place)
         if owner is None:
-            raise Unclaimed(f"the storage {self.location} has no ownership record and is not empty", hint=_ADOPT)
+            raise Unclaimed(f"the storage {self.location} has no ownership record", hint=_ADOPT)
         self._refuse_others(owner)
         if not self._identity or owner.belongs_to != self._identity:
             raise Unclaimed(f"the storage {self.location} was used with another job store than this one", hint=_ADOPT)

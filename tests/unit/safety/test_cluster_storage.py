@@ -192,6 +192,22 @@ def test_a_first_start_waits_for_its_storage(site: Site) -> None:
         site.open().settle(NEW)
 
 
+@pytest.mark.req("SAFE-1", "SAFE-6")
+def test_an_empty_mount_point_is_not_claimed_while_jobs_have_data_in_the_storage(site: Site) -> None:
+    bound = site.bound()
+    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True, has_jobs=True)
+    site.storage.rename(site.directory / "unmounted")
+    site.storage.mkdir()
+    storage = site.open()
+    assert storage.settle(origin) == ""
+    assert not list(site.storage.rglob(OWNER_FILE))
+    assert storage.problem() is not None
+    site.storage.rmdir()
+    (site.directory / "unmounted").rename(site.storage)
+    assert storage.problem() is None
+    assert site.open().settle(origin) == origin.storage
+
+
 def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_where_no_job_needs_it(site: Site) -> None:
     origin = site.bound()
     site.storage.rename(site.directory / "old")
