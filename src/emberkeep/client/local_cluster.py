@@ -77,7 +77,7 @@ class LocalCluster:
         """Start what is not running yet, wait until every task manager is registered.
 
         Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. A cluster that was
-        started anew and fails is ended again.
+        started anew and fails is ended again; drivers and executors that the last one has left go on.
         """
         with self._lock():
             record = self.record()
@@ -87,17 +87,27 @@ class LocalCluster:
                         f"another cluster is running here ({_describe(record.shape)})",
                         hint="end it with `emberkeep cluster down` first, or use another --state-dir",
                     )
-                return await self._complete(record, shape)
+                return await self._complete(record, shape, [])
             if record is not None:
                 self._say("the last cluster here ended without `cluster down`; its unfinished jobs continue")
+            started: list[Daemon] = []
             try:
-                return await self._complete(None, shape)
+                return await self._complete(None, shape, started)
             except BaseException:
-                self._end_everything()
+                if record is None:
+                    self._end_everything()
+                else:
+                    self._take_back(started, record)
                 raise
 
-    async def _complete(self, record: ClusterRecord | None, shape: ClusterShape) -> UpResult:
-        started: list[Daemon] = []
+    def _take_back(self, started: list[Daemon], before: ClusterRecord) -> None:
+        """End the daemons of a start that came to nothing; what runs of the last cluster is no part of it."""
+        for daemon in reversed(started):
+            daemon.kill()
+        write_cluster(self._layout.cluster_file, before)
+
+    async def _complete(self, record: ClusterRecord | None, shape: ClusterShape, started: list[Daemon]) -> UpResult:
+        """``started``: is added what this starts."""
         zookeepers = await self._start_zookeepers(record, shape, started)
         record = await self._start_job_managers(record, shape, zookeepers, started)
         for index, node in enumerate(shape.nodes):

@@ -158,6 +158,30 @@ async def test_a_daemon_that_cannot_start_ends_the_others(
     assert cluster.make().record() is None
 
 
+@pytest.mark.req("SAFE-2")
+@pytest.mark.parametrize("broken", ["jobmanager", "taskmanager"])
+async def test_a_start_that_fails_ends_nothing_that_the_last_cluster_has_left(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({"taskmanager": {"leaves_executor": True}}))
+    before = (await cluster.make().up(shape())).record
+    executor = identify(int((cluster.directory("tm-127.0.0.1") / "executor.pid").read_text()))
+    assert executor is not None
+    for pid in pids(before):
+        os.kill(pid, signal.SIGKILL)
+    wait_gone([daemon.identity for daemon in before.daemons], float("inf"))
+    monkeypatch.setenv("FAKE_DAEMON", json.dumps({broken: {"error": "the storage is away"}}))
+    with pytest.raises(Fatal, match="the storage is away"):
+        await cluster.make().up(shape())
+    assert wait_gone([executor], 0) == [executor]
+    assert cluster.make().record() == before
+    monkeypatch.delenv("FAKE_DAEMON")
+    after = await cluster.make().up(shape())
+    assert after.started == ("jobmanager", "taskmanager")
+    assert cluster.make().down()
+    assert wait_gone([executor], 0) == []
+
+
 async def test_a_port_in_use_is_told_before_anything_starts(cluster: Cluster) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
