@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberkeep.adapters.file_patience import FilePatience
-from emberkeep.base.errors import Absent, Damaged, EmberkeepError, NewerFormat
+from emberkeep.base.errors import Absent, Damaged, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.file_errors import cannot_read
 from emberkeep.base.ownership import read_owner
 
@@ -23,14 +23,16 @@ class StorageSight:
 
 
 class StorageProbe:
-    """``storage``: the directory that all processes share; ``graphs``: that of this cluster's job graphs in it.
+    """``storage``: the directory that all processes share; in it ``record``: the one with this cluster's ownership
+    record; ``graphs``: that of its job graphs.
 
     A mount that is absent leaves an empty directory or none. So an empty one is no problem only as long as this process
     has never seen anything in it.
     """
 
-    def __init__(self, storage: Path, graphs: Path, patience: FilePatience | None = None) -> None:
+    def __init__(self, storage: Path, record: Path, graphs: Path, patience: FilePatience | None = None) -> None:
         self._storage = storage
+        self._record = record
         self._graphs = graphs
         self._patience = patience or FilePatience(_SECONDS)
         self._seen = False
@@ -53,19 +55,27 @@ class StorageProbe:
     def _is_held(self) -> bool:
         """Raises Unavailable."""
         try:
-            if read_owner(self._storage) is not None:
+            if read_owner(self._record) is not None:
                 return True
         except (Damaged, NewerFormat):
             return True  # it can be read
-        except EmberkeepError:
-            if self._seen or self._storage.exists():
+        except Unavailable:
+            if _exists(self._record) or (self._seen and not _exists(self._storage)):
                 raise
-            return False  # a first start
+            # Nothing was ever put there, or a release has that kept no such record.
         try:
             next(self._graphs.iterdir(), None)
         except OSError as error:
             problem = cannot_read(self._graphs, error)
-            if isinstance(problem, Absent) or not self._graphs.parent.exists():
+            if isinstance(problem, Absent) or not _exists(self._graphs.parent):
                 return False
             raise problem from error
         return True
+
+
+def _exists(directory: Path) -> bool:
+    """Raises Unavailable."""
+    try:
+        return directory.exists()
+    except OSError as error:
+        raise Unavailable(f"{directory} cannot be read now: {error.strerror or error}") from error

@@ -24,7 +24,7 @@ class StorageWatch:
     def __init__(self, layout: StateLayout, exchange: Callable[[bool], Awaitable[bool]] | None = None) -> None:
         self.problem = ""
         self._reason = ""
-        self._probe = StorageProbe(layout.storage, layout.graphs)
+        self._probe = StorageProbe(layout.storage, layout.storage_record, layout.graphs)
         self._place = layout.storage
         self._exchange = exchange
 

@@ -160,7 +160,7 @@ def test_the_lead_goes_to_where_the_storage_is() -> None:
 
 
 def probe(storage: Path) -> StorageProbe:
-    return StorageProbe(storage, storage / "graphs" / "default", FilePatience(0.2))
+    return StorageProbe(storage, storage, storage / "graphs" / "default", FilePatience(0.2))
 
 
 class TestProbe:

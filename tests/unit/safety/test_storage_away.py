@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
 from emberkeep.adapters.directory_blobs import DirectoryBlobs
 from emberkeep.adapters.watched_blobs import WatchedBlobs
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Unavailable
+from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.storage_watch import StorageWatch
 from emberkeep.testing.contracts.local_store import ONE, blob
@@ -37,6 +42,44 @@ async def test_a_storage_that_jobs_have_used_is_missed_by_the_next_process_and_n
     await watch.look()
     await blobs.put(ONE, key, file)
     assert await blobs.size(ONE, key) == len(content)
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-2")
+@pytest.mark.parametrize("mode", ["embedded", "zookeeper"])
+async def test_a_storage_counts_as_held_from_its_ownership_record_on(tmp_path: Path, mode: str) -> None:
+    texts = {HA_TYPE.key: mode, HA_CLUSTER_ID.key: "north"}
+    layout = StateLayout(tmp_path, Configuration().with_texts(texts, "test"))
+    layout.storage.mkdir()
+    watch = StorageWatch(layout)
+    assert not (await watch.look()).own
+    ClusterStorage(layout, lambda: 1).settle(StoreOrigin(identity="1", storage="", was_led=False, has_jobs=False))
+    assert (await watch.look()).own
+    layout.storage.rename(tmp_path / "unmounted")
+    layout.storage.mkdir()
+    assert not (await watch.look()).own
+    assert watch.problem
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_a_storage_that_cannot_be_looked_at_does_not_end_the_watch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layout = StateLayout(tmp_path, Configuration())
+    layout.storage.mkdir()
+    watch = StorageWatch(layout)
+
+    def stale(path: Path, *_: object, **__: object) -> NoReturn:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))
+
+    with monkeypatch.context() as patch:
+        for name in ("read_bytes", "stat", "iterdir"):
+            patch.setattr(Path, name, stale)
+        assert not (await watch.look()).own
+    assert watch.problem
+    await watch.look()
+    assert not watch.problem
 
 
 class Storage:
