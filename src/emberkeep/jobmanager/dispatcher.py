@@ -214,7 +214,7 @@ class Dispatcher(Actor[Call]):
     def _add(self, graph: JobGraph, stored: StoredJob) -> None:
         """``graph``: the stored one, or what stands for it where it could not be read."""
         attempt = stored.attempt
-        configuration, problem = self._configured(graph, stored.problem)
+        configuration, problem = self._configured(graph, stored)
         machine = JobMachine(
             graph,
             job_policy(configuration),
@@ -236,12 +236,16 @@ class Dispatcher(Actor[Call]):
         else:
             self._apply(graph.job_id, ev.Begin(problem))
 
-    def _configured(self, graph: JobGraph, problem: str) -> tuple[Configuration, str]:
+    def _configured(self, graph: JobGraph, stored: StoredJob) -> tuple[Configuration, str]:
         """The job's own configuration, and why it cannot be started, "" if it can."""
         try:
-            return job_configuration(self._configuration, graph), problem
+            return job_configuration(self._configuration, graph), stored.problem
         except InvalidInput as error:  # accepted by another release
-            return self._configuration, problem or str(error)
+            if stored.attempt == 0:
+                return self._configuration, stored.problem or str(error)
+            # Its driver may run, and can go on. The next attempt, if there is one, says what it cannot use.
+            logger.error("job %s goes on by the cluster's own options: %s", graph.job_id, error)
+            return self._configuration, stored.problem
 
     def _take_again(self, stored: StoredJob) -> None:
         """A job that could not be read was read again."""
@@ -252,7 +256,7 @@ class Dispatcher(Actor[Call]):
             self._apply(stored.job_id, ev.GraphStillAway(stored.problem))
             return
         graph = stored.graph
-        configuration, problem = self._configured(graph or job.machine.graph, stored.problem)
+        configuration, problem = self._configured(graph or job.machine.graph, stored)
         if graph is None or problem:
             self._apply(stored.job_id, ev.GraphDamaged(problem))
             return
