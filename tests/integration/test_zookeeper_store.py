@@ -16,7 +16,7 @@ from kazoo.client import KazooClient
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.errors import Conflict, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Conflict, Fatal, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
@@ -168,11 +168,18 @@ async def test_a_result_larger_than_any_node_may_be_is_kept_too(cluster: Cluster
     await store.record_result(large)
     with pytest.raises(Conflict):
         await store.record_result(result_of(job(1)))
-    assert len(cluster.direct.get(cluster.layout.result(job(1).job_id))[0]) < 1000
+    assert len(cluster.direct.get(cluster.layout.result(job(1).job_id))[0]) < 5000
     await store.close()
     following = cluster.store()
     await following.open()
     assert await following.recover() == []
+    assert await following.results() == [large]
+    away = cluster.graphs.rename(cluster.graphs.with_name("away"))
+    (outline,) = await following.results()
+    assert (outline.job_id, outline.status, outline.ended_ms) == (large.job_id, large.status, large.ended_ms)
+    with pytest.raises(Unavailable):
+        await following.record_result(large)
+    away.rename(cluster.graphs)
     assert await following.results() == [large]
     assert await following.expire_results(0) == [job(1).job_id]
     assert list(cluster.graphs.iterdir()) == []

@@ -7,80 +7,148 @@ writes names of its own epoch.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import msgspec
 import structlog
 
+from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record, write_file
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
+from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.jobs.model import JobResult
 
 INLINE_LIMIT = 64 * 1024  # bytes of JSON that a node holds itself
 _KIND, _VERSION = "job-result-file", 1
 _SUFFIX = ".result"
+_UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.([0-9]{1,18})\.result\.[0-9a-f]{12}\.tmp")
+_OUTLINE_CAUSE = 1000  # characters of the root cause that a node keeps
 
 log = structlog.get_logger(__name__)
 
 
 class ResultFile(Compatible, frozen=True, kw_only=True):
-    """Where a result lies and which bytes it holds."""
+    """Where a result lies and which bytes it holds. ``outline``: the result without what is large, for as long as the
+    file cannot be read; None where a release wrote it that kept none."""
 
     location: str  # file name in the store's directory of results
     size: int
     sha256: str
+    outline: JobResult | None = None
 
 
 class ResultFiles:
     """A directory of one cluster. All methods block."""
 
-    def __init__(self, directory: Path, epoch: int) -> None:
+    def __init__(self, directory: Path, epoch: int, *, patience: FilePatience | None = None) -> None:
         self._directory = directory
         self._epoch = epoch
+        self._patience = patience or FilePatience()
 
     def write(self, result: JobResult) -> ResultFile | None:
-        """Write a large result; None: it is small enough for a node. Raises Fatal (no space, …)."""
+        """Write a large result; None: it is small enough for a node. Raises Fatal (no space, …), Unavailable."""
         payload = msgspec.json.encode(result)
         if len(payload) <= INLINE_LIMIT:
             return None
         data = encode_record(_KIND, _VERSION, payload)
         path = self._directory / f"{result.job_id}.{self._epoch}{_SUFFIX}"
-        try:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise Fatal(f"cannot make {self._directory}: {error.strerror}", hint="check its permissions") from error
-        write_file(path, data)
-        return ResultFile(location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest())
+
+        def write() -> None:
+            try:
+                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_file(path, data)
+            except OSError as error:
+                raise cannot_write(self._directory, error) from error
+            except Fatal as error:
+                if isinstance(error.__cause__, OSError):
+                    raise cannot_write(path, error.__cause__) from error
+                raise
+
+        self._patience.run(path, write)
+        return ResultFile(
+            location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), outline=_outline(result)
+        )
 
     def read(self, file: ResultFile) -> JobResult:
-        """Raises Fatal saying where it lies and what is wrong with it."""
+        """Raises Unavailable, Damaged, NewerFormat, or Fatal (it is gone), saying where it lies."""
         path = self._directory / Path(file.location).name
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise Fatal(f"{path}: cannot be read: {error.strerror}") from None
+        data = self._bytes(path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
-            raise Fatal(f"{path}: damaged (not the bytes that were written)")
+            raise Damaged(f"{path}: damaged (not the bytes that were written)")
         try:
             return msgspec.json.decode(decode_record(data, _KIND, _VERSION, where=str(path)), type=JobResult)
         except msgspec.DecodeError as error:
-            raise Fatal(f"{path}: {error}") from None
+            raise Damaged(f"{path}: {error}") from None
+
+    def _bytes(self, path: Path) -> bytes:
+        def read() -> bytes:
+            try:
+                return path.read_bytes()
+            except OSError as error:
+                raise cannot_read(path, error) from None
+
+        try:
+            return self._patience.run(path, read)
+        except Absent as error:
+            raise Fatal(error.message, hint="put it back from a copy of the storage") from None
+
+    def listed(self, file: ResultFile) -> JobResult:
+        """The result, or its outline where the file cannot be read: its job stays known as one that has ended.
+
+        Raises what ``read`` does where there is no outline, and NewerFormat.
+        """
+        try:
+            return self.read(file)
+        except NewerFormat:
+            raise
+        except (Unavailable, Fatal) as error:
+            if file.outline is None:
+                raise
+            log.error("only the outline of a job's result can be read", job=file.outline.job_id, reason=str(error))
+            return file.outline
 
     def discard(self, location: str) -> None:
         """Delete one; what stays by an error goes at a sweep."""
+        path = self._directory / Path(location).name
         try:
-            (self._directory / Path(location).name).unlink(missing_ok=True)
-        except OSError as error:
+            self._patience.run(path, lambda: path.unlink(missing_ok=True))
+        except (OSError, Unavailable) as error:
             log.warning("job_result_file_kept", file=location, reason=str(error))
 
     def sweep_older(self, needed: AbstractSet[str], unknown: AbstractSet[str]) -> None:
         """Delete those of earlier epochs that no node leads to (locations of the others: ``needed``; ``unknown``: jobs
-        whose node cannot be read)."""
-        for path in sorted(self._directory.glob(f"*{_SUFFIX}")):
-            job_id, _, epoch = path.name.removesuffix(_SUFFIX).partition(".")
-            if path.name in needed or job_id in unknown:
+        whose node cannot be read), and files that their leaders did not finish."""
+        for name in self._names():
+            unfinished = _UNFINISHED.fullmatch(name)
+            job_id, _, epoch = name.removesuffix(_SUFFIX).partition(".")
+            if unfinished is not None:
+                epoch = unfinished.group(1)
+            elif not name.endswith(_SUFFIX) or name in needed or job_id in unknown:
                 continue
             if epoch.isdecimal() and int(epoch) < self._epoch:
-                self.discard(path.name)
+                self.discard(name)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._patience.run(self._directory, lambda: sorted(path.name for path in self._directory.iterdir()))
+        except FileNotFoundError:
+            return []
+        except (OSError, Unavailable) as error:
+            log.warning("job_result_files_not_swept", path=str(self._directory), reason=str(error))
+            return []
+
+
+def _outline(result: JobResult) -> JobResult:
+    cause = result.root_cause
+    small = msgspec.structs.replace(
+        result,
+        root_cause=cause if len(cause) <= _OUTLINE_CAUSE else f"{cause[:_OUTLINE_CAUSE]} …",
+        attempts=tuple(msgspec.structs.replace(attempt, outcome=None) for attempt in result.attempts[-1:]),
+        exceptions=(),
+    )
+    if len(msgspec.json.encode(small)) <= INLINE_LIMIT:
+        return small
+    return msgspec.structs.replace(small, savepoints=())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
@@ -19,7 +19,7 @@ from kazoo.client import TransactionRequest
 from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import StoredAttempt, is_same_end
-from emberkeep.adapters.result_files import ResultFiles
+from emberkeep.adapters.result_files import ResultFile, ResultFiles
 from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper_epoch import LeaderEpoch
@@ -354,7 +354,8 @@ class ZooKeeperJobStore:
         known, handle, attempt = await asyncio.gather(*(self._session.find(path) for path in paths))
         if known is not None:
             await self.confirm()
-            if is_same_end(await self._content(decode_node(known.data, ResultNode, where=paths[0])), result):
+            node = decode_node(known.data, ResultNode, where=paths[0])
+            if is_same_end(await self._content(node, self._result_files.read), result):
                 return
             raise Conflict(f"job {job_id} has ended with another result")
         if handle is None:
@@ -415,20 +416,20 @@ class ZooKeeperJobStore:
         found = []
         for job_id, _, node in await self._result_nodes():
             try:
-                found.append(await self._content(node))
+                found.append(await self._content(node, self._result_files.listed))
             except NewerFormat:
                 raise
             except Fatal as error:
                 log.error("job_result_unreadable", job=job_id, reason=str(error))
         return found
 
-    async def _content(self, node: ResultNode) -> JobResult:
-        """Raises Fatal."""
+    async def _content(self, node: ResultNode, read: Callable[[ResultFile], JobResult]) -> JobResult:
+        """Raises Fatal, Unavailable."""
         if node.result is not None:
             return node.result
         if node.file is None:
             raise Fatal("a result without content")
-        return await asyncio.to_thread(self._result_files.read, node.file)
+        return await asyncio.to_thread(read, node.file)
 
     async def _result_nodes(self) -> list[tuple[str, int, ResultNode]]:
         """Id, version and content of all that can be read, oldest end first."""
