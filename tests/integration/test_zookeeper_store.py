@@ -282,6 +282,31 @@ async def test_an_unreadable_handle_spoils_only_its_own_job_and_is_kept(cluster:
     assert len(list(cluster.graphs.iterdir())) == 2
 
 
+@pytest.mark.req("SAFE-3")
+@pytest.mark.parametrize("what", ["handle", "graph"])
+async def test_what_is_left_of_a_damaged_job_goes_with_its_graphs_but_not_the_blocklist(
+    cluster: Cluster, what: str
+) -> None:
+    store = cluster.store()
+    await store.open()
+    for number in (1, 2):
+        await store.create(job(number))
+    cluster.direct.create(cluster.layout.damaged_blocklist, b"torn")
+    if what == "handle":
+        cluster.direct.set(cluster.layout.job(job(1).job_id), b"torn")
+    cluster.damage(job(1).job_id)
+    await store.record_result(result_of(job(1), JobStatus.FAILED))
+    (kept,) = await store.damaged()
+    path = cluster.layout.damaged_job(job(1).job_id)
+    (graph,) = cluster.graphs.glob(f"{job(1).job_id}.*.graph")
+    assert kept.places == (f"ZooKeeper, {path}", str(graph))
+    assert kept.since_ms == cluster.direct.get(path)[1].ctime
+    await store.remove_damaged(job(1).job_id)
+    assert [file.name.partition(".")[0] for file in cluster.graphs.iterdir()] == [job(2).job_id]
+    assert cluster.direct.get_children(cluster.layout.damaged) == ["blocklist"]
+    assert [stored.graph for stored in await store.recover()] == [job(2)]
+
+
 async def test_a_new_leader_deletes_graphs_that_no_handle_leads_to_and_cleans_up_after_ended_jobs(
     cluster: Cluster,
 ) -> None:

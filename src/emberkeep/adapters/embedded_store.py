@@ -20,6 +20,7 @@ from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -124,6 +125,12 @@ class EmbeddedJobStore:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._operate(JobDatabase.expire_results, keep)
+
+    async def damaged(self) -> list[DamagedJob]:
+        return await self._operate(JobDatabase.damaged)
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        await self._operate(JobDatabase.remove_damaged, job_id)
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._operate(JobDatabase.record_blocklist, blocklist)

@@ -135,6 +135,26 @@ class GraphFiles:
         except (OSError, Fatal, Unavailable) as error:
             _log.warning("job_graph_kept", path=str(path), reason=str(error))
 
+    def of_job(self, job_id: JobId) -> list[str]:
+        """Where its graphs lie, sound or not; empty also where that cannot be found out now."""
+        return [str(self._directory / name) for name in self._names() if _is_of_job(name, job_id)]
+
+    def remove_job(self, job_id: JobId) -> None:
+        """Delete all graphs of a job, damaged ones too. Raises Unavailable; what is left then goes the next time."""
+
+        def remove() -> None:
+            try:
+                for name in sorted(path.name for path in self._directory.iterdir()):
+                    if _is_of_job(name, job_id):
+                        (self._directory / name).unlink(missing_ok=True)
+            except OSError as error:
+                raise Unavailable(
+                    f"{self._directory}: graphs of job {job_id} cannot be removed now: {error.strerror or error}",
+                    hint="check that its file system is mounted and that this user may write to it",
+                ) from error
+
+        self._patience.run(self._directory, remove)
+
     def sweep(self, needed: AbstractSet[str]) -> None:
         """Delete graphs that have no handle (ids of those that have one: ``needed``), and unfinished files."""
         for name in self._names():
@@ -177,6 +197,11 @@ class GraphFiles:
     def _path(self, job_id: JobId) -> Path:
         epoch = "" if self._epoch is None else f".{self._epoch}"
         return self._directory / f"{job_id}{epoch}{_SUFFIX}"
+
+
+def _is_of_job(name: str, job_id: JobId) -> bool:
+    """Whether it is the name of a graph that was finished."""
+    return name == f"{job_id}{_SUFFIX}" or (name.startswith(f"{job_id}.") and _OF_EPOCH.fullmatch(name) is not None)
 
 
 def _decode(data: bytes, path: Path) -> JobGraph:

@@ -36,6 +36,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Newer
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -131,6 +132,8 @@ class JobDatabase:
             raise Conflict(f"job {graph.job_id} exists with another graph")
         if self._read("SELECT 1 FROM results WHERE job_id = ?", graph.job_id):
             raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
+        if self._read("SELECT 1 FROM damaged WHERE job_id = ?", graph.job_id):
+            raise Conflict(f"what is left of a damaged job {graph.job_id} is kept", hint="submit it under a new id")
         return None
 
     def recover(self) -> list[StoredJob]:
@@ -229,6 +232,7 @@ class JobDatabase:
             is_kept = self._recovered(job_id, *rows[0]).trouble is Trouble.DAMAGED
             if is_kept:
                 connection.execute("INSERT INTO damaged VALUES (?, ?, ?)", (job_id, *rows[0]))
+                connection.execute("INSERT OR REPLACE INTO damaged_since (job_id) VALUES (?)", (job_id,))
             pointers = self._readable_pointers(job_id)
             if pointers is not None:  # those that cannot be read stay for somebody to look at
                 connection.execute("DELETE FROM checkpoints WHERE job_id = ?", (job_id,))
@@ -258,6 +262,25 @@ class JobDatabase:
             connection.executemany("DELETE FROM results WHERE job_id = ?", rows)
             connection.executemany("DELETE FROM checkpoints WHERE job_id = ?", rows)
         return [JobId(job_id) for (job_id,) in reversed(rows)]
+
+    def damaged(self) -> list[DamagedJob]:
+        rows = self._read(
+            "SELECT job_id, since_ms FROM damaged JOIN damaged_since USING (job_id) WHERE job_id <> ? "
+            "ORDER BY since_ms, job_id",
+            BLOCKLIST_KEPT,
+        )
+        place = f"{self._path}, table damaged"
+        return [
+            DamagedJob(job_id=job_id, since_ms=since_ms, places=(place, *self._graphs.of_job(job_id)))
+            for job_id, since_ms in rows
+        ]
+
+    def remove_damaged(self, job_id: JobId) -> None:
+        with self._leading() as connection:
+            if self._read("SELECT 1 FROM damaged WHERE job_id = ?", job_id):
+                self._graphs.remove_job(job_id)
+            connection.execute("DELETE FROM damaged WHERE job_id = ?", (job_id,))
+            connection.execute("DELETE FROM damaged_since WHERE job_id = ?", (job_id,))
 
     def record_blocklist(self, blocklist: Blocklist) -> None:
         with self._leading() as connection:

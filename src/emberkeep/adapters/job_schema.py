@@ -26,6 +26,15 @@ _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), lis
 # such table and minds none, so that it can be started again.
 _STORAGE = "CREATE TABLE IF NOT EXISTS storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
+# Since when a row of ``damaged`` is kept, by this machine's clock. Beside the versions for the same reason: one more
+# column in that table would break the statement by which the release before writes such a row.
+_DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
+    job_id TEXT NOT NULL UNIQUE,
+    since_ms INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+)"""
+# Rows of a release that knew no such time count from now on.
+_SINCE_NOW = "INSERT OR IGNORE INTO damaged_since (job_id) SELECT job_id FROM damaged"
+
 # AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
 _TABLES = (
     "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
@@ -86,6 +95,8 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     if 0 < version < SCHEMA_VERSION:
         _migrate(connection, path, version)
     connection.execute(_STORAGE)
+    connection.execute(_DAMAGED_SINCE)
+    connection.execute(_SINCE_NOW)
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:

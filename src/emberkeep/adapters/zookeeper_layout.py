@@ -10,8 +10,8 @@
                     /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
                     /results/<job>         how it ended
                     /keys/<hash>           the job that was created under an idempotency key
-                    /damaged/<job>         handle of a job that has failed because it could not be read; and
-                                           the blocklist, where its record could not be
+                    /damaged/<job>         handle of a job that has failed because it was damaged, kept for a period
+                                           from the node's creation; and the blocklist, where its record was
                     /owner                 ownership record, and which storage belongs to it
                     /blocklist             where no new work is to go; empty until the first change
                     /storage/…             JobManagers that can read the shared storage; ephemeral

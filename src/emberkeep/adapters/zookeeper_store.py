@@ -22,6 +22,7 @@ from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFile, ResultFiles
 from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
+from emberkeep.adapters.zookeeper_damaged import DamagedNodes
 from emberkeep.adapters.zookeeper_epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import (
@@ -39,6 +40,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Newer
 from emberkeep.base.ids import IdSource, JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -77,6 +79,7 @@ class ZooKeeperJobStore:
         self._result_files = ResultFiles(graph_dir, 0)
         self._checkpoints = CheckpointNodes(session, layout, self._epoch.commit)
         self._owner = RootOwner(session, layout, self._epoch)
+        self._damaged = DamagedNodes(session, layout, self._epoch, GraphFiles(graph_dir))
 
     # --- leading ----------------------------------------------------------------------------------------------------
 
@@ -155,13 +158,13 @@ class ZooKeeperJobStore:
     async def _known(self, graph: JobGraph) -> JobId | None:
         """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
         layout, job_id = self._layout, graph.job_id
-        paths = [layout.job(job_id), layout.result(job_id)]
+        paths = [layout.job(job_id), layout.result(job_id), layout.damaged_job(job_id)]
         if graph.idempotency_key:
             paths.append(layout.key(graph.idempotency_key))
-        handle, result, *keys = await asyncio.gather(*(self._session.find(path) for path in paths))
+        handle, result, damaged, *keys = await asyncio.gather(*(self._session.find(path) for path in paths))
         for key in keys:
             if key is not None:
-                return decode_node(key.data, KeyNode, where=paths[2]).job_id
+                return decode_node(key.data, KeyNode, where=paths[3]).job_id
         if handle is not None:
             stored = decode_handle(handle.data, where=paths[0])
             if await asyncio.to_thread(self._graphs.read, job_id, stored) == graph:
@@ -169,6 +172,8 @@ class ZooKeeperJobStore:
             raise Conflict(f"job {job_id} exists with another graph")
         if result is not None:
             raise Conflict(f"job {job_id} has ended", hint="submit it under a new id")
+        if damaged is not None:
+            raise Conflict(f"what is left of a damaged job {job_id} is kept", hint="submit it under a new id")
         return None
 
     # --- recovery ---------------------------------------------------------------------------------------------------
@@ -479,6 +484,12 @@ class ZooKeeperJobStore:
             raise RetryLater(f"results are being expired: {refused}", hint="try again") from None
         if node.file is not None:
             await asyncio.to_thread(self._result_files.discard, node.file.location)
+
+    async def damaged(self) -> list[DamagedJob]:
+        return await self._damaged.find()
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        await self._damaged.remove(job_id)
 
     # --- blocklist --------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,16 @@ ENDED_DATA_DELAY = define(
         "that has FAILED stay as long as its result, then for `high-availability.storage.unknown-delay`.",
     )
 )
+DAMAGED_DATA_DELAY = define(
+    Option(
+        "high-availability.storage.damaged-delay",
+        30 * 86400.0,
+        duration,
+        "duration",
+        "Of a job that has FAILED because its graph or handle was damaged, the damaged bytes are kept for this time. "
+        "The log warns of the end once a day for the last tenth of it.",
+    )
+)
 WORKING_DIRECTORY = define(
     Option(
         "process.taskmanager.working-dir",

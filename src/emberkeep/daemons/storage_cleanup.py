@@ -2,7 +2,8 @@
 
 A default checkpoint lives as long as its job may run again. When the job has FINISHED or was CANCELED it is marked, and
 goes a while later; that of a FAILED job stays with its result. Data of jobs that the job store does not know is marked
-as well and kept for long (``jobs.leftovers``).
+as well and kept for long (``jobs.leftovers``). What the job store keeps of damaged jobs goes after a warning
+(``jobs.damaged_leftovers``).
 
 Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
 are there. So what lay there before this leader was confirmed belongs to a job that was accepted before, which this
@@ -14,16 +15,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
 import structlog
 
 from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import BLOB_HA_STORAGE, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
+from emberkeep.base.options import BLOB_HA_STORAGE, DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
 from emberkeep.jobmanager.views import JobManagerGateway
+from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
 from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
@@ -43,6 +46,12 @@ class StoreOfStorage(Protocol):
     async def adopt_storage(self) -> None:
         """Let the storage belong to this job store. Raises as ``ClusterStorage.adopt``."""
 
+    async def damaged(self) -> list[DamagedJob]:
+        """See ``JobStore.damaged``."""
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        """See ``JobStore.remove_damaged``."""
+
 
 class BlobsOfStorage(Protocol):
     """The BLOB server, as far as the storage needs it."""
@@ -54,9 +63,9 @@ class BlobsOfStorage(Protocol):
 
 @dataclass(frozen=True)
 class _Look:
-    """``known``: all jobs of the job store. ``marks``: all that stand, and which of them are ``due``."""
+    """``damaged``: what is kept of damaged jobs. ``marks``: all that stand, and which of them are ``due``."""
 
-    known: dict[JobId, JobStatus]
+    damaged: dict[JobId, DamagedJob]
     marks: tuple[Mark, ...]
     due: tuple[Mark, ...]
 
@@ -83,8 +92,11 @@ class StorageKeeper:
         self._periods = Periods(
             unknown_ms=int(configuration[UNKNOWN_DATA_DELAY] * 1000),
             ended_ms=int(configuration[ENDED_DATA_DELAY] * 1000),
+            damaged_ms=int(configuration[DAMAGED_DATA_DELAY] * 1000),
         )
-        self._interval = min(_INTERVAL_SECONDS, configuration[UNKNOWN_DATA_DELAY], configuration[ENDED_DATA_DELAY])
+        shortest = (self._periods.unknown_ms, self._periods.ended_ms, self._periods.warning_ms)
+        self._interval = min(_INTERVAL_SECONDS, *(period / 1000 for period in shortest))
+        self._warned: dict[JobId, int] = {}
         self._turn = asyncio.Lock()
         self._condition = StorageCondition(problem="", unneeded=0)
 
@@ -108,8 +120,10 @@ class StorageKeeper:
             look = await self._look()
             self._condition = StorageCondition(problem="", unneeded=len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
+            self._warn(look)
             await self._remove([mark for mark in look.due if mark.kind is Kind.CHECKPOINTS])
             await self._release([mark for mark in look.due if mark.kind is Kind.BLOBS])
+            await self._remove_damaged([look.damaged[mark.job_id] for mark in look.due if mark.kind is Kind.DAMAGED])
 
     async def _leave_alone(self, problem: EmberkeepError) -> None:
         self._condition = StorageCondition(problem=str(problem), unneeded=self._condition.unneeded)
@@ -123,8 +137,14 @@ class StorageKeeper:
             found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         marks = await asyncio.to_thread(self._storage.marks)
         known = await self._known()
+        damaged = await self._store.damaged()
         decided = stages(found, known, marks, self._now_ms(), self._periods)
-        return _Look(known, decided.marks, decided.due)
+        of_damaged = stages_of_damaged(damaged, marks, self._now_ms(), self._periods)
+        return _Look(
+            damaged={job.job_id: job for job in damaged},
+            marks=decided.marks + of_damaged.marks,
+            due=decided.due + of_damaged.due,
+        )
 
     async def _known(self) -> dict[JobId, JobStatus]:
         """Raises an EmberkeepError unless this JobManager leads."""
@@ -145,6 +165,31 @@ class StorageKeeper:
             await asyncio.to_thread(self._storage.require)
             self._blobs.give_up(owners)
 
+    def _warn(self, look: _Look) -> None:
+        now_ms = self._now_ms()
+        marks = [mark for mark in look.marks if mark.kind is Kind.DAMAGED]
+        self._warned = {mark.job_id: self._warned[mark.job_id] for mark in marks if mark.job_id in self._warned}
+        for mark in warnings(marks, self._warned, now_ms):
+            self._warned[mark.job_id] = now_ms
+            log.warning(
+                "what is left of a damaged job is removed soon",
+                job=mark.job_id,
+                lies=look.damaged[mark.job_id].places,
+                after=datetime.fromtimestamp(self._periods.due_ms(mark) / 1000, UTC).isoformat(timespec="seconds"),
+                hint=f"copy it, or set {DAMAGED_DATA_DELAY.key} to a longer time",
+            )
+
+    async def _remove_damaged(self, due: list[DamagedJob]) -> None:
+        for job in due:
+            await self._known()
+            await asyncio.to_thread(self._storage.require)
+            try:
+                await self._store.remove_damaged(job.job_id)
+            except Unavailable as error:
+                log.warning("what is left of a damaged job stays for now", job=job.job_id, reason=str(error))
+            else:
+                log.warning("what was left of a damaged job is removed", job=job.job_id, lay=job.places)
+
     # --- what people ask ----------------------------------------------------------------------------------------------
 
     async def status(self) -> StorageInfo:
@@ -157,6 +202,8 @@ class StorageKeeper:
             for item in sorted(await self._everything(), key=lambda item: (item[1], item[0].value))
             if item in marks or item[1] not in known
         ]
+        for job in await self._store.damaged() if problem is None else ():
+            data.append(self._damaged_data(job, marks.get((Kind.DAMAGED, job.job_id))))
         return StorageInfo(
             location=self._storage.location,
             cluster=self._storage.cluster,
@@ -181,6 +228,15 @@ class StorageKeeper:
             known=mark is not None and mark.ended,
             marked=-1 if mark is None else mark.since_ms,
             due=-1 if mark is None else self._periods.due_ms(mark),
+        )
+
+    def _damaged_data(self, job: DamagedJob, mark: Mark | None) -> StorageData:
+        return StorageData(
+            jobid=job.job_id,
+            kind=Kind.DAMAGED.value,
+            known=True,
+            marked=-1 if mark is None else mark.since_ms,
+            due=job.since_ms + self._periods.damaged_ms if mark is None else self._periods.due_ms(mark),
         )
 
     def condition(self) -> StorageCondition:

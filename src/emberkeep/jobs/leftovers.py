@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     CHECKPOINTS = "checkpoints"
     BLOBS = "blobs"
     GRAPH = "graph"
+    DAMAGED = "damaged"  # what is left of a job that failed because of it
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,8 +42,16 @@ class Periods:
 
     unknown_ms: int
     ended_ms: int
+    damaged_ms: int
+
+    @property
+    def warning_ms(self) -> int:
+        """The last part of the period of what is damaged, for which people are warned."""
+        return self.damaged_ms // 10
 
     def due_ms(self, mark: Mark) -> int:
+        if mark.kind is Kind.DAMAGED:
+            return mark.since_ms + self.warning_ms
         return mark.since_ms + (self.ended_ms if mark.ended else self.unknown_ms)
 
 

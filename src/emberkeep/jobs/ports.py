@@ -10,6 +10,7 @@ import msgspec
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.ports import BlocklistStore
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.lifecycle.model import ProcedureRequest
 
@@ -55,7 +56,8 @@ class JobStore(BlocklistStore, Protocol):
 
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0. Returns the graph's job id, or the id of the job that was
-        created before under the same idempotency key (running or ended): then nothing is written."""
+        created before under the same idempotency key (running or ended): then nothing is written. Raises Conflict when
+        the id is another job's, also one of which only damaged records are left."""
 
     async def recover(self) -> list[StoredJob]:
         """All jobs with a handle, oldest submission first. An unreadable graph spoils only its own entry."""
@@ -104,6 +106,13 @@ class JobStore(BlocklistStore, Protocol):
 
     async def expire_results(self, keep: int) -> list[JobId]:
         """Forget all but the newest ``keep`` results; returns the ids of those forgotten."""
+
+    async def damaged(self) -> list[DamagedJob]:
+        """What is kept of jobs that ended while their graph, handle or attempt was damaged, oldest first."""
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        """Remove what is kept of such a job: its graph, then its record. Nothing there: nothing is done. Raises
+        Unavailable while its graph cannot be removed; the record stays then."""
 
     async def close(self) -> None:
         """Give up the store; idempotent."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer, merged
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
@@ -38,6 +39,8 @@ class MemoryDisk:
     leader: MemoryJobStore | None = None
     away: bool = False  # graphs cannot be read at present
     lineage: str = "memory"
+    now_ms: int = 1_700_000_000_000
+    damaged: dict[JobId, int] = field(default_factory=dict)  # since when
 
     def crash(self) -> None:
         """The leading process dies: its lock is free, what it wrote stays."""
@@ -107,6 +110,8 @@ class MemoryJobStore:
             return keys[graph.idempotency_key]
         if graph.job_id in self._disk.results:
             raise Conflict(f"job {graph.job_id} has ended", hint="submit it under a new id")
+        if graph.job_id in self._disk.damaged:
+            raise Conflict(f"what is left of a damaged job {graph.job_id} is kept", hint="submit it under a new id")
         handle = self._disk.jobs.get(graph.job_id)
         if handle is None:
             return None
@@ -223,6 +228,8 @@ class MemoryJobStore:
             handle = self._disk.jobs.pop(result.job_id, None)
             if handle is None:
                 raise Absent(f"job {result.job_id} has no handle")
+            if self._recovered(result.job_id, handle).trouble is Trouble.DAMAGED:
+                self._disk.damaged[result.job_id] = self._disk.now_ms
             kept = _readable_pointers(handle).savepoints
             self._disk.results[result.job_id] = msgspec.json.encode(msgspec.structs.replace(result, savepoints=kept))
         elif msgspec.structs.replace(msgspec.json.decode(known, type=JobResult), savepoints=()) != result:
@@ -243,6 +250,20 @@ class MemoryJobStore:
             del self._disk.results[job_id]
         _end(failure)
         return expired
+
+    async def damaged(self) -> list[DamagedJob]:
+        self._check_open()
+        return [
+            DamagedJob(job_id=job_id, since_ms=since_ms, places=(f"memory, {job_id}",))
+            for job_id, since_ms in self._disk.damaged.items()
+        ]
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        failure = self._begin()
+        if self._disk.away and job_id in self._disk.damaged:
+            raise Unavailable(f"memory, {job_id}: cannot be removed now")
+        self._disk.damaged.pop(job_id, None)
+        _end(failure)
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         failure = self._begin()

@@ -14,6 +14,7 @@ from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -184,6 +185,12 @@ class StoreSession:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._operate(f"expire all but {keep} results", lambda: self._inner.expire_results(keep))
+
+    async def damaged(self) -> list[DamagedJob]:
+        return await self._operate("damaged", self._inner.damaged)
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        await self._operate(f"remove what is left of {job_id[:8]}", lambda: self._inner.remove_damaged(job_id))
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._operate(f"blocklist {blocklist.revision}", lambda: self._inner.record_blocklist(blocklist))

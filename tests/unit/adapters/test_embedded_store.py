@@ -238,6 +238,25 @@ class TestDamage:
         assert ask(tmp_path, "SELECT handle FROM damaged") == [(b"rubbish",)]
         assert graph_file(tmp_path, 1).exists()
 
+    @pytest.mark.req("SAFE-3")
+    async def test_its_graph_goes_before_its_record_and_the_blocklist_stays(self, tmp_path: Path) -> None:
+        async with opened(tmp_path) as store:
+            for number in (1, 2):
+                await store.create(job(number))
+            await store.record_blocklist(Blocklist(revision=1))
+        edit(tmp_path, "UPDATE jobs SET handle = ? WHERE job_id = ?", b"rubbish", job(1).job_id)
+        edit(tmp_path, "UPDATE blocklist SET list = ?", b"rubbish")
+        torn(graph_file(tmp_path, 1))
+        async with opened(tmp_path) as store:
+            await store.record_blocklist(Blocklist(revision=2))
+            await store.record_result(result_of(job(1), JobStatus.FAILED))
+            (kept,) = await store.damaged()
+            assert kept.places[1:] == (str(graph_file(tmp_path, 1)),)
+            await store.remove_damaged(job(1).job_id)
+            assert await store.damaged() == []
+        assert graph_files(tmp_path) == [graph_file(tmp_path, 2)]
+        assert ask(tmp_path, "SELECT CAST(job_id AS BLOB) FROM damaged") == [(b"blocklist",)]
+
     @pytest.mark.req("SAFE-15")
     async def test_a_blocklist_that_cannot_be_read_is_kept_when_another_takes_its_place(self, tmp_path: Path) -> None:
         async with opened(tmp_path) as store:

@@ -13,6 +13,7 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.lifecycle.model import ProcedureRequest
@@ -112,6 +113,12 @@ class FailingStore:
 
     async def expire_results(self, keep: int) -> list[JobId]:
         return await self._step("expire_results", lambda: self._store.expire_results(keep))
+
+    async def damaged(self) -> list[DamagedJob]:
+        return await self._step("damaged", self._store.damaged)
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        await self._step("remove_damaged", lambda: self._store.remove_damaged(job_id))
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._step("record_blocklist", lambda: self._store.record_blocklist(blocklist))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,22 @@ class TestAnOlderSchema:
                 pass
         assert ask(tmp_path, "PRAGMA user_version") == [(1,)]
         assert ask(tmp_path, "SELECT count(*) FROM sqlite_master WHERE name = 'checkpoints'") == [(0,)]
+
+    @pytest.mark.req("SAFE-3")
+    async def test_what_it_kept_of_damaged_jobs_counts_from_the_upgrade(self, tmp_path: Path) -> None:
+        await filled(tmp_path)
+        edit(tmp_path, "DROP TABLE damaged_since")
+        async with opened(tmp_path):
+            pass
+        # The statement of the release before, which is started again between two starts of this one.
+        edit(tmp_path, "INSERT INTO damaged VALUES (?, ?, ?)", job(7).job_id, b"rubbish", b"")
+        before = time.time() * 1000
+        async with opened(tmp_path) as store:
+            (kept,) = await store.damaged()
+        async with opened(tmp_path) as store:
+            assert await store.damaged() == [kept]
+        assert kept.job_id == job(7).job_id
+        assert kept.since_ms >= int(before) - 1
 
 
 class TestANewerRelease:

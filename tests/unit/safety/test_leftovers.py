@@ -10,7 +10,7 @@ from emberkeep.jobs.model import JobStatus
 
 JOB = JobId("1" * 32)
 ITEM = (Kind.CHECKPOINTS, JOB)
-PERIODS = Periods(unknown_ms=1000, ended_ms=100)
+PERIODS = Periods(unknown_ms=1000, ended_ms=100, damaged_ms=10_000)
 OVER = (JobStatus.FINISHED, JobStatus.CANCELED)
 
 

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, MutableMapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.base.errors import Conflict, EmberkeepError, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.storage_cleanup import StorageKeeper
 from emberkeep.jobmanager.views import JobView
+from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
 
 DELAYS = {
     "high-availability.storage.unknown-delay": "1000s",
     "high-availability.storage.ended-delay": "100s",
+    "high-availability.storage.damaged-delay": "10000s",
 }
 ORIGIN = StoreOrigin(identity="store-1", storage="", was_led=False, has_jobs=False)
 UNKNOWN = JobId("9" * 32)
@@ -51,7 +55,8 @@ class Bench:
         self.storage = ClusterStorage(self.layout, lambda: 0)
         self.gateway = FakeGateway()
         self.blobs = Blobs()
-        self.seconds, self.leads = 0, True
+        self.seconds, self.leads, self.graphs_away = 0, True, False
+        self.kept: dict[JobId, int] = {}  # of damaged jobs, since which second
         self.storage.settle(ORIGIN)
         self.keeper = StorageKeeper(
             self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
@@ -63,6 +68,17 @@ class Bench:
 
     async def adopt_storage(self) -> None:
         self.storage.adopt()
+
+    async def damaged(self) -> list[DamagedJob]:
+        return [
+            DamagedJob(job_id=job_id, since_ms=since * 1000, places=(f"/store/{job_id}",))
+            for job_id, since in self.kept.items()
+        ]
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        if self.graphs_away:
+            raise Unavailable("the graphs are away")
+        del self.kept[job_id]
 
     def know(self, *views: JobView) -> None:
         self.gateway.views = {view.job_id: view for view in views}
@@ -195,3 +211,76 @@ async def test_what_is_adopted_goes_in_stages(bench: Bench) -> None:
     assert [data.due for data in adopted.data] == [1_000_000]
     await bench.clean_at(1000)
     assert not bench.left()
+
+
+def warned(logs: list[MutableMapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Job, place and end of each warning that something is removed soon."""
+    soon = [entry for entry in logs if entry["event"] == "what is left of a damaged job is removed soon"]
+    return [(entry["job"], *entry["lies"], entry["after"]) for entry in soon]
+
+
+@pytest.mark.req("SAFE-3")
+async def test_what_is_damaged_goes_after_its_period_and_a_warning(bench: Bench, tmp_path: Path) -> None:
+    bench.kept = {UNKNOWN: 0, job_id(1): 500}
+    with capture_logs() as logs:
+        await bench.clean_at(8999)
+        assert not warned(logs)
+        await bench.clean_at(9000)
+    assert warned(logs) == [(UNKNOWN, f"/store/{UNKNOWN}", "1970-01-01T02:46:40+00:00")]
+    following = Bench(tmp_path)
+    following.kept = bench.kept
+    await following.clean_at(9999)
+    assert set(following.kept) == {UNKNOWN, job_id(1)}
+    await following.clean_at(10000)
+    assert set(following.kept) == {job_id(1)}
+
+
+@pytest.mark.req("SAFE-3")
+async def test_a_cluster_that_was_down_at_the_end_of_the_period_warns_first(bench: Bench) -> None:
+    bench.kept = {UNKNOWN: 0}
+    with capture_logs() as logs:
+        await bench.clean_at(50000)
+        await bench.clean_at(50999)
+    assert len(warned(logs)) == 1
+    assert bench.kept
+    await bench.clean_at(51000)
+    assert not bench.kept
+
+
+@pytest.mark.req("SAFE-3")
+async def test_a_person_is_told_what_is_damaged_and_until_when_it_is_kept(bench: Bench) -> None:
+    bench.kept = {UNKNOWN: 0, job_id(1): 500}
+    await bench.clean_at(9100)
+    told = await bench.keeper.status()
+    assert [(data.jobid, data.kind, data.known, data.marked, data.due) for data in told.data] == [
+        (UNKNOWN, "damaged", True, 9_100_000, 10_100_000),
+        (job_id(1), "damaged", True, -1, 10_500_000),
+    ]
+
+
+@pytest.mark.req("SAFE-3")
+@pytest.mark.parametrize("hindrance", ["storage", "leader", "graphs"])
+async def test_what_is_damaged_stays_while_it_is_not_sure_that_it_may_go(bench: Bench, hindrance: str) -> None:
+    bench.kept = {UNKNOWN: 0}
+    await bench.clean_at(9000)
+    bench.seconds = 20000
+    match hindrance:
+        case "storage":
+            bench.give_to(place_id="other")
+        case "leader":
+            bench.leads = False
+        case _:
+            bench.graphs_away = True
+    if hindrance == "graphs":
+        await bench.keeper.clean()
+    else:
+        with pytest.raises(EmberkeepError):
+            await bench.keeper.clean()
+    assert bench.kept
+
+
+@pytest.mark.req("SAFE-15")
+async def test_a_purge_leaves_what_is_damaged(bench: Bench) -> None:
+    bench.kept = {UNKNOWN: 0}
+    await bench.keeper.purge()
+    assert bench.kept

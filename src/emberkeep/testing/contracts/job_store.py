@@ -11,7 +11,7 @@ from typing import Protocol
 import msgspec
 import pytest
 
-from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.base.errors import Absent, Conflict, Fatal, Unavailable
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager, Blocklist, Removal
 from emberkeep.jobs.checkpoints import (
@@ -204,6 +204,7 @@ class JobStoreContract:
             old.record_checkpoints(job(1).job_id, 0, (batch(1),)),
             old.record_result(result_of(job(1))),
             old.expire_results(0),
+            old.remove_damaged(job(1).job_id),
             old.record_blocklist(blocklist(1)),
         ):
             with pytest.raises(Conflict, match="epoch"):
@@ -540,6 +541,55 @@ class JobStoreContract:
         await store.record_result(result_of(job(1), JobStatus.FAILED))
         assert len(await store.recover()) == 2
         await store.close()
+
+    @pytest.mark.req("SAFE-3")
+    async def test_what_is_left_of_a_damaged_job_is_kept_until_it_is_removed(self, place: Place) -> None:
+        store = place.store()
+        await store.open()
+        for number in range(3):
+            await store.create(job(number))
+        where = place.damage(job(1).job_id)
+        assert await store.damaged() == []
+        for number in range(2):
+            await store.record_result(result_of(job(number), JobStatus.FAILED))
+        (kept,) = await store.damaged()
+        assert (kept.job_id, kept.since_ms > 0) == (job(1).job_id, True)
+        assert any(where in lies for lies in kept.places)
+        await store.expire_results(0)
+        with pytest.raises(Conflict, match="kept"):  # its graph would lie in the place of what is kept
+            await store.create(job(1))
+        place.crash()
+        store = place.store()
+        await store.open()
+        assert [stored.graph for stored in await store.recover()] == [job(2)]
+        await store.remove_damaged(job(2).job_id)
+        with place.away(), pytest.raises(Unavailable):
+            await store.remove_damaged(job(1).job_id)
+        (after,) = await store.damaged()
+        assert (after.job_id, after.since_ms) == (kept.job_id, kept.since_ms)
+        for _ in range(2):
+            await store.remove_damaged(job(1).job_id)
+            assert await store.damaged() == []
+        await store.create(job(1))
+        assert [stored.graph for stored in await store.recover()] == [job(2), job(1)]
+        await store.close()
+
+    @pytest.mark.req("SAFE-3")
+    async def test_a_deposed_leader_removes_nothing_of_a_damaged_job(self, place: Place) -> None:
+        old = place.store()
+        await old.open()
+        await old.create(job(1))
+        place.damage(job(1).job_id)
+        await old.record_result(result_of(job(1), JobStatus.FAILED))
+        kept = await old.damaged()
+        place.depose()
+        new = place.store()
+        await new.open()
+        with pytest.raises(Conflict, match="epoch"):
+            await old.remove_damaged(job(1).job_id)
+        assert await new.damaged() == kept
+        await old.close()
+        await new.close()
 
     @pytest.mark.req("SAFE-1")
     async def test_graphs_that_cannot_be_read_now_are_no_damage_and_are_read_again(self, place: Place) -> None:
