@@ -20,7 +20,7 @@ from emberkeep.adapters.storage_marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.durable import write_file
 from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, InvalidInput, Unavailable
-from emberkeep.base.file_errors import cannot_read, cannot_write
+from emberkeep.base.file_errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.options import BLOB_HA_STORAGE, HA_TYPE
 from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Owner, PlaceKind, adopt, encode_owner, read_owner
@@ -112,8 +112,8 @@ class ClusterStorage:
 
     def _prepare_place(self, origin: StoreOrigin) -> None:
         """Make the place where it is missing, unless that can only mean that its file system is not there."""
-        missing = not self._place.is_dir()
-        if missing and origin.storage and (origin.has_jobs or not self._layout.storage.is_dir()):
+        missing = not is_directory(self._place)
+        if missing and origin.storage and (origin.has_jobs or not is_directory(self._layout.storage)):
             raise Unavailable(
                 f"the storage {self.location} is not there, but this job store was used with it",
                 hint="check that its file system is mounted; if it was emptied on purpose, make that directory",

@@ -21,7 +21,7 @@ def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
     Absent only where ``path`` itself is missing in a directory that can be read; a missing directory may be a mount
     that is not there, and is Unavailable, as is every other error.
     """
-    if error.errno == errno.ENOENT and _is_directory(path.parent):
+    if error.errno == errno.ENOENT and is_directory(path.parent):
         return Absent(f"{path} does not exist")
     return Unavailable(
         f"{path} cannot be read now: {error.strerror or error}",
@@ -39,7 +39,8 @@ def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
     )
 
 
-def _is_directory(path: Path) -> bool:
+def is_directory(path: Path) -> bool:
+    """Whether a directory can be seen there; False also where nobody can look now."""
     try:
         return path.is_dir()
     except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -213,6 +214,27 @@ def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_where_no_job_need
     site.storage.rename(site.directory / "old")
     site.storage.mkdir()
     assert site.open().settle(origin) not in ("", origin.storage)
+
+
+@pytest.mark.req("SAFE-2")
+def test_a_storage_with_a_stale_handle_is_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = site.bound()
+    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True, has_jobs=True)
+    storage = site.open()
+
+    def failing(look: Callable[..., object]) -> Callable[..., object]:
+        def fail(path: Path, **more: object) -> object:
+            if path.is_relative_to(site.storage):
+                raise OSError(errno.ESTALE, "Stale file handle", str(path))
+            return look(path, **more)
+
+        return fail
+
+    with monkeypatch.context() as stale:
+        stale.setattr(Path, "stat", failing(Path.stat))
+        stale.setattr(Path, "read_bytes", failing(Path.read_bytes))
+        assert storage.settle(origin) == ""
+    assert storage.problem() is None
 
 
 @pytest.mark.req("SAFE-15")
