@@ -35,13 +35,11 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True)
 class StoreOrigin:
     """What a job store knows of itself. ``identity``: drawn when it was made. ``storage``: identity of the storage that
-    it was used with, "" before the first time. ``was_led``: before this leader. ``has_jobs``: some are to be recovered.
-    """
+    it was used with, "" before the first time. ``was_led``: before this leader."""
 
     identity: str
     storage: str
     was_led: bool
-    has_jobs: bool
 
 
 class Unclaimed(Conflict):
@@ -67,6 +65,11 @@ class ClusterStorage:
     def cluster(self) -> str:
         """Under which id this cluster owns places; empty before ``settle``."""
         return self._cluster
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether the job store was used with a storage, this one or another; false before ``settle``."""
+        return bool(self._bound)
 
     # --- ownership ----------------------------------------------------------------------------------------------------
 
@@ -99,9 +102,9 @@ class ClusterStorage:
 
     def _settle_unrecorded(self, origin: StoreOrigin) -> str:
         found = any(self.find())
-        if not found and origin.storage and origin.has_jobs:
+        if not found and origin.storage:
             raise Unavailable(
-                f"the storage {self.location} is empty, but this job store has jobs with data in it",
+                f"the storage {self.location} is empty, but this job store was used with one that is not",
                 hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
             )
         # A release before this one has led here: it kept no records, and the storage was this cluster's alone.
@@ -113,10 +116,10 @@ class ClusterStorage:
     def _prepare_place(self, origin: StoreOrigin) -> None:
         """Make the place where it is missing, unless that can only mean that its file system is not there."""
         missing = not is_directory(self._place)
-        if missing and origin.storage and (origin.has_jobs or not is_directory(self._layout.storage)):
+        if missing and origin.storage:
             raise Unavailable(
                 f"the storage {self.location} is not there, but this job store was used with it",
-                hint="check that its file system is mounted; if it was emptied on purpose, make that directory",
+                hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
             )
         if missing:
             self._make_place()
@@ -157,8 +160,9 @@ class ClusterStorage:
             raise OwnedByAnother(self.location, owner, mine)
 
     def adopt(self) -> str:
-        """A person says that what lies in the storage belongs to this job store. Returns the storage's identity, for
-        the job store to keep. Raises OwnedByAnother, NewerFormat, Unavailable, Fatal."""
+        """A person says that what lies in the storage belongs to this job store, be it nothing. Returns the storage's
+        identity, for the job store to keep. Raises OwnedByAnother, NewerFormat, Unavailable, Fatal."""
+        self._make_place()
         try:
             owner = read_owner(self._place)
         except Damaged as error:
@@ -166,7 +170,6 @@ class ClusterStorage:
             return self._replace(self._mine())
         if owner is not None:
             self._refuse_others(owner)
-        self._make_place()
         return self._write(owner)
 
     def _write(self, owner: Owner | None) -> str:

@@ -81,7 +81,6 @@ class JobDatabase:
             identity=self.lineage,
             storage=str(bound[0][0]) if bound else "",
             was_led=self.epoch > 1,
-            has_jobs=bool(self._read("SELECT 1 FROM jobs LIMIT 1")),
         )
 
     def bind_storage(self, place_id: str) -> None:

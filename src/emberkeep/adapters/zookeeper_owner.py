@@ -54,7 +54,6 @@ class RootOwner:
             identity=owner.place_id,
             storage=owner.belongs_to,
             was_led=self._epoch.number > 1,
-            has_jobs=bool(await self._session.children(self._layout.jobs)),
         )
 
     async def bind(self, place_id: str) -> None:

@@ -61,7 +61,8 @@ async def contending_job_manager(
         stack.callback(port.close)
         session = ZooKeeperSession(zookeeper)
         readers = StorageReaders(session, nodes)
-        storage = StorageWatch(layout, lambda reads: readers.exchange(reads=reads))
+        owned = ClusterStorage(layout, system.clock.now_ms)
+        storage = StorageWatch(layout, owned, lambda reads: readers.exchange(reads=reads))
         settings = JobManagerSettings(
             system,
             configuration,
@@ -70,7 +71,7 @@ async def contending_job_manager(
             advertised(configuration, port),
             stop,
             storage,
-            ClusterStorage(layout, system.clock.now_ms),
+            owned,
         )
         session.start()
         stack.push_async_callback(session.close)

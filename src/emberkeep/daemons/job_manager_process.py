@@ -53,7 +53,7 @@ async def job_manager_process(
         port = bind_port(bind, configuration[REST_PORT])
         stack.callback(port.close)
         address = advertised(configuration, port)
-        storage = StorageWatch(layout)
+        storage = StorageWatch(layout, owned)
         settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage, owned)
         services.start("storage watch", storage.run(lambda _: None))
         present = await stack.enter_async_context(leadership(settings, store))

@@ -107,6 +107,7 @@ class Leadership:
     app: web.Application
     _offload: Offload
     _keeper: StorageKeeper
+    _storage: StorageWatch
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
         """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
@@ -115,6 +116,7 @@ class Leadership:
         """
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
+        await self._storage.look()  # before a job is accepted: the job store is open, and knows what has to be there
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
 
@@ -184,4 +186,4 @@ async def leadership(
                 *web_routes(service, system.clock, keeper.problem),
             ],
         )
-        yield Leadership(service, blobs, app, offload, keeper)
+        yield Leadership(service, blobs, app, offload, keeper, settings.storage)

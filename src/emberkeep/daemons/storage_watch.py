@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.storage_probe import StorageProbe
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.state_layout import StateLayout
@@ -19,13 +20,20 @@ log = structlog.get_logger(__name__)
 
 class StorageWatch:
     """``problem``: that the storage cannot be read now, "" while it can be. ``exchange``: says whether it can be, and
-    returns whether another JobManager can read it; None where this one stands alone."""
+    returns whether another JobManager can read it; None where this one stands alone. ``owned``: knows whether the job
+    store was used with a storage, which has to be there then."""
 
-    def __init__(self, layout: StateLayout, exchange: Callable[[bool], Awaitable[bool]] | None = None) -> None:
+    def __init__(
+        self,
+        layout: StateLayout,
+        owned: ClusterStorage,
+        exchange: Callable[[bool], Awaitable[bool]] | None = None,
+    ) -> None:
         self.problem = ""
         self._reason = ""
         self._probe = StorageProbe(layout.storage, layout.storage_record, layout.graphs)
         self._place = layout.storage
+        self._owned = owned
         self._exchange = exchange
 
     async def expect(self) -> None:
@@ -35,6 +43,8 @@ class StorageWatch:
 
     async def look(self) -> StorageSeen:
         """Probe it once; takes some seconds at most."""
+        if self._owned.is_bound:
+            self._probe.expect()
         sight = await asyncio.to_thread(self._probe.look)
         elsewhere = False
         if self._exchange is not None:

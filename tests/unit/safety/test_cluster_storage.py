@@ -20,9 +20,9 @@ from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Kind, Mark
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
-NEW = StoreOrigin(identity="store-1", storage="", was_led=False, has_jobs=False)
-OLD = StoreOrigin(identity="store-1", storage="", was_led=True, has_jobs=True)
-EMPTIED = StoreOrigin(identity="store-2", storage="", was_led=False, has_jobs=False)
+NEW = StoreOrigin(identity="store-1", storage="", was_led=False)
+OLD = StoreOrigin(identity="store-1", storage="", was_led=True)
+EMPTIED = StoreOrigin(identity="store-2", storage="", was_led=False)
 
 
 class Site:
@@ -48,7 +48,7 @@ class Site:
         """``origin``, after a first start with this storage."""
         place_id = self.open().settle(origin)
         assert place_id
-        return StoreOrigin(identity=origin.identity, storage=place_id, was_led=True, has_jobs=origin.has_jobs)
+        return StoreOrigin(identity=origin.identity, storage=place_id, was_led=True)
 
 
 @pytest.fixture(params=["embedded", "zookeeper"])
@@ -102,7 +102,7 @@ def test_a_new_job_store_deletes_nothing_of_what_it_finds(
     site.put()
     for was_led in (False, True):  # also not at its second start
         storage = site.open()
-        lost = StoreOrigin(identity="store-2", storage="lost" if was_led else "", was_led=was_led, has_jobs=False)
+        lost = StoreOrigin(identity="store-2", storage="lost" if was_led else "", was_led=was_led)
         assert storage.settle(lost) == ""
         with pytest.raises(Unclaimed) as caught:
             change(storage)
@@ -114,7 +114,7 @@ def test_a_new_job_store_deletes_nothing_of_what_it_finds(
 def test_a_store_with_another_storage_than_before_deletes_nothing(site: Site) -> None:
     origin = site.bound()
     site.put()
-    moved = StoreOrigin(identity=origin.identity, storage="another", was_led=True, has_jobs=True)
+    moved = StoreOrigin(identity=origin.identity, storage="another", was_led=True)
     storage = settled(site.open(), moved)
     with pytest.raises(Unclaimed, match="used with another storage"):
         storage.remove((Kind.CHECKPOINTS, JOB))
@@ -127,9 +127,9 @@ def test_a_person_adopts_a_storage(site: Site) -> None:
     storage = settled(site.open(), EMPTIED)
     place_id = storage.adopt()
     storage.remove((Kind.CHECKPOINTS, JOB))
-    bound = StoreOrigin(identity="store-2", storage=place_id, was_led=True, has_jobs=False)
+    bound = StoreOrigin(identity="store-2", storage=place_id, was_led=True)
     assert settled(site.open(), bound).problem() is None
-    first = StoreOrigin(identity="store-1", storage=place_id, was_led=True, has_jobs=True)
+    first = StoreOrigin(identity="store-1", storage=place_id, was_led=True)
     site.put(OTHER)
     assert settled(site.open(), first).problem() is not None, "it is the other store's now"
 
@@ -194,9 +194,9 @@ def test_a_first_start_waits_for_its_storage(site: Site) -> None:
 
 
 @pytest.mark.req("SAFE-1", "SAFE-6")
-def test_an_empty_mount_point_is_not_claimed_while_jobs_have_data_in_the_storage(site: Site) -> None:
+def test_an_empty_mount_point_is_not_claimed_by_a_job_store_that_was_used_with_a_storage(site: Site) -> None:
     bound = site.bound()
-    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True, has_jobs=True)
+    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True)
     site.storage.rename(site.directory / "unmounted")
     site.storage.mkdir()
     storage = site.open()
@@ -209,17 +209,24 @@ def test_an_empty_mount_point_is_not_claimed_while_jobs_have_data_in_the_storage
     assert site.open().settle(origin) == origin.storage
 
 
-def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_where_no_job_needs_it(site: Site) -> None:
+@pytest.mark.req("SAFE-6")
+@pytest.mark.parametrize("is_made", [True, False], ids=["empty", "gone"])
+def test_a_storage_that_was_emptied_on_purpose_is_claimed_anew_on_a_persons_word(site: Site, is_made: bool) -> None:
     origin = site.bound()
     site.storage.rename(site.directory / "old")
-    site.storage.mkdir()
-    assert site.open().settle(origin) not in ("", origin.storage)
+    if is_made:
+        site.storage.mkdir()
+    storage = site.open()
+    assert storage.settle(origin) == ""
+    place_id = storage.adopt()
+    assert place_id not in ("", origin.storage)
+    assert storage.problem() is None
 
 
 @pytest.mark.req("SAFE-2")
 def test_a_storage_with_a_stale_handle_is_away(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     bound = site.bound()
-    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True, has_jobs=True)
+    origin = StoreOrigin(identity=bound.identity, storage=bound.storage, was_led=True)
     storage = site.open()
 
     def failing(look: Callable[..., object]) -> Callable[..., object]:

@@ -23,10 +23,14 @@ from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore
 
 
+def watching(layout: StateLayout) -> StorageWatch:
+    return StorageWatch(layout, ClusterStorage(layout, lambda: 1))
+
+
 @pytest.mark.anyio
 @pytest.mark.req("SAFE-1")
 async def test_a_storage_that_jobs_have_used_is_missed_by_the_next_process_and_not_made_anew(tmp_path: Path) -> None:
-    watch = StorageWatch(StateLayout(tmp_path, Configuration()))
+    watch = watching(StateLayout(tmp_path, Configuration()))
     blobs = WatchedBlobs(DirectoryBlobs(tmp_path / "storage" / "blobs"), lambda: watch.problem)
     key, content = blob("a")
     file = tmp_path / "file"
@@ -51,14 +55,34 @@ async def test_a_storage_counts_as_held_from_its_ownership_record_on(tmp_path: P
     texts = {HA_TYPE.key: mode, HA_CLUSTER_ID.key: "north"}
     layout = StateLayout(tmp_path, Configuration().with_texts(texts, "test"))
     layout.storage.mkdir()
-    watch = StorageWatch(layout)
+    watch = watching(layout)
     assert not (await watch.look()).own
-    ClusterStorage(layout, lambda: 1).settle(StoreOrigin(identity="1", storage="", was_led=False, has_jobs=False))
+    ClusterStorage(layout, lambda: 1).settle(StoreOrigin(identity="1", storage="", was_led=False))
     assert (await watch.look()).own
     layout.storage.rename(tmp_path / "unmounted")
     layout.storage.mkdir()
     assert not (await watch.look()).own
     assert watch.problem
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1", "SAFE-6")
+@pytest.mark.parametrize("mode", ["embedded", "zookeeper"])
+async def test_an_empty_mount_point_takes_no_jobs_also_of_a_job_store_without_jobs(tmp_path: Path, mode: str) -> None:
+    texts = {HA_TYPE.key: mode, HA_CLUSTER_ID.key: "north"}
+    layout = StateLayout(tmp_path, Configuration().with_texts(texts, "test"))
+    origin = StoreOrigin(identity="1", storage="", was_led=False)
+    place_id = ClusterStorage(layout, lambda: 1).settle(origin)
+    layout.storage.rename(tmp_path / "unmounted")
+    layout.storage.mkdir()
+    storage = ClusterStorage(layout, lambda: 1)
+    watch = StorageWatch(layout, storage)
+    assert storage.settle(StoreOrigin(identity="1", storage=place_id, was_led=True)) == ""
+    await watch.look()
+    assert watch.problem
+    storage.adopt()
+    await watch.look()
+    assert not watch.problem
 
 
 @pytest.mark.anyio
@@ -68,7 +92,7 @@ async def test_a_storage_that_cannot_be_looked_at_does_not_end_the_watch(
 ) -> None:
     layout = StateLayout(tmp_path, Configuration())
     layout.storage.mkdir()
-    watch = StorageWatch(layout)
+    watch = watching(layout)
 
     def stale(path: Path, *_: object, **__: object) -> NoReturn:
         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), str(path))

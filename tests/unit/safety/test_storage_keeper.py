@@ -27,7 +27,7 @@ DELAYS = {
     "high-availability.storage.ended-delay": "100s",
     "high-availability.storage.damaged-delay": "10000s",
 }
-ORIGIN = StoreOrigin(identity="store-1", storage="", was_led=False, has_jobs=False)
+ORIGIN = StoreOrigin(identity="store-1", storage="", was_led=False)
 UNKNOWN = JobId("9" * 32)
 
 pytestmark = pytest.mark.anyio
