@@ -229,7 +229,7 @@ async def test_the_next_life_adopts_what_it_wants_with_its_files_and_ends_and_de
     try:
         await bench.next_life(second)
         wanted = {key_of(bench.request(executor)) for executor in ("1", "3")}
-        adopted = await bench.launcher.adopt(wanted, {JOB})
+        adopted = await bench.launcher.adopt(wanted, frozenset(), {JOB})
         assert adopted.alive == {key_of(bench.request("1")): pids[0]}
         assert identify(pids[1]) is None
         assert bench.exits == []
@@ -281,7 +281,7 @@ async def test_an_executor_goes_on_only_where_its_state_gateway_does(
     try:
         await bench.next_life(second, after)
         key = key_of(bench.request())
-        adopted = await bench.launcher.adopt({key}, {JOB})
+        adopted = await bench.launcher.adopt({key}, frozenset(), {JOB})
         assert adopted.alive == ({key: pid} if goes_on else {})
         assert (identify(pid) is not None) is goes_on
     finally:

@@ -32,7 +32,7 @@ from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.leader_following import is_highly_available
 from emberkeep.daemons.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.interpreter import WORKER_PYTHON
-from emberkeep.jobs.model import Artefact, ArtefactRole
+from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome
 from emberkeep.local_state.model import DRIVER
 from emberkeep.protocol.messages import StartDriver, StartExecutor
 from emberkeep.spark.class_archive import default_directory, find_class_archive
@@ -45,6 +45,7 @@ from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, Process
 log = structlog.get_logger(__name__)
 # Not handed on to jobs: what tells this process, not them, what to do.
 _PRIVATE_PREFIX = "EMBERKEEP_"
+_READ_PAUSE = 1.0  # seconds between two tries to read how a driver has ended
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class ProcessLauncher:
         self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._rebinding: set[asyncio.Task[None]] = set()
+        self._reading: set[asyncio.Task[None]] = set()  # outcomes that could not be read at once
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -97,7 +99,9 @@ class ProcessLauncher:
         """Jobs with a driver or an executor here."""
         return frozenset(key.job_id for key in self._running.values())
 
-    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+    async def adopt(
+        self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
+    ) -> Adopted:
         keys = {process_name(key): key for key in wanted}
         alive: dict[ProcessKey, int] = {}
         endings = []
@@ -116,9 +120,23 @@ class ProcessLauncher:
                 self._take_over(key, leftover)
                 alive[key] = leftover.leader.pid
         await asyncio.gather(*endings)
-        await asyncio.to_thread(self._places.clean_up, jobs, {self._places.directory(key) for key in alive})
-        drivers = [key for key in wanted if isinstance(key, DriverKey) and key not in alive]
-        return Adopted(alive=alive, outcomes={key: self._places.outcome(key, None) for key in drivers})
+        drivers = {key for key in wanted if isinstance(key, DriverKey)} - alive.keys()
+        outcomes = await asyncio.to_thread(self._outcomes, drivers, ended, everything=jobs is None)
+        kept = frozenset(key.job_id for key in outcomes) if jobs is None else jobs
+        await asyncio.to_thread(self._places.clean_up, kept, {self._places.directory(key) for key in alive})
+        return Adopted(alive=alive, outcomes=outcomes)
+
+    def _outcomes(
+        self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
+    ) -> dict[DriverKey, AttemptOutcome]:
+        """Of those that are gone something can always be said, of the others what they have written. Blocks. Raises
+        Unavailable."""
+        outcomes = self._places.written_outcomes() if everything else {}
+        for key in ended:
+            written = self._places.written_outcome(key)
+            if written is not None:
+                outcomes[key] = written
+        return {**outcomes, **{key: self._places.outcome(key, None) for key in gone}}
 
     def _has_lost_its_gateway(self, key: ProcessKey, pid: int) -> bool:
         """Whether an executor was started to use a gateway that this life does not have, or has elsewhere: its tasks
@@ -148,9 +166,10 @@ class ProcessLauncher:
 
     async def leave(self) -> None:
         """This process ends, those that it has started go on."""
-        for task in self._rebinding:
+        tasks = [*self._rebinding, *self._reading]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._rebinding, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
@@ -336,15 +355,29 @@ class ProcessLauncher:
         self._libraries.release(key.job_id, end.name)
         if isinstance(key, ExecutorKey):
             self._remove_later(self._places.directory(key))
+            self._tell_end(key, end, None)
+            return
+        try:
+            outcome = self._places.outcome(key, end.exit_code)
+        except Unavailable as error:
+            log.warning("how a driver has ended is told once it can be read", process=end.name, reason=str(error))
+            task = asyncio.create_task(self._tell_once_read(key, end), name=f"outcome of {end.name}")
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+        else:
+            self._tell_end(key, end, outcome)
+
+    async def _tell_once_read(self, key: DriverKey, end: Exit) -> None:
+        while True:
+            await asyncio.sleep(_READ_PAUSE)
+            with contextlib.suppress(Unavailable):
+                self._tell_end(key, end, await asyncio.to_thread(self._places.outcome, key, end.exit_code))
+                return
+
+    def _tell_end(self, key: ProcessKey, end: Exit, outcome: AttemptOutcome | None) -> None:
         assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
         # What a killed process wrote last has nothing to do with its end.
         detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._places.stderr(key))
-        outcome = None
-        try:
-            outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
-        except Unavailable as error:
-            log.error("a driver's outcome cannot be read", process=end.name, reason=str(error))
-            detail = str(error)
         self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
 
     def _remove_later(self, directory: Path) -> None:

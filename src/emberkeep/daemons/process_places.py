@@ -9,6 +9,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.errors import Fatal
+from emberkeep.base.file_errors import cannot_read
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
@@ -43,13 +44,35 @@ class ProcessPlaces:
         logs = self._root.attempt_logs(key.job_id, key.attempt)
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
+    def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
+        """What it wrote before it ended; None: nothing that is whole. Raises Unavailable."""
+        try:
+            return read_outcome(self.directory(key) / OUTCOME_FILE)
+        except Fatal as error:
+            log.error("a driver's outcome is damaged", job=key.job_id, attempt=key.attempt, reason=str(error))
+            return None
+
+    def written_outcomes(self) -> dict[DriverKey, AttemptOutcome]:
+        """What drivers wrote before they ended, of all whose directories are here. Blocks. Raises Unavailable."""
+        root = self._root.jobs
+        try:
+            attempts = [attempt for job in sorted(root.iterdir()) for attempt in sorted(job.iterdir())]
+        except FileNotFoundError:
+            return {}  # nothing was ever started here
+        except OSError as error:
+            raise cannot_read(root, error) from error
+        found = {}
+        for attempt in attempts:
+            if attempt.name.isdecimal():
+                key = DriverKey(job_id=JobId(attempt.parent.name), attempt=int(attempt.name))
+                written = self.written_outcome(key)
+                if written is not None:
+                    found[key] = written
+        return found
+
     def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
         """What it wrote before it ended, else what can be said from outside. Raises Unavailable."""
-        try:
-            written = read_outcome(self.directory(key) / OUTCOME_FILE)
-        except Fatal as error:
-            log.error("a driver's outcome cannot be read", job=key.job_id, attempt=key.attempt, reason=str(error))
-            written = None
+        written = self.written_outcome(key)
         if written is not None:
             return written
         if exit_code is None:

@@ -80,7 +80,7 @@ def record_table(table: SlotTable) -> TableRecord:
 def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
     """The table of the next life, with every slot to be accepted anew.
 
-    The node may have been given less meanwhile: a driver without room has ended, a slot without room is gone.
+    The node may have been given less meanwhile: a driver without room is to be ended, a slot without room is gone.
     """
     table = SlotTable(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)
@@ -91,6 +91,12 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotT
         if _has_room(table, slot):
             table.take_slot(_slot(slot, now + limits.recovery_timeout), now)
     return table
+
+
+def recall_ended(table: SlotTable, job_id: JobId, attempt: int, now: float) -> None:
+    """Enter a driver that has ended and that no record tells of, so that its end is told until it is acknowledged."""
+    table.fences.end(job_id, attempt)
+    table.take_driver(DriverPlace(job_id, attempt, 0, DriverState.EXITED), now)
 
 
 def _driver(table: SlotTable, record: DriverRecord) -> DriverPlace:

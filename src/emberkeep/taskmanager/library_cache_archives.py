@@ -17,7 +17,7 @@ from pathlib import Path
 import structlog
 
 from emberkeep.base.durable import read_record, sync_directory, write_record
-from emberkeep.base.errors import Absent, EmberkeepError, Fatal
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.process_identity import boot_id
 from emberkeep.blobs.staging import Staging
 from emberkeep.taskmanager.library_cache_unpack import UnpackLimits, remove_tree, unpack
@@ -165,7 +165,7 @@ def _take_over(directory: Path) -> set[str]:
 def _is_complete(path: Path) -> bool:
     try:
         return read_record(path / RECORD_FILE, RECORD_KIND, RECORD_VERSION).decode() == boot_id()
-    except (Absent, Fatal):
+    except EmberkeepError:
         return False
 
 

@@ -47,7 +47,8 @@ class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an earlier life's processes: pids of those that go on, and how drivers have ended."""
+    """What became of an earlier life's processes: pids of those that go on, and how drivers have ended: all ``wanted``
+    ones that do not go on, and of the others those that have written it down."""
 
     alive: dict[ProcessKey, int]
     outcomes: dict[DriverKey, AttemptOutcome]
@@ -59,10 +60,17 @@ class Launcher(Protocol):
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         """Set who is told of ends; called once per started or adopted process, on the event loop."""
 
-    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+    async def adopt(
+        self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
+    ) -> Adopted:
         """Take over those ``wanted`` processes that an earlier life has started and that still live: they go on, and
-        their ends are told. End everything else that it has left, and delete what it kept for other jobs than ``jobs``.
-        Returns when all that is done. Call once, before anything is started."""
+        their ends are told. End everything else that it has left, look how the drivers ``ended`` have ended, and delete
+        what it kept for other jobs than ``jobs``. ``jobs`` None: no record tells of them; each driver that has written
+        how it ended counts, and its job is kept.
+
+        Returns when all that is done. Call once, before anything is started. Raises Unavailable: how a driver has ended
+        cannot be read now, and nothing was deleted.
+        """
 
     async def start_driver(self, request: StartDriver) -> int:
         """Fetch artefacts, prepare the directory, start the driver; returns its pid.

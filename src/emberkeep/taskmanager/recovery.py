@@ -5,9 +5,10 @@ from __future__ import annotations
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.slots.slot_table import SlotTable
-from emberkeep.slots.table_events import SlotState
+from emberkeep.slots.table_events import DriverState, SlotState
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
+NO_ROOM = "this task manager has less room than in its earlier life"
 GONE = "ended, or was not started yet, while its task manager was away"
 
 
@@ -25,6 +26,15 @@ def recorded_processes(table: SlotTable) -> list[ProcessKey]:
         if slot.executor_id is not None and slot.state is not SlotState.EXITED
     ]
     return [*executors, *(DriverKey(job_id=driver.job_id, attempt=driver.attempt) for driver in table.drivers.living())]
+
+
+def ended_drivers(table: SlotTable) -> frozenset[DriverKey]:
+    """Those whose end is still to be told."""
+    return frozenset(
+        DriverKey(job_id=driver.job_id, attempt=driver.attempt)
+        for driver in table.drivers.by_attempt.values()
+        if driver.state is DriverState.EXITED
+    )
 
 
 def jobs_held(table: SlotTable) -> frozenset[JobId]:

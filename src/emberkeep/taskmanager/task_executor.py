@@ -48,9 +48,9 @@ from emberkeep.protocol.messages import (
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots import table_events as table
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.slot_record import record_table, restore_table
+from emberkeep.slots.slot_record import recall_ended, record_table, restore_table
 from emberkeep.slots.slot_table import SlotTable, TableLimits
-from emberkeep.slots.table_events import DriverState, SlotState
+from emberkeep.slots.table_events import SlotState
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.job_manager_link import JobManagerLink, JobManagerReply
 from emberkeep.taskmanager.job_master_calls import JobMasterCalls
@@ -66,7 +66,14 @@ from emberkeep.taskmanager.ports import (
     ProcessKey,
 )
 from emberkeep.taskmanager.processes import DriverNotStarted, Processes
-from emberkeep.taskmanager.recovery import GONE, jobs_held, lost_outcome, recorded_processes
+from emberkeep.taskmanager.recovery import (
+    GONE,
+    NO_ROOM,
+    ended_drivers,
+    jobs_held,
+    lost_outcome,
+    recorded_processes,
+)
 from emberkeep.taskmanager.reports import executor_report, task_manager_report
 
 log = structlog.get_logger(__name__)
@@ -191,7 +198,8 @@ class TaskExecutor(Actor[Event]):
     async def run(self) -> None:
         """Take over what an earlier life has left, then serve until cancelled.
 
-        Raises Fatal when the JobManager refuses this process for good.
+        Raises Fatal when the JobManager refuses this process for good, Unavailable or NewerFormat when what an earlier
+        life has left cannot be read now or by this release: all of it goes on.
         """
         await self._recover()
         self.start_effect("journal", self.journal.run(), deadline=None)
@@ -240,20 +248,24 @@ class TaskExecutor(Actor[Event]):
             self.link.info = self.info
             for record in earlier.outcomes:
                 self._outcomes[DriverKey(job_id=record.job_id, attempt=record.attempt)] = record.outcome
-        processes = recorded_processes(self.table)
-        adopted = await self._launcher.adopt(frozenset(processes), jobs_held(self.table))
+        processes, ended = recorded_processes(self.table), ended_drivers(self.table)
+        adopted = await self._launcher.adopt(
+            frozenset(processes), ended - self._outcomes.keys(), None if earlier is None else jobs_held(self.table)
+        )
+        if earlier is None:
+            ended = frozenset(adopted.outcomes)
+            for key in ended:
+                recall_ended(self.table, key.job_id, key.attempt, self._system.clock.monotonic())
         self._adopted = len(adopted.alive)
         if processes or self.table.slots:
             log.info("recovered", slots=len(self.table.slots), processes=len(processes), alive=len(adopted.alive))
         for slot in self.table.slots.values():
             for listener in self._listeners:
                 listener.allocation_recovered(slot.allocation)
-        for key in processes:
-            self._found(key, adopted.alive.get(key), adopted.outcomes)
-        for driver in self.table.drivers.by_attempt.values():
-            if driver.state is DriverState.EXITED:
-                key = DriverKey(job_id=driver.job_id, attempt=driver.attempt)
-                self._outcomes.setdefault(key, lost_outcome("this task manager has less room than in its earlier life"))
+        for key in ended:
+            self._outcomes.setdefault(key, adopted.outcomes.get(key) or lost_outcome(NO_ROOM))
+        for process in processes:
+            self._found(process, adopted.alive.get(process), adopted.outcomes)
         self._keep()
 
     def _found(self, key: ProcessKey, pid: int | None, outcomes: dict[DriverKey, AttemptOutcome]) -> None:

@@ -39,12 +39,17 @@ class FakeLauncher:
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._told = callback
 
-    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
+    async def adopt(
+        self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
+    ) -> Adopted:
         for key in [key for key in self.alive if key not in wanted]:
             del self.alive[key]
             self._gone.pop(key).set()
-        self.kept.append(frozenset(jobs))
-        return Adopted(alive=dict(self.alive), outcomes=self.outcomes)
+        outcomes = {
+            key: outcome for key, outcome in self.outcomes.items() if jobs is None or key in wanted or key in ended
+        }
+        self.kept.append(frozenset(key.job_id for key in outcomes) if jobs is None else frozenset(jobs))
+        return Adopted(alive=dict(self.alive), outcomes=outcomes)
 
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)

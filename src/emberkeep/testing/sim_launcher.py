@@ -50,8 +50,9 @@ class SimLauncher:
         self._tries: dict[DriverKey, int] = {}
         self._adopted: set[int] = set()  # pids
 
-    async def adopt(self, wanted: AbstractSet[ProcessKey], jobs: AbstractSet[JobId]) -> Adopted:
-        del jobs
+    async def adopt(
+        self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
+    ) -> Adopted:
         alive: dict[ProcessKey, int] = {}
         for process in list(self._room.machines.alive(self._machine)):
             if process.key is None or process.owner != self._agent.name:
@@ -68,7 +69,11 @@ class SimLauncher:
         outcomes = {}
         for work in self._room.drivers.values():
             key, outcome = work.process.key, work.process.outcome
-            if isinstance(key, DriverKey) and key in wanted and key not in alive and outcome is not None:
+            if not isinstance(key, DriverKey) or key in alive or outcome is None:
+                continue
+            if work.process.owner != self._agent.name:
+                continue
+            if key in wanted or key in ended or jobs is None:
                 outcomes[key] = outcome
         return Adopted(alive=alive, outcomes=outcomes)
 

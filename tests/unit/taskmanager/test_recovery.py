@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable
@@ -20,6 +21,7 @@ from emberkeep.protocol.messages import (
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
 )
+from emberkeep.slots.model import ResourceProfile
 from emberkeep.taskmanager.ports import ExecutorKey
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
@@ -40,6 +42,7 @@ from tests.unit.taskmanager.agent_bench import (
 )
 
 SECOND = AllocationId("a2")
+SUCCESS = AttemptOutcome(exit_code=0)
 
 
 def stop(life: str = "life-1", *, epoch: int = 1, drain: float = 0.0) -> StopTaskManager:
@@ -366,6 +369,90 @@ def test_a_smaller_life_ends_what_has_no_room(run: Run) -> None:
         offer = await restarted(bench, slots=1)
         assert [slot.id for slot in offer.slots] == [SLOT]
         assert [key.executor_id for key in bench.launcher.executors()] == ["0"]
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize(
+    "room",
+    [{"driver_places": 0}, {"total": ResourceProfile(cores=2, memory_mb=600)}],
+    ids=["no place", "no memory"],
+)
+def test_a_smaller_life_tells_how_a_driver_without_room_has_ended_until_that_is_acknowledged(
+    run: Run, room: dict[str, object]
+) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() == [DRIVER])
+        await bench.crash()
+        bench.launcher.end(DRIVER, 0)
+        bench.launcher.outcomes[DRIVER] = SUCCESS
+        for _ in range(2):
+            await bench.restart(**room)
+            assert await bench.reported_outcome() == SUCCESS
+            await bench.crash()
+        bench.job_manager.answers[TaskManagerHeartbeat] = TaskManagerHeartbeatReply(
+            epoch=1, known=True, acknowledged=(AttemptKey(job_id=JOB, attempt=1),)
+        )
+        await bench.restart(**room)
+        await bench.until(lambda: not bench.report().drivers)
+
+    run(story)
+
+
+def test_a_smaller_life_ends_a_driver_without_room_and_says_why(run: Run) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() == [DRIVER])
+        await bench.crash()
+        await bench.restart(driver_places=0)
+        outcome = await bench.reported_outcome()
+        assert (outcome.kind, outcome.message) == (
+            FailureKind.LOST,
+            "this task manager has less room than in its earlier life",
+        )
+        assert bench.launcher.drivers() == []
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-9")
+def test_an_end_without_its_outcome_in_the_record_is_looked_up(run: Run) -> None:
+    """As in a record from which a failed write, or another release, has left it out."""
+
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() == [DRIVER])
+        bench.launcher.end(DRIVER, 0, SUCCESS)
+        await bench.reported_outcome()
+        await bench.service.executor.journal.settled()
+        await bench.crash()
+        await bench.store.write(msgspec.structs.replace(await bench.store.read(), outcomes=()))
+        bench.launcher.outcomes[DRIVER] = SUCCESS
+        await bench.restart()
+        assert await bench.reported_outcome() == SUCCESS
+
+    run(story)
+
+
+@pytest.mark.req("SAFE-9")
+@pytest.mark.parametrize("record", [None, b'{"instance": 7}'], ids=["no record", "damaged"])
+def test_without_a_record_all_outcomes_that_are_there_are_told(run: Run, record: bytes | None) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.send(start_driver())
+        await bench.until(lambda: bench.launcher.drivers() == [DRIVER])
+        await bench.crash()
+        bench.launcher.end(DRIVER, 0)
+        bench.launcher.outcomes[DRIVER] = SUCCESS
+        bench.store.data = record
+        await bench.restart()
+        assert await bench.reported_outcome() == SUCCESS
+        with pytest.raises(Conflict):
+            await bench.send(start_driver())
+        await bench.crash()
+        await bench.restart()
+        assert await bench.reported_outcome() == SUCCESS
 
     run(story)
 
