@@ -6,23 +6,25 @@ import contextlib
 import errno
 from collections.abc import Iterator
 
-from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Fatal, Unavailable, UnknownOutcome
+from emberkeep.base.file_errors import CANNOT_STORE
 
 NO_ENTRY = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
-# The file server is away, restarting, or the mount is not there at the moment.
-_AWAY = {
-    errno.EAGAIN, errno.ECONNABORTED, errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH,
-    errno.EINTR, errno.ENETDOWN, errno.ENETUNREACH, errno.ENOTCONN, errno.EREMOTEIO, errno.ESHUTDOWN, errno.ESTALE,
-    errno.ETIMEDOUT,
+# Of a change of names, these alone say that it has not happened: the file system has refused it. After all others (the
+# server is away, the disk has failed) it may have.
+_REFUSED = CANNOT_STORE | {
+    errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.EMLINK, errno.ENFILE,
+    errno.ENOENT, errno.ENOMEM, errno.ENOSYS, errno.ENOTDIR, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM,
+    errno.EROFS, errno.EXDEV,
 }  # fmt: skip
 
 
-def refusal(action: str, error: OSError) -> EmberkeepError:
-    """The file system did not do what it was asked for."""
+def refusal(action: str, error: OSError) -> Fatal | Unavailable:
+    """The file system did not do what it was asked for: the rule of ``base.file_errors``, for a name of many parts."""
     message = f"cannot {action}: {error.strerror or error}"
-    if error.errno in (*_AWAY, errno.ENOENT):  # somebody has removed a directory between two steps
-        return RetryLater(message, hint="check that file system and its server")
-    return Fatal(message, hint="check free space and permissions of that directory")
+    if error.errno in CANNOT_STORE:
+        return Fatal(message, hint="free some space there")
+    return Unavailable(message, hint="check that its file system is mounted and that this user may use it")
 
 
 @contextlib.contextmanager
@@ -31,7 +33,7 @@ def changing(where: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _AWAY or error.errno == errno.EIO:
+        if error.errno not in _REFUSED:
             raise unknown(where, error) from error
         raise
 

@@ -14,7 +14,7 @@ import pytest
 
 from emberkeep.adapters.state_directory import DirectoryState
 from emberkeep.adapters.state_names import INCOMING
-from emberkeep.base.errors import Absent, Fatal, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Fatal, Unavailable, UnknownOutcome
 from emberkeep.base.file_ops import SystemFiles
 from emberkeep.local_state.errors import Exists, NotADirectory
 from emberkeep.local_state.ports import DurableState
@@ -196,8 +196,10 @@ def test_an_answer_that_gets_lost_is_told_as_such(place: Directory, store: Direc
         store.delete("d/h", recursive=False)
     for failing, expected in (
         ({"write": errno.ENOSPC}, Fatal),
-        ({"sync of the file": errno.EIO}, Fatal),
-        ({"write": errno.ESTALE}, RetryLater),
+        ({"write": errno.EDQUOT}, Fatal),
+        ({"sync of the file": errno.EIO}, Unavailable),
+        ({"write": errno.EACCES}, Unavailable),
+        ({"write": errno.ESTALE}, Unavailable),
     ):
         files.failing = failing
         with pytest.raises(expected):
@@ -266,6 +268,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
             lambda: store.make_directory("d"),
             lambda: store.delete("g", recursive=False),
         ):
-            with pytest.raises(Fatal, match="Read-only"):
+            with pytest.raises(Unavailable, match="Read-only"):
                 refused()
         assert read(store, "g") == source.read_bytes()
