@@ -114,7 +114,8 @@ async def test_a_deposed_leader_whose_job_finishes_leaves_its_graph_and_files_to
             master = await bench.run()
             bench.store.disk.crash()
             bench.store.disk.epoch += 1  # another one leads, and this one has not heard of it
-            await master.ends(SUCCESS)
+            with pytest.raises(RetryLater, match="not stored yet"):
+                await master.ends(SUCCESS)
             await bench.passes(60.0)
 
     with pytest.raises(Conflict, match="epoch"):

@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -41,6 +42,7 @@ class Instance:
         self._is_leaving = False
         self._farewell: Reply | None = None
         self._farewell_has_come = threading.Event()
+        self._is_refused = False  # by the driver's port: the driver is gone
         if link is None:
             open_once(function)
             return
@@ -83,8 +85,13 @@ class Instance:
         """Raises Conflict: the driver has given this instance up, or there is another driver."""
         pause = _FIRST_PAUSE
         while True:
-            with suppress(RetryLater):
-                return join_driver(link, self._name, self._id, again=True).channel
+            try:
+                channel = join_driver(link, self._name, self._id, again=True).channel
+            except RetryLater as error:
+                self._is_refused = isinstance(error.__cause__, ConnectionRefusedError)
+            else:
+                self._is_refused = False
+                return channel
             self._farewell_has_come.wait(pause)
             pause = min(2 * pause, _LAST_PAUSE)
 
@@ -123,13 +130,15 @@ class Instance:
 
     def _leave(self) -> None:
         """Spark lets this worker go, or its executor ends: the state stays with the driver, for a later instance.
-        Nothing comes after ``close``, and where the driver is gone that is all."""
+        Nothing comes after ``close``, and where the driver is gone that is all (END-3)."""
         if self._is_leaving:
             return
         self._is_leaving = True
         if not self._answering.acquire(timeout=_LEAVE_SECONDS) or self._is_closed:
             return
         try:
+            if not self._driver_is_there():
+                return
             self._farewell = self._answer(Call(number=FAREWELL, method="snapshot_state"))
             with suppress(EmberkeepError):  # the other thread connects again, and sends it
                 self._send(self._farewell)
@@ -137,6 +146,15 @@ class Instance:
                 self._farewell_has_come.wait(_FAREWELL_SECONDS)
         finally:
             self._close()
+
+    def _driver_is_there(self) -> bool:
+        """Once that is known; the other thread connects again where the connection has broken."""
+        deadline = time.monotonic() + _FAREWELL_SECONDS
+        while self._channel.has_ended():
+            if self._is_refused or time.monotonic() >= deadline or not self._comes_again:
+                return False
+            time.sleep(_FIRST_PAUSE)
+        return True
 
     def _close(self) -> None:
         self._is_closed = True

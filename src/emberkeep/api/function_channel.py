@@ -64,6 +64,15 @@ class Channel:
         except OSError as error:
             raise RetryLater(f"the other side is gone: {error}") from error
 
+    def has_ended(self) -> bool:
+        """Whether the other side is known to be gone, and nothing of it is left to receive."""
+        try:
+            return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def close(self) -> None:
         with suppress(OSError):  # it was broken already
             self._connection.shutdown(socket.SHUT_RDWR)

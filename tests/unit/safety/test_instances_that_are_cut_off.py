@@ -324,3 +324,25 @@ def test_a_worker_that_leaves_while_it_is_cut_off_comes_again_to_say_so(scene: S
     worker.hang_up()
     until(lambda: driver.instances() == [])
     assert driver.snapshot_state() == {"counter@0": b"j1"}
+
+
+@pytest.mark.req("END-2", "END-3")
+def test_where_the_driver_is_gone_a_worker_that_ends_only_closes(scene: Scene) -> None:
+    """The end of a driver ends its executors: that is a failure, and nothing is asked for its state."""
+    scene.driver()
+    worker = scene.worker(announcing_snapshots())
+    assert worker.take() == "1"
+    scene.proxy.close()
+    worker.hang_up()
+    assert worker.said() == "close", "and no snapshot before"
+
+
+def announcing_snapshots() -> Callable[[], Any]:
+    counting = counter()
+
+    def factory() -> Any:
+        function = counting()
+        function.snapshot_state = lambda: print("snapshot", flush=True)
+        return function
+
+    return factory
