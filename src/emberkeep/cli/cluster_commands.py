@@ -109,22 +109,28 @@ def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEF
 @task_managers_app.default
 @task_managers_app.command(name="list")
 def list_task_managers(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List the registered task managers.
+    """List the registered task managers, and those that work for another job store.
 
     Parameters
     ----------
     output
-        How to print: a table, or the API's JSON.
+        How to print: a table, or the API's JSON (of the registered ones).
     """
-    found = with_client(cluster.require(), lambda client: client.task_managers())
+    endpoint = cluster.require()
+    found = with_client(endpoint, lambda client: client.task_managers())
     if output is OutputFormat.JSON:
         print_json(found)
-    elif not found:
+        return ExitCode.OK
+    if not found:
         say("no task manager is registered; jobs wait until one is")
     else:
         from emberkeep.cli.cluster_status import TASK_MANAGER_COLUMNS, task_manager_row
 
         print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in found])
+    from emberkeep.cli.other_store import print_of_another_store
+
+    overview = with_client(endpoint, lambda client: client.overview())
+    print_of_another_store(overview.emberkeep.taskmanagers_of_another_store)
     return ExitCode.OK
 
 

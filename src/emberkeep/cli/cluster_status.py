@@ -10,6 +10,7 @@ from urllib.parse import quote
 from emberkeep.base.errors import RetryLater
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.messages import say_error
+from emberkeep.cli.other_store import print_of_another_store
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
 from emberkeep.client.cluster_file import ClusterRecord
@@ -86,15 +87,6 @@ def _web_page(record: ClusterRecord, leader: str) -> str:
     return login_link(record.url_of(leader), record)
 
 
-def _of_another_store(task_managers: tuple[str, ...]) -> str:
-    if not task_managers:
-        return ""
-    return (
-        f"{', '.join(task_managers)} (work for another job store and go on; give the JobManager that store back, or "
-        "restart them once with taskmanager.adopt-leader: true)"
-    )
-
-
 def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
     if picture is not None:
         overview = picture[0]
@@ -106,7 +98,6 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
                 ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
                 ("Task managers", str(overview.taskmanagers)),
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
-                ("Of another store", _of_another_store(own.taskmanagers_of_another_store)),
                 ("Slots", f"{overview.slots_total}, {free} free"),
                 ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
                 ("Storage", _storage(own.storage_problem, own.storage_unneeded)),
@@ -128,6 +119,8 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
     if picture is not None and picture[1]:
         print("\nTask managers")
         print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in picture[1]])
+    if picture is not None:
+        print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
     if picture is not None and picture[2]:
         print("\nJobs, newest first")
         print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])

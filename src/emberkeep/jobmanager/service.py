@@ -31,7 +31,7 @@ from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.strangers import Strangers
 from emberkeep.jobmanager.task_manager_supplier import TaskManagerSupplier
-from emberkeep.jobmanager.views import JobView, Submission, TaskManagerView
+from emberkeep.jobmanager.views import JobView, Stranger, Submission, TaskManagerView
 from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.model import JobGraph
 from emberkeep.jobs.ports import JobStore
@@ -297,7 +297,9 @@ class JobManagerService:
         if handler is None:
             raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")
         if self._actors is not None:
-            self._strangers.check(request, self._store.lineage)
+            answer = self._strangers.answer(request, self._store.lineage, self._epoch)
+            if answer is not None:
+                return answer
         return await handler(request)
 
     async def _register_task_manager(self, request: RegisterTaskManager) -> Message:
@@ -312,7 +314,7 @@ class JobManagerService:
             )
         return await self._resources.register(request)
 
-    def strangers(self) -> tuple[TaskManagerId, ...]:
+    def strangers(self) -> tuple[Stranger, ...]:
         return self._strangers.named()
 
     async def _task_manager_heartbeat(self, request: TaskManagerHeartbeat) -> Message:

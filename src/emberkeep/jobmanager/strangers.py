@@ -10,6 +10,7 @@ import logging
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobmanager.views import Stranger
 from emberkeep.protocol.messages import (
     JobMasterHeartbeat,
     Message,
@@ -17,7 +18,9 @@ from emberkeep.protocol.messages import (
     RegisterTaskManager,
     ReportOutcome,
     TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
 )
+from emberkeep.slots.model import TaskManagerInfo
 
 NAMED = 1000  # task managers that are remembered
 
@@ -33,34 +36,42 @@ class Strangers:
     """Task managers that were told to try again, and have not registered since."""
 
     def __init__(self) -> None:
-        self._named: dict[TaskManagerId, str] = {}  # with the lineage that they follow, oldest first
+        self._named: dict[TaskManagerId, Stranger] = {}
 
-    def named(self) -> tuple[TaskManagerId, ...]:
-        return tuple(sorted(self._named))
+    def named(self) -> tuple[Stranger, ...]:
+        return tuple(self._named[key] for key in sorted(self._named))
 
-    def check(self, request: Message, lineage: str) -> None:
-        """Raises RetryLater for who follows JobManagers of another job store than ``lineage``."""
+    def answer(self, request: Message, lineage: str, epoch: int) -> Message | None:
+        """What such a one is answered instead of the usual; None for who follows ``lineage`` or any job store. Raises
+        RetryLater for most: only who does not say where it is is asked to register, which is answered by RetryLater."""
         task_manager: TaskManagerId | None = None
         match request:
             case RegisterTaskManager():
-                task_manager = request.info.id
+                task_manager, who = request.info.id, f"task manager {request.info.id}"
             case TaskManagerHeartbeat():
-                task_manager = request.id
+                task_manager, who = request.id, f"task manager {request.id}"
             case RegisterJobMaster() | JobMasterHeartbeat() | ReportOutcome():
-                pass
+                who = f"the driver of job {request.job_id}"
             case _:
-                return
+                return None
         own = request.lineage
         if not own or own == lineage:
             if task_manager is not None:
                 self._named.pop(task_manager, None)
-            return
-        if isinstance(request, RegisterJobMaster | JobMasterHeartbeat | ReportOutcome):
-            who = f"the driver of job {request.job_id}"
-        else:
-            who = f"task manager {task_manager}"
+            return None
+        if isinstance(request, TaskManagerHeartbeat) and request.id not in self._named:
+            return TaskManagerHeartbeatReply(epoch=epoch, known=False, lineage=lineage)
         problem = f"{who} works for JobManagers with another job store ({own}; this one is {lineage})"
-        if task_manager is not None and task_manager not in self._named and len(self._named) < NAMED:
-            self._named[task_manager] = own
-            logger.warning("%s: it goes on, and is not used here; %s", problem, _HINT)
+        if isinstance(request, RegisterTaskManager):
+            self._note(request.info, own, problem)
         raise RetryLater(problem, hint=_HINT)
+
+    def _note(self, info: TaskManagerInfo, own: str, problem: str) -> None:
+        known = info.id in self._named
+        if not known and len(self._named) >= NAMED:
+            return
+        self._named[info.id] = Stranger(
+            id=info.id, address=info.address, node_id=info.node_id, pid=info.pid, lineage=own
+        )
+        if not known:
+            logger.warning("%s: it goes on at %s, and is not used here; %s", problem, info.address, _HINT)

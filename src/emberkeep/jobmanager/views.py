@@ -70,6 +70,16 @@ class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
     evacuation: Evacuation | None = None  # where it is evacuated
 
 
+class Stranger(msgspec.Struct, frozen=True, kw_only=True):
+    """A task manager that works for JobManagers with another job store: ``lineage`` names that."""
+
+    id: TaskManagerId
+    address: str
+    node_id: str
+    pid: int
+    lineage: str
+
+
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Answer to a submission. ``created`` False: the idempotency key was known, nothing new was started."""
 
@@ -111,8 +121,8 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     async def task_managers(self) -> list[TaskManagerView]:
         """All registered task managers, by id."""
 
-    def strangers(self) -> tuple[TaskManagerId, ...]:
-        """Task managers that hold work of JobManagers with another job store, and follow nobody else."""
+    def strangers(self) -> tuple[Stranger, ...]:
+        """Task managers that hold work of JobManagers with another job store, and follow nobody else; by id."""
 
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
         """The ids of all registered task managers, sorted, by the node that they stand on."""

@@ -60,6 +60,16 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 # --- cluster ----------------------------------------------------------------------------------------------------------
 
 
+class TaskManagerOfAnotherStore(Kebab, frozen=True, kw_only=True):
+    """One that is not used here, as it works for JobManagers with the job store ``store``. ``path``: its address."""
+
+    id: TaskManagerId
+    path: str
+    node_id: str
+    pid: int
+    store: str
+
+
 class ClusterExtension(Kebab, frozen=True, kw_only=True):
     version: str
     epoch: int
@@ -69,8 +79,7 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     driver_places_total: int
     driver_places_available: int
     taskmanagers_away: int  # of those counted in ``taskmanagers``
-    # Ids of those that hold work of another job store, and are not used here.
-    taskmanagers_of_another_store: tuple[str, ...] = ()
+    taskmanagers_of_another_store: tuple[TaskManagerOfAnotherStore, ...] = ()  # not counted in ``taskmanagers``
     blocklist_problem: str = ""  # why it is not known which nodes are blocked: nothing new is placed meanwhile
     storage_problem: str = ""  # why nothing is deleted in the shared storage; empty where it is this cluster's
     storage_unneeded: int = 0  # pieces of data there that no job needs

@@ -23,6 +23,7 @@ from emberkeep.protocol.rest import (
     StateGatewayCounters,
     TaskManagerDetails,
     TaskManagerExtension,
+    TaskManagerOfAnotherStore,
     TaskManagerState,
     TaskManagerSummary,
 )
@@ -62,7 +63,12 @@ def cluster_overview(
             driver_places_total=sum(view.info.driver_places for view in task_managers),
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
-            taskmanagers_of_another_store=tuple(gateway.strangers()),
+            taskmanagers_of_another_store=tuple(
+                TaskManagerOfAnotherStore(
+                    id=other.id, path=other.address, node_id=other.node_id, pid=other.pid, store=other.lineage
+                )
+                for other in gateway.strangers()
+            ),
             blocklist_problem=blocklist_problem,
             storage_problem=storage.problem,
             storage_unneeded=storage.unneeded,

@@ -122,7 +122,12 @@ class _Pages:
         )
 
     async def task_managers(self, request: web.Request) -> web.Response:
-        return self._render("task_managers.html", "taskmanagers", task_managers=await self._gateway.task_managers())
+        return self._render(
+            "task_managers.html",
+            "taskmanagers",
+            task_managers=await self._gateway.task_managers(),
+            others=self._gateway.strangers(),
+        )
 
     async def task_manager(self, request: web.Request) -> web.Response:
         identifier = parse_task_manager_id(request.match_info["taskmanagerid"])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.testing.cluster import AGENT_PORT
 from emberkeep.testing.fakes import MemoryDisk
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Run
@@ -27,7 +28,14 @@ def lead_with(run: Run, disk: MemoryDisk) -> None:
 
 
 def strangers(run: Run) -> Callable[[], bool]:
-    return lambda: run.cluster.jm_service is not None and list(run.cluster.jm_service.strangers()) == ["tm-1", "tm-2"]
+    """Whether both are named, each with its address, also where it had no reason to register."""
+    expected = [(node.id, f"{node.machine.host}:{AGENT_PORT}", MemoryDisk().lineage) for node in run.cluster.nodes]
+
+    def named() -> bool:
+        leader = run.cluster.jm_service
+        return leader is not None and [(one.id, one.address, one.lineage) for one in leader.strangers()] == expected
+
+    return named
 
 
 @pytest.mark.req("SAFE-6")

@@ -175,6 +175,7 @@ class FakeJobManager:
         self.unreachable: list[str] = []  # task managers
         self.logs: dict[str, list[FakeLog]] = {}
         self.daemon_logs: dict[str, list[FakeLog]] = {}  # by task manager; "" for the JobManager's
+        self.of_another_store: tuple[rest.TaskManagerOfAnotherStore, ...] = ()
         self.task_managers: list[rest.TaskManagerDetails] = []  # each is heard whenever somebody looks
         self.epoch, self.started = 1, NOW
         self.blocked: list[tuple[rest_blocklist.BlockRequest, str]] = []  # with "nodes/…" or "taskmanagers/…"
@@ -300,6 +301,7 @@ class FakeJobManager:
             driver_places_total=4,
             driver_places_available=4,
             taskmanagers_away=0,
+            taskmanagers_of_another_store=self.of_another_store,
             storage_problem=self.storage.problem,
             storage_unneeded=len(self.storage.data),
         )

@@ -14,7 +14,7 @@ from emberkeep.blocklist.tracker import BlocklistTracker
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.blocklist_views import Blocking
 from emberkeep.jobmanager.procedure_views import ProcedureView
-from emberkeep.jobmanager.views import JobManagerGateway, JobView, Submission, TaskManagerView
+from emberkeep.jobmanager.views import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
 from emberkeep.jobs.model import (
     AttemptOutcome,
     AttemptRecord,
@@ -58,6 +58,7 @@ class FakeGateway(JobManagerGateway):
         self._now_ms = now_ms
         self.blocked = BlocklistTracker(Blocklist())
         self.lost_blocklist = ""
+        self.others: tuple[Stranger, ...] = ()
         self.blobs: BlobServerGateway | None = None  # claims the artefacts of submissions, where there is one
 
     def add(self, *views: JobView) -> None:
@@ -155,8 +156,8 @@ class FakeGateway(JobManagerGateway):
         except KeyError:
             raise Absent(f"there is no job {job_id}", hint="GET /v1/jobs lists all") from None
 
-    def strangers(self) -> tuple[TaskManagerId, ...]:
-        return ()
+    def strangers(self) -> tuple[Stranger, ...]:
+        return self.others
 
     async def task_managers_by_node(self) -> dict[str, list[TaskManagerId]]:
         found: dict[str, list[TaskManagerId]] = {}

@@ -1,0 +1,25 @@
+"""Task managers that work for another job store: which they are, and what a person can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emberkeep.cli.tables import print_table
+from emberkeep.protocol.rest import TaskManagerOfAnotherStore
+
+_WHAT_TO_DO = """\
+What runs there goes on, and nothing new is placed there. Give the JobManager that job store back, and all goes on.
+Where it is lost for good, end what runs there: on each of these nodes `kill PID`, then, with its usual options,
+`emberkeep taskmanager -D taskmanager.adopt-leader=true` for one start."""
+
+
+def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -> None:
+    """Nothing where there is none."""
+    if not task_managers:
+        return
+    print("\nTask managers of another job store")
+    print_table(
+        ("ID", "ADDRESS", "NODE", "PID", "JOB STORE"),
+        [(other.id, other.path, other.node_id, str(other.pid), other.store) for other in task_managers],
+    )
+    print(_WHAT_TO_DO)
