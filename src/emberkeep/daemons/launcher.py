@@ -16,6 +16,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -23,13 +24,13 @@ from emberkeep.adapters.process_start import StartRequest
 from emberkeep.adapters.process_table import variable_of
 from emberkeep.adapters.processes import Exit, Leftover, ProcessSupervisor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError, Fatal, Unavailable
+from emberkeep.base.errors import EmberkeepError, Fatal
 from emberkeep.base.ids import JobId
-from emberkeep.base.log_tail import last_lines
 from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons.bound_files import ARTEFACTS_FILE, read_artefacts, write_artefacts
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, write_spec
 from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.daemons.process_ends import ProcessEnds
 from emberkeep.daemons.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.interpreter import WORKER_PYTHON
 from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome
@@ -45,7 +46,6 @@ from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, Process
 log = structlog.get_logger(__name__)
 # Not handed on to jobs: what tells this process, not them, what to do.
 _PRIVATE_PREFIX = "EMBERKEEP_"
-_READ_PAUSE = 1.0  # seconds between two tries to read how a driver has ended
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ProcessLauncher:
         self._binding: dict[str, asyncio.Task[tuple[BoundFile, ...]]] = {}
         self._removals: set[asyncio.Future[None]] = set()
         self._rebinding: set[asyncio.Task[None]] = set()
-        self._reading: set[asyncio.Task[None]] = set()  # outcomes that could not be read at once
+        self._ends = ProcessEnds(self._places, self._tell)
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         self._callback = callback
@@ -166,10 +166,14 @@ class ProcessLauncher:
 
     async def leave(self) -> None:
         """This process ends, those that it has started go on."""
-        tasks = [*self._rebinding, *self._reading]
-        for task in tasks:
+        for task in self._rebinding:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._rebinding, return_exceptions=True)
+        await self._ends.leave()
+
+    async def run(self) -> NoReturn:
+        """Supervise how ends are told, until cancelled; see ``ProcessEnds.run``."""
+        await self._ends.run()
 
     async def start_driver(self, request: StartDriver) -> int:
         key = DriverKey(job_id=request.graph.job_id, attempt=request.attempt)
@@ -241,6 +245,7 @@ class ProcessLauncher:
         if binding is not None:
             binding.cancel()
         await self._supervisor.stop(process_name(key), grace)
+        await self._ends.told(process_name(key))
 
     def decommission(self, key: ExecutorKey) -> None:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
@@ -355,30 +360,11 @@ class ProcessLauncher:
         self._libraries.release(key.job_id, end.name)
         if isinstance(key, ExecutorKey):
             self._remove_later(self._places.directory(key))
-            self._tell_end(key, end, None)
-            return
-        try:
-            outcome = self._places.outcome(key, end.exit_code)
-        except Unavailable as error:
-            log.warning("how a driver has ended is told once it can be read", process=end.name, reason=str(error))
-            task = asyncio.create_task(self._tell_once_read(key, end), name=f"outcome of {end.name}")
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
-        else:
-            self._tell_end(key, end, outcome)
+        self._ends.begin(key, end)
 
-    async def _tell_once_read(self, key: DriverKey, end: Exit) -> None:
-        while True:
-            await asyncio.sleep(_READ_PAUSE)
-            with contextlib.suppress(Unavailable):
-                self._tell_end(key, end, await asyncio.to_thread(self._places.outcome, key, end.exit_code))
-                return
-
-    def _tell_end(self, key: ProcessKey, end: Exit, outcome: AttemptOutcome | None) -> None:
+    def _tell(self, exit_: ProcessExit) -> None:
         assert self._callback is not None, "the task manager sets its callback before it starts a process"  # noqa: S101
-        # What a killed process wrote last has nothing to do with its end.
-        detail = "" if end.exit_code is not None and end.exit_code <= 0 else last_lines(self._places.stderr(key))
-        self._callback(ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail))
+        self._callback(exit_)
 
     def _remove_later(self, directory: Path) -> None:
         """Shuffle files may be many: they are deleted beside the loop."""

@@ -216,6 +216,7 @@ async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExit
         )
         answering = TellsLeader(known, service)
     await _serve(answering, offload, cache, policy, holdings.port, stack)
+    site.services.start("ends of processes", holdings.launcher.run())
     site.services.start("task manager", service.run())
     site.services.start("offloaded messages", offload.run())
     pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +17,7 @@ from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.daemons import launcher as launcher_module
+from emberkeep.daemons import process_ends
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, write_outcome
 from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.daemons.process_places import ProcessPlaces, process_name
@@ -48,6 +49,9 @@ class OneProcess:
 
     def adopt(self, leftover: Leftover, on_exit: Callable[[Exit], None]) -> None:
         self.end = on_exit
+
+    async def stop(self, name: str, grace: float) -> None:
+        """It has ended already."""
 
 
 class NoLibraries:
@@ -124,7 +128,7 @@ async def test_an_outcome_that_cannot_be_read_now_is_no_loss(
 async def test_the_end_of_a_driver_is_told_once_its_outcome_can_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(launcher_module, "_READ_PAUSE", 0.01)
+    monkeypatch.setattr(process_ends, "_FIRST_PAUSE", 0.01)
     bench = Bench(tmp_path, process_name(FIRST))
     assert FIRST in (await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})).alive
     bench.file(FIRST).mkdir()
@@ -133,7 +137,50 @@ async def test_the_end_of_a_driver_is_told_once_its_outcome_can_be_read(
     bench.file(FIRST).rmdir()
     write_outcome(bench.file(FIRST), SUCCESS)
     async with asyncio.timeout(60.0):
-        while not bench.told:  # noqa: ASYNC110 - it is read in a thread
-            await asyncio.sleep(0.01)
+        await bench.launcher.stop(FIRST, 0.0)  # returns once the end has been told
     assert [(end.key, end.outcome) for end in bench.told] == [(FIRST, SUCCESS)]
     await bench.launcher.leave()
+
+
+async def test_a_disk_that_hangs_does_not_stop_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(tmp_path, process_name(FIRST))
+    await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})
+    write_outcome(bench.file(FIRST), SUCCESS)
+    asked, loop, answer = asyncio.Event(), asyncio.get_running_loop(), threading.Event()
+    read, opened, main = Path.read_bytes, Path.open, threading.get_ident()
+
+    def hanging(path: Path) -> bytes:
+        loop.call_soon_threadsafe(asked.set)
+        assert threading.get_ident() != main, f"{path} is read on the event loop"
+        assert answer.wait(60.0)
+        return read(path)
+
+    def opening(path: Path, *arguments: Any, **named: Any) -> Any:
+        assert threading.get_ident() != main, f"{path} is opened on the event loop"
+        return opened(path, *arguments, **named)
+
+    monkeypatch.setattr(Path, "read_bytes", hanging)
+    monkeypatch.setattr(Path, "open", opening)
+    bench.supervisor.end(Exit(process_name(FIRST), None))
+    async with asyncio.timeout(60.0):
+        await asked.wait()
+        assert bench.told == []
+        answer.set()
+        await bench.launcher.stop(FIRST, 0.0)
+    assert [(end.key, end.outcome) for end in bench.told] == [(FIRST, SUCCESS)]
+
+
+async def test_an_end_that_cannot_be_told_is_no_silent_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends with it, and its next life reads the outcome again."""
+    bench = Bench(tmp_path, process_name(FIRST))
+    await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})
+
+    def mistaken(*_: Any) -> AttemptOutcome:
+        raise AssertionError("planted")
+
+    monkeypatch.setattr(ProcessPlaces, "outcome", mistaken)
+    bench.supervisor.end(Exit(process_name(FIRST), 0))
+    async with asyncio.timeout(60.0):
+        with pytest.raises(AssertionError, match="planted"):
+            await bench.launcher.run()
+    assert bench.told == []
