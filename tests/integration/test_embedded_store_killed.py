@@ -45,14 +45,21 @@ async def test_nothing_that_was_answered_is_lost_by_a_kill_at_any_moment(tmp_pat
         await store.open()
         stored = {int(entry.job_id, 16): entry for entry in await store.recover()}
         ended = {int(result.job_id, 16) for result in await store.results()}
+        without_handle = await store.graphs_without_handle()
+        assert _graphs(tmp_path) == stored.keys() | {int(job_id, 16) for job_id in without_handle}
+        for job_id in without_handle:
+            await store.remove_graph(job_id)
+        assert _graphs(tmp_path) == stored.keys()
         await store.close()
         assert all(entry.graph is not None for entry in stored.values())
         assert not stored.keys() & ended
         assert told["created"] <= stored.keys() | ended
         assert told["ended"] <= ended
         assert all(stored[number].attempt == 1 for number in told["started"] & stored.keys())
-        graphs = {int(path.name.removesuffix(".graph"), 16) for path in tmp_path.glob("graphs/*/*")}
-        assert graphs == stored.keys()
+
+
+def _graphs(root: Path) -> set[int]:
+    return {int(path.name.removesuffix(".graph"), 16) for path in root.glob("graphs/*/*")}
 
 
 def _write_and_kill(root: Path, *, first: int, lines: int, told: dict[str, set[int]]) -> None:

@@ -307,9 +307,8 @@ async def test_what_is_left_of_a_damaged_job_goes_with_its_graphs_but_not_the_bl
     assert [stored.graph for stored in await store.recover()] == [job(2)]
 
 
-async def test_a_new_leader_deletes_graphs_that_no_handle_leads_to_and_cleans_up_after_ended_jobs(
-    cluster: Cluster,
-) -> None:
+@pytest.mark.req("SAFE-7")
+async def test_graphs_of_earlier_leaders_without_a_handle_stay_until_they_are_removed(cluster: Cluster) -> None:
     store = cluster.store()
     await store.open()
     await store.create(job(1))
@@ -318,12 +317,16 @@ async def test_a_new_leader_deletes_graphs_that_no_handle_leads_to_and_cleans_up
     (used,) = cluster.graphs.iterdir()
     orphan.write_bytes(used.read_bytes())
     assert len(await store.recover()) == 1
-    assert orphan.exists(), "it may be one that is being submitted"
+    assert await store.graphs_without_handle() == set(), "it may be one that is being submitted"
     await store.close()
     following = cluster.store()
     await following.open()
     assert len(await following.recover()) == 1
+    assert await following.graphs_without_handle() == {job(2).job_id}
+    for number in (1, 2):
+        await following.remove_graph(job(number).job_id)
     assert list(cluster.graphs.iterdir()) == [used]
+    assert await following.graphs_without_handle() == set()
 
 
 @pytest.mark.req("SAFE-15")
@@ -363,6 +366,9 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
     following = cluster.store()
     await following.open()
     assert len(await following.recover()) == 2
+    assert await following.graphs_without_handle() == {job(4).job_id}
+    for number in range(1, 6):
+        await following.remove_graph(job(number).job_id)
     assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result}
 
 

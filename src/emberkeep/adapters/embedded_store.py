@@ -132,6 +132,12 @@ class EmbeddedJobStore:
     async def remove_damaged(self, job_id: JobId) -> None:
         await self._operate(JobDatabase.remove_damaged, job_id)
 
+    async def graphs_without_handle(self) -> set[JobId]:
+        return set(await self._operate(JobDatabase.graphs_without_handle))
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        await self._operate(JobDatabase.remove_graph, job_id)
+
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._operate(JobDatabase.record_blocklist, blocklist)
 

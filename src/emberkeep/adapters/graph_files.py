@@ -26,6 +26,7 @@ from emberkeep.jobs.model import JobGraph
 GRAPH_KIND, GRAPH_VERSION = "job-graph", 1
 HANDLE_KIND, HANDLE_VERSION = "job-handle", 1
 _SUFFIX = ".graph"
+_ALONE = re.compile(r"[0-9a-f]{32}\.graph")
 _OF_EPOCH = re.compile(r"[0-9a-f]{32}\.([0-9]{1,18})\.graph")
 _UNFINISHED_OF_EPOCH = re.compile(rf"\.{_OF_EPOCH.pattern}\.[0-9a-f]{{12}}\.tmp")
 
@@ -64,10 +65,11 @@ class GraphFiles:
         self._directory = directory
         self._epoch = epoch
         self._patience = patience or FilePatience()
+        self._unsound: set[str] = set()  # those that were to go, and stay for somebody to look at
 
     def write(self, graph: JobGraph) -> StateHandle:
         """Write a graph durably. Raises Fatal (no space, …), Unavailable; nothing is left then, unless the file system
-        answers no more: an orphan goes at a sweep."""
+        answers no more: then a graph without a handle stays."""
         data = encode_record(GRAPH_KIND, GRAPH_VERSION, msgspec.json.encode(graph))
         path = self._path(graph.job_id)
 
@@ -122,7 +124,8 @@ class GraphFiles:
             raise Unavailable(error.message, hint="put it back from a copy of the storage, or cancel the job") from None
 
     def discard(self, job_id: JobId) -> None:
-        """Delete the graph of a job without a handle, unless it is damaged. What stays by an error goes at a sweep."""
+        """Delete the graph of a job without a handle, unless it is damaged. What stays by an error is found by
+        ``without_handle``."""
         self.discard_file(self._path(job_id).name)
 
     def discard_file(self, location: str) -> None:
@@ -134,6 +137,8 @@ class GraphFiles:
             return
         except (OSError, Fatal, Unavailable) as error:
             _log.warning("job_graph_kept", path=str(path), reason=str(error))
+            if isinstance(error, Fatal):
+                self._unsound.add(location)
 
     def of_job(self, job_id: JobId) -> list[str]:
         """Where its graphs lie, sound or not; empty also where that cannot be found out now."""
@@ -155,25 +160,31 @@ class GraphFiles:
 
         self._patience.run(self._directory, remove)
 
-    def sweep(self, needed: AbstractSet[str]) -> None:
-        """Delete graphs that have no handle (ids of those that have one: ``needed``), and unfinished files."""
+    def sweep_unfinished(self) -> None:
+        """Delete files that were never finished: all of them, or those of leaders of earlier epochs. Should one of them
+        still write, its epoch is over, so that no handle will ever lead to what it writes."""
         for name in self._names():
-            if name.startswith(".") and name.endswith(".tmp"):
+            if self._epoch is None:
+                is_over = name.startswith(".") and name.endswith(".tmp")
+            else:
+                is_over = self._is_older(_UNFINISHED_OF_EPOCH.fullmatch(name))
+            if is_over:
                 self._remove_unfinished(name)
-            elif name.endswith(_SUFFIX) and name.removesuffix(_SUFFIX) not in needed:
-                self.discard_file(name)
 
-    def sweep_older(self, needed: AbstractSet[str], unknown: AbstractSet[str] = frozenset()) -> None:
-        """Delete what leaders of earlier epochs have left: graphs that no handle leads to (locations of the others:
-        ``needed``; ``unknown``: jobs whose handle cannot be read), and files that they did not finish. Should one of
-        them still write, its epoch is over, so that no handle will ever lead to what it writes."""
+    def without_handle(self, with_handle: AbstractSet[str]) -> dict[JobId, list[str]]:
+        """Names of graphs of jobs that are not ``with_handle``; with epochs, of those that earlier leaders have
+        written: a handle may soon lead to one of this epoch. Empty also where that cannot be found out now, and without
+        those that ``discard_file`` has kept."""
+        found: dict[JobId, list[str]] = {}
         for name in self._names():
-            if self._is_older(_UNFINISHED_OF_EPOCH.fullmatch(name)):
-                self._remove_unfinished(name)
-            elif name in needed or name.partition(".")[0] in unknown:
-                continue
-            elif self._is_older(_OF_EPOCH.fullmatch(name)):
-                self.discard_file(name)
+            if self._epoch is None:
+                is_graph = _ALONE.fullmatch(name) is not None
+            else:
+                is_graph = self._is_older(_OF_EPOCH.fullmatch(name))
+            job_id = JobId(name.partition(".")[0])
+            if is_graph and job_id not in with_handle and name not in self._unsound:
+                found.setdefault(job_id, []).append(name)
+        return found
 
     def _is_older(self, name: re.Match[str] | None) -> bool:
         return name is not None and self._epoch is not None and int(name.group(1)) < self._epoch

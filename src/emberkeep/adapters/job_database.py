@@ -55,11 +55,10 @@ class JobDatabase:
         self._path = path
         self._connection = _connect(path)
         try:
-            # The graphs of each store lie apart, so that a sweep never takes those of another store for orphans.
+            # The graphs of each store lie apart: those of another one are not without a handle.
             self.epoch, self.lineage = self._raise_epoch()
             self._graphs = GraphFiles(graph_dir / self.lineage)
-            kept = self._read("SELECT job_id FROM jobs UNION SELECT job_id FROM damaged")
-            self._graphs.sweep({job_id for (job_id,) in kept})
+            self._graphs.sweep_unfinished()
         except BaseException:
             self._connection.close()
             raise
@@ -280,6 +279,15 @@ class JobDatabase:
                 self._graphs.remove_job(job_id)
             connection.execute("DELETE FROM damaged WHERE job_id = ?", (job_id,))
             connection.execute("DELETE FROM damaged_since WHERE job_id = ?", (job_id,))
+
+    def graphs_without_handle(self) -> dict[JobId, list[str]]:
+        kept = self._read("SELECT job_id FROM jobs UNION SELECT job_id FROM damaged")
+        return self._graphs.without_handle({job_id for (job_id,) in kept})
+
+    def remove_graph(self, job_id: JobId) -> None:
+        with self._leading():
+            for name in self.graphs_without_handle().get(job_id, ()):
+                self._graphs.discard_file(name)
 
     def record_blocklist(self, blocklist: Blocklist) -> None:
         with self._leading() as connection:

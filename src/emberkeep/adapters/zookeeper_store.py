@@ -136,7 +136,7 @@ class ZooKeeperJobStore:
                 await self.confirm()
                 return known
             handle = await asyncio.to_thread(self._graphs.write, graph)
-            # When this fails the file stays: a handle may lead to it after all. If not, the next leader deletes it.
+            # When this fails the file stays: a handle may lead to it after all. If not, a later leader deletes it.
             try:
                 await self._create(graph, handle)
             except TransactionRefused:
@@ -193,7 +193,7 @@ class ZooKeeperJobStore:
         for start in range(0, len(found), _READ_BATCH):
             batch = found[start : start + _READ_BATCH]
             stored += await asyncio.to_thread(lambda: [self._recovered(*entry[1:]) for entry in batch])  # noqa: B023
-        await self._clean_up(epoch, [(job_id, data) for _, job_id, data, _ in found])
+        await self._clean_up(epoch)
         return await self._with_keys(await self._with_pointers(stored))
 
     async def _with_keys(self, stored: list[StoredJob]) -> list[StoredJob]:
@@ -250,21 +250,15 @@ class ZooKeeperJobStore:
         except Fatal:
             return ""
 
-    async def _clean_up(self, epoch: int, handles: list[tuple[JobId, bytes]]) -> None:
-        """Finish what an earlier leader has begun: delete graphs of ended jobs, and those that never had a handle.
+    async def _clean_up(self, epoch: int) -> None:
+        """Finish what an earlier leader has begun: delete graphs of ended jobs, and files that it did not finish.
 
-        Of a job whose handle or result cannot be read everything stays, since the names of its files are not known;
-        everything stays while the storage may be another job store's.
+        Of a job whose result cannot be read everything stays, since the names of its files are not known; everything
+        stays while the storage may be another job store's.
         """
         if self._storage is not None and await asyncio.to_thread(self._storage.problem) is not None:
             return
-        damaged = [JobId(name) for name in await self._session.children(self._layout.damaged)]
-        nodes = await self._read_all(map(self._layout.damaged_job, damaged))
-        handles = handles + [(name, node.data) for name, node in zip(damaged, nodes, strict=True) if node is not None]
-        locations = {job_id: self._location(job_id, data) for job_id, data in handles}
-        unknown = {job_id for job_id, location in locations.items() if not location}
-        graphs = GraphFiles(self._graph_dir, epoch)
-        await asyncio.to_thread(graphs.sweep_older, set(filter(None, locations.values())), unknown)
+        await asyncio.to_thread(GraphFiles(self._graph_dir, epoch).sweep_unfinished)
         names = await self._session.children(self._layout.results)
         results = await self._result_nodes()
         files = {result.file.location for _, _, result in results if result.file is not None}
@@ -490,6 +484,21 @@ class ZooKeeperJobStore:
 
     async def remove_damaged(self, job_id: JobId) -> None:
         await self._damaged.remove(job_id)
+
+    async def graphs_without_handle(self) -> set[JobId]:
+        return set(await self._without_handle(self._graphs))
+
+    async def _without_handle(self, graphs: GraphFiles) -> dict[JobId, list[str]]:
+        self._epoch.check_taken()
+        layout = self._layout
+        jobs, damaged = await asyncio.gather(*map(self._session.children, (layout.jobs, layout.damaged)))
+        return await asyncio.to_thread(graphs.without_handle, {*jobs, *damaged})
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        await self.confirm()
+        graphs = self._graphs
+        for name in (await self._without_handle(graphs)).get(job_id, ()):
+            await asyncio.to_thread(graphs.discard_file, name)
 
     # --- blocklist --------------------------------------------------------------------------------------------------
 

@@ -36,8 +36,8 @@ UNKNOWN_DATA_DELAY = define(
         7 * 86400.0,
         duration,
         "duration",
-        "Checkpoints and BLOBs of jobs that the job store does not know are marked, and deleted after this time unless "
-        "the job is known again.",
+        "Checkpoints, BLOBs and graphs of jobs that the job store does not know are marked, and deleted after this "
+        "time unless the job is known again.",
     )
 )
 ENDED_DATA_DELAY = define(

@@ -2,7 +2,8 @@
 
 A default checkpoint lives as long as its job may run again. When the job has FINISHED or was CANCELED it is marked, and
 goes a while later; that of a FAILED job stays with its result. Data of jobs that the job store does not know is marked
-as well and kept for long (``jobs.leftovers``). What the job store keeps of damaged jobs goes after a warning
+as well and kept for long (``jobs.leftovers``): a store that was put back from an older copy knows none of the newest
+jobs. Graphs that no handle leads to go in the same way. What the job store keeps of damaged jobs goes after a warning
 (``jobs.damaged_leftovers``).
 
 Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
@@ -51,6 +52,13 @@ class StoreOfStorage(Protocol):
 
     async def remove_damaged(self, job_id: JobId) -> None:
         """See ``JobStore.remove_damaged``."""
+
+    async def graphs_without_handle(self) -> set[JobId]:
+        """Jobs of which graphs lie in this store's place that no handle leads to, and of which nothing damaged is kept.
+        Empty also where the graphs cannot be listed now."""
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        """Remove the graphs of such a job; the handles are looked at again. What cannot be read stays."""
 
 
 class BlobsOfStorage(Protocol):
@@ -121,7 +129,7 @@ class StorageKeeper:
             self._condition = StorageCondition(problem="", unneeded=len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
             self._warn(look)
-            await self._remove([mark for mark in look.due if mark.kind is Kind.CHECKPOINTS])
+            await self._remove([mark for mark in look.due if mark.kind in (Kind.CHECKPOINTS, Kind.GRAPH)])
             await self._release([mark for mark in look.due if mark.kind is Kind.BLOBS])
             await self._remove_damaged([look.damaged[mark.job_id] for mark in look.due if mark.kind is Kind.DAMAGED])
 
@@ -132,7 +140,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
 
     async def _look(self) -> _Look:
-        found = await asyncio.to_thread(self._storage.checkpoints)
+        found = await asyncio.to_thread(self._storage.checkpoints) | await self._graphs()
         if self._with_blobs:
             found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         marks = await asyncio.to_thread(self._storage.marks)
@@ -146,6 +154,9 @@ class StorageKeeper:
             due=decided.due + of_damaged.due,
         )
 
+    async def _graphs(self) -> set[Item]:
+        return {(Kind.GRAPH, job_id) for job_id in await self._store.graphs_without_handle()}
+
     async def _known(self) -> dict[JobId, JobStatus]:
         """Raises an EmberkeepError unless this JobManager leads."""
         await self._store.confirm()
@@ -156,8 +167,15 @@ class StorageKeeper:
             status = (await self._known()).get(mark.job_id)
             if status is not None and status not in (JobStatus.FINISHED, JobStatus.CANCELED):
                 continue
-            log.info("removing checkpoints that no job needs", job=mark.job_id, unknown=not mark.ended)
-            await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
+            log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
+            if mark.kind is Kind.GRAPH:
+                await self._remove_graph(mark.job_id)
+            else:
+                await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
+
+    async def _remove_graph(self, job_id: JobId) -> None:
+        await asyncio.to_thread(self._storage.require)
+        await self._store.remove_graph(job_id)
 
     async def _release(self, due: list[Mark]) -> None:
         if due:
@@ -214,7 +232,7 @@ class StorageKeeper:
         )
 
     async def _everything(self) -> set[Item]:
-        found = await asyncio.to_thread(self._storage.find)
+        found = await asyncio.to_thread(self._storage.find) | await self._graphs()
         if self._with_blobs:
             found = {item for item in found if item[0] is not Kind.BLOBS}
             found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
@@ -263,6 +281,8 @@ class StorageKeeper:
                 if item[1] not in known and item[0] is not Kind.BLOBS:
                     log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
                     await asyncio.to_thread(self._storage.remove, item)
+                    if item[0] is Kind.GRAPH:
+                        await self._remove_graph(item[1])
             self._blobs.give_up({job_id for kind, job_id in found if kind is Kind.BLOBS} - known.keys())
         await self.clean()
         return await self.status()

@@ -95,7 +95,7 @@ class TestFiles:
             await store.record_result(result_of(job(1)))
             assert graph_files(tmp_path) == [graph_file(tmp_path, 2)]
 
-    async def test_orphans_of_a_crash_go_at_the_next_start_and_nothing_else_does(self, tmp_path: Path) -> None:
+    async def test_only_unfinished_files_go_at_the_next_start(self, tmp_path: Path) -> None:
         async with opened(tmp_path) as store:
             await store.create(job(1))
             await store.create(job(2))
@@ -108,7 +108,8 @@ class TestFiles:
         elsewhere.write_bytes(graph_file(tmp_path, 2).read_bytes())
         async with opened(tmp_path) as store:
             assert [stored.graph for stored in await store.recover()] == [job(1)]
-        assert set(graph_files(tmp_path)) == {graph_file(tmp_path, 1), own / "damaged.graph", elsewhere}
+            graphs = {own / f"{job(number).job_id}.graph" for number in (1, 2)}
+            assert set(graph_files(tmp_path)) == {*graphs, own / "damaged.graph", elsewhere}
 
     async def test_the_lock_names_its_holder(self, tmp_path: Path) -> None:
         async with opened(tmp_path):

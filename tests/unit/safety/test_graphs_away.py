@@ -102,12 +102,13 @@ class TestSweep:
         foreign = (".something.3.graph.0123456789ab.tmp", ".notes.tmp", f".{JOB}.3.graph.tmp", f"{JOB}.3.b.graph")
         for name in (unfinished.format(3), unfinished.format(4), unfinished.format(5), *foreign):
             (tmp_path / name).write_bytes(b"torn")
-        GraphFiles(tmp_path, 4).sweep_older(set())
+        GraphFiles(tmp_path, 4).sweep_unfinished()
         left = {path.name for path in tmp_path.iterdir()}
         assert left == {unfinished.format(4), unfinished.format(5), *foreign}
 
     @pytest.mark.req("SAFE-1")
     def test_a_directory_that_is_not_there_is_not_swept_and_no_error(self, tmp_path: Path) -> None:
-        GraphFiles(tmp_path / "away", 4).sweep_older(set())
-        GraphFiles(tmp_path / "away").sweep(set())
+        for files in (GraphFiles(tmp_path / "away", 4), GraphFiles(tmp_path / "away")):
+            files.sweep_unfinished()
+            assert not files.without_handle(set())
         assert not (tmp_path / "away").exists()

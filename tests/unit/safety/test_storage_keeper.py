@@ -57,6 +57,7 @@ class Bench:
         self.blobs = Blobs()
         self.seconds, self.leads, self.graphs_away = 0, True, False
         self.kept: dict[JobId, int] = {}  # of damaged jobs, since which second
+        self.graphs: set[JobId] = set()  # without a handle
         self.storage.settle(ORIGIN)
         self.keeper = StorageKeeper(
             self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
@@ -79,6 +80,12 @@ class Bench:
         if self.graphs_away:
             raise Unavailable("the graphs are away")
         del self.kept[job_id]
+
+    async def graphs_without_handle(self) -> set[JobId]:
+        return set(self.graphs)
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        self.graphs.discard(job_id)
 
     def know(self, *views: JobView) -> None:
         self.gateway.views = {view.job_id: view for view in views}
@@ -178,6 +185,44 @@ async def test_blobs_of_unknown_jobs_are_given_up_after_the_period(bench: Bench)
     assert not bench.blobs.given_up
     await bench.clean_at(1000)
     assert bench.blobs.given_up == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-7")
+async def test_graphs_without_a_handle_go_in_stages(bench: Bench) -> None:
+    over, failed = job_view(job_id(1), "job", JobStatus.FINISHED), job_view(job_id(2), "job", JobStatus.FAILED)
+    bench.know(over, failed)
+    everything = {UNKNOWN, over.job_id, failed.job_id}
+    bench.graphs = set(everything)
+    for seconds, gone in ((0, set()), (99, set()), (100, {over.job_id}), (999, {over.job_id})):
+        await bench.clean_at(seconds)
+        assert bench.graphs == everything - gone
+    told = await bench.keeper.status()
+    assert [(data.jobid, data.kind, data.known, data.due) for data in told.data] == [
+        (UNKNOWN, "graph", False, 1_000_000)
+    ]
+    await bench.clean_at(1000)
+    assert bench.graphs == {failed.job_id}
+
+
+@pytest.mark.req("SAFE-7")
+@pytest.mark.parametrize("hindrance", ["storage", "leader"])
+async def test_graphs_without_a_handle_stay_while_it_is_not_sure_that_they_may_go(bench: Bench, hindrance: str) -> None:
+    bench.graphs = {UNKNOWN}
+    await bench.clean_at(0)
+    if hindrance == "storage":
+        bench.give_to(place_id="other")
+    else:
+        bench.leads = False
+    with pytest.raises(EmberkeepError):
+        await bench.clean_at(1000)
+    assert bench.graphs == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_purge_removes_graphs_without_a_handle(bench: Bench) -> None:
+    bench.graphs = {UNKNOWN}
+    await bench.keeper.purge()
+    assert not bench.graphs
 
 
 @pytest.mark.req("SAFE-6")
