@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,6 +36,7 @@ from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.procedures import Procedures
 from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.storage_hold import StorageHold
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.views import JobView, Submission
@@ -90,6 +92,7 @@ class Dispatcher(Actor[Call]):
         address: str,
         checkpoint_root: str,
         blocked: BlockedPlaces,
+        storage_problem: Callable[[], str],
     ) -> None:
         super().__init__("dispatcher", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS])
         self._system = system
@@ -114,6 +117,7 @@ class Dispatcher(Actor[Call]):
         self._procedures = Procedures(
             self, self._writes, self._apply, self._checkpoints_written, self._lacks_driver, clock.now_ms
         )
+        self._hold = StorageHold(storage_problem)
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
@@ -642,6 +646,7 @@ class Dispatcher(Actor[Call]):
     async def _record_attempt(self, job: Job, attempt: int, home: DriverHome | None) -> None:
         # What the attempt before it has done counts first: it may have been the last one.
         await job.standing.settled.wait()
+        await self._hold.passed(job, attempt)
         written = await self._writes.record_attempt(job.job_id, attempt, home)
         self.tell(partial(self._attempt_recorded, job, attempt, written))
 
@@ -672,7 +677,7 @@ class Dispatcher(Actor[Call]):
         self._expiring = False
 
     async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
-        if not await self._authority.confirmed():
+        if self._hold.is_on() or not await self._authority.confirmed():
             return  # the machine orders it again
         if self._moves.is_blocked(place):
             return  # since it waited for its turn; the machine orders it again, and hears that

@@ -32,6 +32,7 @@ class Job:
     standing: Standing = field(default_factory=Standing)  # what it was asked to do
     moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
     asked_to_move_at: float | None = None
+    held: str = ""  # what the next attempt waits for before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -42,7 +43,7 @@ class Job:
         """Its picture."""
         procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
         moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
-        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving)
+        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=self.held)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report; False: it is an older one."""

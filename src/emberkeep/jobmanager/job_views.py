@@ -21,8 +21,10 @@ def view_of(
     procedure: ProcedureView | None = None,
     *,
     moving: bool = False,
+    held: str = "",
 ) -> JobView:
-    """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to."""
+    """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to.
+    ``held``: what its next attempt waits for before it is recorded."""
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None
     driver, home = machine.driver, machine.driver_home()
@@ -39,7 +41,7 @@ def view_of(
         driver_pid=driver.pid if driver is not None and not ended else 0,
         exit_code=result.exit_code if result else None,
         root_cause=machine.verdict.root_cause if machine.verdict else "",
-        waiting=machine.waiting() or (report.waiting if report and not ended else ""),
+        waiting=held or machine.waiting() or (report.waiting if report and not ended else ""),
         attempts=attempts,
         exceptions=machine.history.exceptions(),
         graph=graph,

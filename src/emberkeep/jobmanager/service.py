@@ -177,6 +177,7 @@ class JobManagerService:
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,
                 blocked=places,
+                storage_problem=lambda: "" if self._storage is None else self._storage.problem,
             )
             blocklist = BlocklistHandler(self._system, found, reads, resources, dispatcher)
             if self._configuration[options.DETECTION]:

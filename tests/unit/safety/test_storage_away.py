@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from pathlib import Path
@@ -14,9 +15,11 @@ from emberkeep.adapters.directory_blobs import DirectoryBlobs
 from emberkeep.adapters.watched_blobs import WatchedBlobs
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Unavailable
+from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.storage_watch import StorageWatch
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobStatus
 from emberkeep.testing.contracts.local_store import ONE, blob
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
@@ -129,5 +132,81 @@ def test_no_job_is_accepted_without_storage_and_recovered_ones_are_looked_for() 
         assert storage.expected == 0
         async with cluster.leading():
             assert storage.expected == 1
+
+    in_virtual_time(scenario)
+
+
+AWAY = "the shared storage cannot be read here now"
+KILLED = AttemptOutcome(exit_code=137, kind=FailureKind.LOST, message="killed by SIGKILL")
+
+
+async def held(cluster: SmallCluster, storage: Storage, job_id: JobId) -> None:
+    """The driver of attempt 1 is lost while the storage is away."""
+    storage.problem = AWAY
+    cluster.task_managers[0].exits(job_id, 1, KILLED)
+    await cluster.holds(lambda: not cluster.host(job_id, 1))
+    await asyncio.sleep(600.0)
+    assert not cluster.host(job_id, 2)
+    assert (await cluster.view(job_id)).waiting == f"its storage: {AWAY}"
+
+
+@pytest.mark.req("SAFE-1")
+def test_the_next_attempt_is_held_until_the_storage_is_back() -> None:
+    async def scenario() -> None:
+        storage = Storage()
+        cluster = SmallCluster(FailingStore(), storage=storage)
+        async with cluster.leading():
+            await cluster.add()
+            await cluster.run_job(1)
+            await held(cluster, storage, graph(1).job_id)
+            storage.problem = ""
+            await cluster.next_jobmaster(graph(1).job_id, 2)
+            view = await cluster.reaches(graph(1).job_id, JobStatus.RUNNING)
+            assert (view.waiting, len(view.attempts)) == ("", 2)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-1")
+def test_a_job_that_is_held_can_be_cancelled() -> None:
+    async def scenario() -> None:
+        storage = Storage()
+        cluster = SmallCluster(FailingStore(), storage=storage)
+        async with cluster.leading() as service:
+            await cluster.add()
+            await cluster.run_job(1)
+            await held(cluster, storage, graph(1).job_id)
+            await service.cancel(graph(1).job_id)
+            await cluster.reaches(graph(1).job_id, JobStatus.CANCELED)
+            assert storage.problem
+
+    in_virtual_time(scenario)
+
+
+class GoesAway(FailingStore):
+    """The storage goes away as an attempt is recorded."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        await super().record_attempt(job_id, attempt, home)
+        self._storage.problem = AWAY
+
+
+@pytest.mark.req("SAFE-1")
+def test_no_start_is_ordered_while_the_storage_is_away() -> None:
+    async def scenario() -> None:
+        storage = Storage()
+        cluster = SmallCluster(GoesAway(storage), storage=storage)
+        async with cluster.leading() as service:
+            await cluster.add()
+            await service.submit(graph(1))
+            await cluster.reaches(graph(1).job_id, JobStatus.INITIALIZING)
+            await asyncio.sleep(5.0)
+            assert not cluster.host(graph(1).job_id, 1)
+            storage.problem = ""
+            await cluster.next_jobmaster(graph(1).job_id, 1)
 
     in_virtual_time(scenario)
