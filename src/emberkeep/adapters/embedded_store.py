@@ -16,6 +16,7 @@ from typing import TypeVar, TypeVarTuple
 
 from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
 from emberkeep.adapters.job_database import JobDatabase
+from emberkeep.base.clock import Clock, SystemClock
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import Blocklist
@@ -33,10 +34,14 @@ class EmbeddedJobStore:
     """Implements JobStore. Every operation raises, beside what the port says, Fatal (no space, damaged, no permission),
     RetryLater (another program holds the file), UnknownOutcome (the disk failed while a change was made durable)."""
 
-    def __init__(self, path: Path, graph_dir: Path, storage: ClusterStorage | None = None) -> None:
+    def __init__(
+        self, path: Path, graph_dir: Path, storage: ClusterStorage | None = None, *, clock: Clock | None = None
+    ) -> None:
         """``path``: the SQLite file, made at the first ``open``. ``graph_dir``: graphs lie in a folder of it.
-        ``storage``: settled at each ``open``, which raises what that does; None where nobody deletes anything there."""
+        ``storage``: settled at each ``open``, which raises what that does; None where nobody deletes anything there.
+        ``clock``: lifts the epoch above those of a newer file that this one was put back for; None: the machine's."""
         self._storage = storage
+        self._clock = clock or SystemClock()
         self._path = path
         self._graph_dir = graph_dir
         self._lock: int | None = None
@@ -55,7 +60,7 @@ class EmbeddedJobStore:
 
     def _open(self) -> int:
         self._lock = _take_lock(self._path.with_name(f"{self._path.name}.lock"))
-        self._database = database = JobDatabase(self._path, self._graph_dir)
+        self._database = database = JobDatabase(self._path, self._graph_dir, self._clock.now_ms())
         if self._storage is not None:
             origin = database.origin()
             self._bind(database, origin, self._storage.settle(origin))

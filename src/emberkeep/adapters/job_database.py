@@ -50,13 +50,14 @@ _log = structlog.get_logger(__name__)
 class JobDatabase:
     """All methods block and belong to one thread."""
 
-    def __init__(self, path: Path, graph_dir: Path) -> None:
-        """Open the file, make it if there is none, and raise the epoch. Raises Fatal, RetryLater, UnknownOutcome."""
+    def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:
+        """Open the file, make it if there is none, and raise the epoch, to ``now_ms`` at least. Raises Fatal,
+        RetryLater, UnknownOutcome."""
         self._path = path
         self._connection = _connect(path)
         try:
             # The graphs of each store lie apart: those of another one are not without a handle.
-            self.epoch, self.lineage = self._raise_epoch()
+            self.epoch, self.lineage = self._raise_epoch(now_ms)
             self._graphs = GraphFiles(graph_dir / self.lineage)
             self._graphs.sweep_unfinished()
         except BaseException:
@@ -66,9 +67,13 @@ class JobDatabase:
     def close(self) -> None:
         self._connection.close()
 
-    def _raise_epoch(self) -> tuple[int, str]:
+    def _raise_epoch(self, now_ms: int) -> tuple[int, str]:
+        """The time only lifts it: in a file that was put back from an older copy, above what leaders before have told
+        to task managers and drivers, who would refuse this one else. Whatever the clock says, the epoch grows."""
         with self._transaction():
-            self._connection.execute("UPDATE store SET epoch = epoch + 1")
+            ((before,),) = self._read("SELECT epoch FROM store")
+            self._was_led = before > 0
+            self._connection.execute("UPDATE store SET epoch = MAX(epoch + 1, ?)", (now_ms,))
             epoch, graphs = self._connection.execute("SELECT epoch, graphs FROM store").fetchone()
         return int(epoch), str(graphs)
 
@@ -79,7 +84,7 @@ class JobDatabase:
         return StoreOrigin(
             identity=self.lineage,
             storage=str(bound[0][0]) if bound else "",
-            was_led=self.epoch > 1,
+            was_led=self._was_led,
         )
 
     def bind_storage(self, place_id: str) -> None:

@@ -61,6 +61,7 @@ class JobManagerLink:
         self._beacon = Beacon(interval, system.rng)
         self._known = False  # to the JobManager
         self._epoch = 0
+        self._older_answers = False
         self.lineage = ""  # of the job store in which that epoch counts, once the JobManager has told it
         self.lease: AttemptLease | None = None  # of a process that commits something
         self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
@@ -102,8 +103,10 @@ class JobManagerLink:
             self.on_silence()
             return False
         if reply.epoch < self._epoch:
+            self._note_older(reply.epoch)
             self.on_silence()
-            return False  # a JobManager that is not the newest
+            return False
+        self._older_answers = False
         self._epoch = reply.epoch
         self.lineage = reply.lineage or self.lineage
         if self.lease is not None and in_doubt and reply.known:
@@ -126,6 +129,16 @@ class JobManagerLink:
             in_doubt=in_doubt,
             lineage=self.lineage,
         )
+
+    def _note_older(self, epoch: int) -> None:
+        if not self._older_answers:
+            log.warning(
+                "a JobManager that is not the newest answers; if no other leads, its job store was put back from an "
+                "older copy: see docs/storage.md",
+                epoch=epoch,
+                newest=self._epoch,
+            )
+        self._older_answers = True
 
     def _note(self, reply: JobMasterReply) -> None:
         if reply.heartbeat_interval > 0:

@@ -16,6 +16,7 @@ from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
 REMEMBERED_JOBS = 10_000  # beyond that, jobs that hold nothing here are forgotten, least recently seen first
+_PUT_BACK = "if none does, its job store was put back from an older copy: see docs/storage.md"
 KEPT_JOBS = 1_000  # most recently seen ones, which are kept for the next life of the task manager
 
 
@@ -52,7 +53,7 @@ class Fences:
                 f"({self.lineage})"
             )
         if epoch < self.epoch:
-            raise Conflict(f"epoch {epoch} is over: a JobManager with epoch {self.epoch} leads")
+            raise Conflict(f"epoch {epoch} is over: a JobManager with epoch {self.epoch} leads", hint=_PUT_BACK)
         self.epoch = epoch
         self.lineage = lineage or self.lineage
 

@@ -330,7 +330,7 @@ class TaskExecutor(Actor[Event]):
         try:
             self._decide(table.EpochSeen(reply.epoch, reply.lineage))
         except Conflict as error:
-            raise RetryLater(error.message) from None
+            raise RetryLater(error.message, hint=error.hint) from None
         if isinstance(event.reply, TaskManagerRegistered):
             self._adopts_leader = False
             self._known = self.info.instance

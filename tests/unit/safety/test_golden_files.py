@@ -110,7 +110,7 @@ def _nothing() -> None:
 async def test_the_embedded_job_store(tmp_path: Path) -> None:
     shutil.copytree(RELEASE / "job-store", tmp_path / "s")
     store = EmbeddedJobStore(tmp_path / "s" / "jobs.sqlite", tmp_path / "s" / "graphs")
-    assert await store.open() == 2
+    assert await store.open() > 1
     try:
         (stored,) = await store.recover()
         attempt = samples.ATTEMPT
