@@ -39,6 +39,8 @@ def up(
 ) -> int:
     """Start a JobManager and task managers on this machine, each a process of its own.
 
+    Without options a cluster of which something runs still gets back what it lacks.
+
     Parameters
     ----------
     task_managers
@@ -60,8 +62,9 @@ def up(
     from emberkeep.client.local_cluster import UpResult
 
     shape = _highly_available(_shape(task_managers, slots, nodes, memory, config), ha, job_managers, zookeepers)
+    said = (task_managers, slots, nodes, memory, job_managers, zookeepers) != (None,) * 6 or ha or shape.definitions
     cluster = _local(config)
-    result: UpResult = asyncio.run(cluster.up(shape))
+    result: UpResult = asyncio.run(cluster.up(shape, as_it_was=not said))
     if result.started:
         say(f"the cluster is up: {_count(result.record)}")
     else:

@@ -73,8 +73,10 @@ class LocalCluster:
         """What was started last. Raises Fatal."""
         return read_cluster(self._layout.cluster_file)
 
-    async def up(self, shape: ClusterShape) -> UpResult:
+    async def up(self, shape: ClusterShape, *, as_it_was: bool = False) -> UpResult:
         """Start what is not running yet, wait until every task manager is registered.
+
+        ``as_it_was``: a cluster of which something runs is completed in its own shape, whatever ``shape`` says.
 
         Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. A cluster that was
         started anew and fails is ended again; drivers and executors that the last one has left go on.
@@ -82,6 +84,7 @@ class LocalCluster:
         with self._lock():
             record = self.record()
             if record is not None and self._is_left(record):
+                shape = record.shape if as_it_was else shape
                 if record.shape != shape:
                     raise Conflict(
                         f"another cluster is running here ({_describe(record.shape)})",

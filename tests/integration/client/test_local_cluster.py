@@ -114,6 +114,15 @@ async def test_up_starts_again_what_is_missing(cluster: Cluster, victim: int) ->
     assert after.record.url == before.url  # the others know the JobManager by it
 
 
+async def test_up_without_a_word_completes_what_was_there(cluster: Cluster) -> None:
+    first = await cluster.make().up(shape("127.0.0.2", "127.0.0.3", slots=3))
+    os.kill(first.record.job_manager.identity.pid, signal.SIGKILL)
+    assert wait_gone([first.record.job_manager.identity], float("inf")) == []
+    again = await cluster.make().up(shape(), as_it_was=True)
+    assert again.started == ("jobmanager",)
+    assert again.record.task_managers == first.record.task_managers
+
+
 async def test_a_cluster_that_died_is_replaced(cluster: Cluster) -> None:
     before = (await cluster.make().up(shape())).record
     for pid in pids(before):
