@@ -31,6 +31,7 @@ from emberkeep.base.options import (
 from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
+from emberkeep.daemons.driver_storage import require_checkpoints
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
@@ -77,6 +78,7 @@ class _Driver:
         os.environ.update(self._job_environment())
         try:
             self._job_master.start()
+            require_checkpoints(self._spec)
             runtime = install(
                 self._settings(),
                 self,
