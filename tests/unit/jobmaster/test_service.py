@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from emberkeep.base.config import Configuration, Option
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
@@ -791,15 +792,18 @@ def test_without_a_job_manager_it_goes_on_and_registers_again_later(run: Run) ->
     run(story)
 
 
-def test_answers_of_an_older_job_manager_change_nothing(run: Run) -> None:
+@pytest.mark.req("SAFE-6")
+def test_answers_of_an_older_job_manager_change_nothing_and_are_named_once(run: Run) -> None:
     async def story(bench: Bench) -> None:
         bench.job_manager.answers[RegisterJobMaster] = reply(epoch=5)
         bench.service.application_started(application(count=1))
         await bench.offer("a")
         await bench.service.registered()
         bench.job_manager.answers[JobMasterHeartbeat] = reply(epoch=4, lost=(bench.task_managers[0].info.instance,))
-        await asyncio.sleep(TIMEOUT)
+        with capture_logs() as logs:
+            await asyncio.sleep(TIMEOUT)
         assert bench.held() == ["a"]
+        assert [(log["epoch"], log["newest"]) for log in logs if "older copy" in log["event"]] == [(4, 5)]
 
     run(story)
 
