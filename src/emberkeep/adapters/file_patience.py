@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from emberkeep.base.errors import Unavailable
+from emberkeep.base.durable import write_file
+from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.file_errors import cannot_read, cannot_write
 
 SECONDS = 10.0
 
@@ -36,6 +38,33 @@ class FilePatience:
             self._hanging = thread
             raise _silent(path)
         return piece.result()
+
+    def read(self, path: Path) -> bytes:
+        """The bytes of a file. Raises Absent, Unavailable."""
+
+        def read() -> bytes:
+            try:
+                return path.read_bytes()
+            except OSError as error:
+                raise cannot_read(path, error) from None
+
+        return self.run(path, read)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file durably, and its directory where there is none. Raises Fatal (no space, …), Unavailable."""
+
+        def write() -> None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_file(path, data)
+            except OSError as error:
+                raise cannot_write(path.parent, error) from error
+            except Fatal as error:
+                if isinstance(error.__cause__, OSError):
+                    raise cannot_write(path, error.__cause__) from error
+                raise
+
+        self.run(path, write)
 
 
 class _Piece(Generic[ResultT]):

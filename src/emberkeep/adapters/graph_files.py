@@ -17,9 +17,8 @@ import structlog
 
 from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import decode_record, encode_record, write_file
+from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
-from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobGraph
 
@@ -72,19 +71,7 @@ class GraphFiles:
         answers no more: then a graph without a handle stays."""
         data = encode_record(GRAPH_KIND, GRAPH_VERSION, msgspec.json.encode(graph))
         path = self._path(graph.job_id)
-
-        def write() -> None:
-            try:
-                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_file(path, data)
-            except OSError as error:
-                raise cannot_write(self._directory, error) from error
-            except Fatal as error:
-                if isinstance(error.__cause__, OSError):
-                    raise cannot_write(path, error.__cause__) from error
-                raise
-
-        self._patience.run(path, write)
+        self._patience.write(path, data)
         return StateHandle(
             location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), graph_version=GRAPH_VERSION
         )
@@ -111,15 +98,8 @@ class GraphFiles:
 
     def _bytes(self, path: Path) -> bytes:
         """Raises Unavailable."""
-
-        def read() -> bytes:
-            try:
-                return path.read_bytes()
-            except OSError as error:
-                raise cannot_read(path, error) from None
-
         try:
-            return self._patience.run(path, read)
+            return self._patience.read(path)
         except Absent as error:
             raise Unavailable(error.message, hint="put it back from a copy of the storage, or cancel the job") from None
 

@@ -16,9 +16,8 @@ import structlog
 
 from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import decode_record, encode_record, write_file
+from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
-from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.jobs.model import JobResult
 
 INLINE_LIMIT = 64 * 1024  # bytes of JSON that a node holds itself
@@ -55,19 +54,7 @@ class ResultFiles:
             return None
         data = encode_record(_KIND, _VERSION, payload)
         path = self._directory / f"{result.job_id}.{self._epoch}{_SUFFIX}"
-
-        def write() -> None:
-            try:
-                self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-                write_file(path, data)
-            except OSError as error:
-                raise cannot_write(self._directory, error) from error
-            except Fatal as error:
-                if isinstance(error.__cause__, OSError):
-                    raise cannot_write(path, error.__cause__) from error
-                raise
-
-        self._patience.run(path, write)
+        self._patience.write(path, data)
         return ResultFile(
             location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), outline=_outline(result)
         )
@@ -84,14 +71,8 @@ class ResultFiles:
             raise Damaged(f"{path}: {error}") from None
 
     def _bytes(self, path: Path) -> bytes:
-        def read() -> bytes:
-            try:
-                return path.read_bytes()
-            except OSError as error:
-                raise cannot_read(path, error) from None
-
         try:
-            return self._patience.run(path, read)
+            return self._patience.read(path)
         except Absent as error:
             raise Fatal(error.message, hint="put it back from a copy of the storage") from None
 
