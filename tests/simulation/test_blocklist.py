@@ -10,7 +10,7 @@ from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.testing.machines import Process
 from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run, simulate_many
+from emberkeep.testing.simulation import Run, simulate, simulate_many
 from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
 
@@ -202,6 +202,13 @@ def test_what_one_job_reports_all_jobs_hear() -> None:
         await run.end_everything()
 
     passes(story, task_managers=3, slots=3)
+
+
+@pytest.mark.req("BLK-18")
+def test_an_executor_that_hangs_as_it_is_to_leave_does_not_keep_its_slot() -> None:
+    """Found by a campaign: a job waited for a slot that an executor held which a block had replaced."""
+    report = simulate("block-7771027")
+    assert not report.violations, report.failure()
 
 
 @pytest.mark.campaign

@@ -45,6 +45,8 @@ CLIENT_PAUSE = 1.0
 CLIENT_AGAIN = 4.0
 
 OPTIONS = {
+    # An executor that was to hand over and hangs is ended before a run must have settled.
+    "blocklist.evacuation.timeout": "60s",
     # Half of the defaults, in the same proportions: more happens in a virtual second.
     "heartbeat.interval": "1500ms",
     "heartbeat.timeout": "5s",
