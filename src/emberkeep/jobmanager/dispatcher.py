@@ -65,6 +65,7 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 
 CALLS_AT_ONCE = 32
+_ANOTHER_FOLLOWS = frozenset({Phase.BACKING_OFF, Phase.PLACING, Phase.RECORDING_ATTEMPT})  # the attempt is over
 END_PATIENCE = 1.0  # seconds that an answer waits for the end of a request or job to be recorded: a driver waits for it
 
 _NOT_RUNNING = "job {} is not running: it has ended or was never accepted here"
@@ -518,7 +519,12 @@ class Dispatcher(Actor[Call]):
             raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
         outcome = self._moves.outcome(job, request.outcome)
         self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
-        return job.result_stored if job.machine.phase is Phase.RECORDING_RESULT else None
+        if job.machine.phase is Phase.RECORDING_RESULT:
+            return job.result_stored
+        if outcome.kind is None and job.machine.phase in _ANOTHER_FOLLOWS:
+            # It was given up before it spoke: its success is not taken.
+            raise Conflict(job.machine.refusal(request.attempt))
+        return None
 
     # --- what the ResourceManager tells -------------------------------------------------------------------------------
 

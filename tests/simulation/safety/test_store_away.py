@@ -12,7 +12,7 @@ from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from emberkeep.jobs.model import JobStatus
 from emberkeep.testing.cluster import ClusterPlan
 from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Report, Run, play
+from emberkeep.testing.simulation import Report, Run, play, simulate
 from tests.simulation.test_cluster import attempt, drivers, passes, running, status, wait_for
 from tests.simulation.test_crash_points import AWAY, check_end
 from tests.simulation.test_cut_off_leader import ONE_EXECUTOR, Cut, everything
@@ -151,3 +151,10 @@ def test_a_script_that_ends_meanwhile_is_told_again_when_the_store_is_back(told:
         await run.end_everything()
 
     passes(story, task_managers=1)
+
+
+@pytest.mark.req("SAFE-9")
+def test_the_success_of_an_attempt_that_was_given_up_is_not_acknowledged() -> None:
+    """Found by a campaign: a driver that was frozen for longer than its lease reported, and its job ran again."""
+    report = simulate("7771668")
+    assert not report.violations, report.failure()
