@@ -148,7 +148,8 @@ class PoolMachine(RuleBasedStateMachine):
                 assert slot.leaving, "what is held on an evacuated task manager leaves"
         for allocation_id, slot in before.items():
             if slot.task_manager.id not in blocked:
-                assert allocation_id in self.pool.held, "only slots on blocked task managers are given back"
+                kept = allocation_id in self.pool.held
+                assert kept or slot.outgoing, "only slots on blocked task managers are given back, or replaced ones"
             elif slot.state is ExecutorState.RUNNING and not evacuates:
                 assert allocation_id in self.pool.held, "a running executor stays where tasks are not evacuated"
 
@@ -238,7 +239,7 @@ class PoolMachine(RuleBasedStateMachine):
             assert now == slot, "a late or repeated offer changes nothing"
         elif not absent and state is not None and not right:
             assert now is None, "a slot with a stranger in it is given back"
-        elif (slot.leaving or self.pool.stopping) and (absent or state is None):
+        elif (not slot.stays or self.pool.stopping) and (absent or state is None):
             assert now is None, "a slot that leaves, or whose application stops, gets no other executor"
         else:
             assert now is not None
