@@ -154,12 +154,26 @@ async def test_one_leads_and_the_next_follows_when_it_leaves(field: Field) -> No
 async def test_a_leader_whose_port_refuses_is_followed_before_its_session_runs_out(field: Field) -> None:
     first = await field.add(session_timeout=120.0)
     await eventually(lambda: first.leads, "the first leads")
-    second, third = await field.add(), await field.add()
+    reached: set[tuple[str, str]] = set()
+
+    def noting(name: str) -> Prober:
+        async def look(address: str) -> Probe:
+            found = await probe(address)
+            if found is Probe.ACCEPTED:
+                reached.add((name, address))
+            return found
+
+        return look
+
+    second, third = await field.add(prober=noting("second")), await field.add(prober=noting("third"))
+    # Only who has accepted connections before is taken for gone where it refuses them.
+    await eventually(lambda: ("second", first.address) in reached, "the second has reached the first")
     first.refuse()
     await eventually(lambda: second.leads, "the second takes over")
     assert first.session.state is SessionState.CONNECTED
     await eventually(lambda: first.contender.standing is Standing.WAITING, "the first has found out")
     assert first.contender.turn is None
+    await eventually(lambda: ("third", second.address) in reached, "the third has reached the second")
     second.refuse()
     await eventually(lambda: third.leads, "the third takes over, though two stand before it")
 
