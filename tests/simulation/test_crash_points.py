@@ -2,12 +2,11 @@
 
 A step is a message received, answered or sent, or a write to the job store or to a BLOB store, before and after it.
 Between two of them a JobManager changes nothing that outlives it, so these are all the ways in which it can die. Of the
-heartbeats, which are many and alike, some are taken, spread over the whole run; EMBERKEEP_SEEDS takes more of them.
+heartbeats, which are many and alike, some are taken, spread over the whole run.
 """
 
 import asyncio
 import contextvars
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,7 +18,7 @@ from emberkeep.testing.properties import TICK
 from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Report, Run, play
 
-HEARTBEATS = max(16, int(os.environ.get("EMBERKEEP_SEEDS", "0")) // 4)  # of these a run is ended at so many
+HEARTBEATS = 16  # of these a run is ended at so many
 AWAY = 1.5  # virtual seconds until the next leader starts
 BOUND = 60.0
 STEPS_AT_LEAST = {  # what an undisturbed run must go through, or the enumeration has become blind

@@ -37,12 +37,7 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         try:
-            descriptor = files.create(temporary, mode)
-            try:
-                files.write(descriptor, data)
-                files.sync(descriptor)
-            finally:
-                os.close(descriptor)
+            _write_synced(temporary, data, mode, files)
             files.rename(temporary, str(path))
         except BaseException:
             with contextlib.suppress(FileNotFoundError):
@@ -63,12 +58,7 @@ def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = 
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         try:
-            descriptor = files.create(temporary, mode)
-            try:
-                files.write(descriptor, data)
-                files.sync(descriptor)
-            finally:
-                os.close(descriptor)
+            _write_synced(temporary, data, mode, files)
             _give_new_name(temporary, str(path), files)
         finally:
             with contextlib.suppress(FileNotFoundError):
@@ -78,6 +68,16 @@ def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = 
         raise Conflict(f"{path} exists already") from None
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def _write_synced(path: str, data: bytes, mode: int, files: FileOps) -> None:
+    """Write a new file whose bytes survive a power loss; its name may not. Raises OSError."""
+    descriptor = files.create(path, mode)
+    try:
+        files.write(descriptor, data)
+        files.sync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
