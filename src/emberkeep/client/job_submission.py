@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from emberkeep.base.errors import RetryLater
+from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import NotUploaded
 from emberkeep.client.blob_upload import UploadProgress
@@ -39,6 +39,7 @@ class JobSubmitting:
         go on, once there was a JobManager."""
         self._client = client
         self._job = job
+        self._job_id = JobId(job.submission.jobid)  # the client's own choice, so no other job has it
         self._progress = _Watched(progress)
         self._notice = notice
         self._silence = silence
@@ -64,9 +65,19 @@ class JobSubmitting:
                 await self._wait(error)
 
     async def _send(self) -> JobId:
+        # The answer to an earlier request may be lost. A job that has ended since then takes no uploads.
+        if self.posted and await self._is_accepted():
+            return self._job_id
         submission = await upload(self._client, self._job, self._progress)
         self.posted = True
         return (await self._client.submit(submission)).jobid
+
+    async def _is_accepted(self) -> bool:
+        try:
+            await self._client.job(self._job_id)
+        except Absent:
+            return False
+        return True
 
     async def _wait(self, error: RetryLater) -> None:
         """Raises ``error`` when this takes too long, or when there has never been a JobManager."""

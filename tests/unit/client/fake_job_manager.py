@@ -409,6 +409,9 @@ class FakeJobManager:
 
     async def _open_group(self, request: web.Request) -> web.Response:
         group = msgspec.json.decode(await request.read(), type=rest_blobs.BlobGroup)
+        job = self.jobs.get(request.match_info["jid"])
+        if job is not None and job.state.is_globally_terminal:
+            return problem(409, f"job {job.jid} has ended: nothing can be uploaded for it")
         self.groups.append(group)
         here = {key for job, key in self.blobs if job == request.match_info["jid"]}
         return reply(

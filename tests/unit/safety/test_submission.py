@@ -14,7 +14,8 @@ from emberkeep.client.job_submission import JobSubmitting
 from emberkeep.client.rest_client import RestClient
 from emberkeep.client.spark_options import SparkOptions
 from emberkeep.client.submission import PreparedJob, Program, prepare
-from tests.unit.client.fake_job_manager import FakeJobManager
+from emberkeep.jobs.model import JobStatus
+from tests.unit.client.fake_job_manager import FakeJobManager, job_info
 
 pytestmark = pytest.mark.req("SAFE-12")
 
@@ -97,3 +98,14 @@ async def test_a_leader_that_ends_in_the_first_request_is_followed(fake: FakeJob
     fake.unanswered.append(0)
     notices = await submitted(fake, job, fake.blobs.clear, 0)
     assert "trying again for 60 s" in notices[0]
+
+
+async def test_a_job_that_ends_before_a_lost_answer_is_missed_is_taken_as_accepted(
+    fake: FakeJobManager, job: PreparedJob
+) -> None:
+    def end(job_id: str) -> None:
+        fake.jobs[job_id] = job_info(job_id, state=JobStatus.FINISHED)
+
+    fake.on_submit = end
+    await submitted(fake, job, lambda: fake.unanswered.append(0), 1)
+    assert fake.requests.count("POST /v1/jobs") == 1
