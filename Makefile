@@ -10,6 +10,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # The virtual environment is as good as what it was made from: its stamp carries the hash of that.
 STAMP := $(VENV)/.made-from-$(shell cat requirements-dev.lock pyproject.toml | sha256sum | cut -c1-16)
+# Errors only: who waits for a test or the demonstration has no use for what pip says.
+PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 # Folders that are checked as Python; some come and go with the features they belong to.
 TYPED := src tests tools examples $(wildcard bench demo)
 # The fast tests share the cores; tests/conftest.py says which tests stay together. PYTEST_ARGS="-n 0" for one process.
@@ -30,10 +32,10 @@ $(STAMP):
 	flock 9
 	[ ! -e $@ ] || exit 0
 	$(PYTHON) -c 'import sys; sys.exit("Emberkeep needs Python 3.11 or newer, this is %s: set PYTHON=/path/to/python3" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
+	echo "making the Python environment in $(VENV) (about 2 minutes) …"
 	[ -x $(BIN)/python ] || $(PYTHON) -m venv $(VENV)
-	echo "Installing the locked dependencies into $(VENV)"
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	$(PIP_INSTALL) --require-hashes -r requirements-dev.lock
+	$(PIP_INSTALL) --no-build-isolation --no-deps -e .
 	rm -f $(VENV)/.made-from-*
 	touch $@
 

@@ -38,6 +38,7 @@ else
 fi
 
 echo "Installing openjdk-17-jre-headless, which Spark needs"
-install=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -q openjdk-17-jre-headless)
-"${install[@]}" </dev/null || { "${as_root[@]}" apt-get update -q </dev/null && "${install[@]}" </dev/null; } || explain
+install=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless)
+# Only errors are shown; what apt-get says of each package is for nobody here.
+"${install[@]}" </dev/null >/dev/null || { "${as_root[@]}" apt-get update -qq </dev/null >/dev/null && "${install[@]}" </dev/null >/dev/null; } || explain
 [ "$(java_major)" -ge "$wanted" ] || explain

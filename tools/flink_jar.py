@@ -30,7 +30,8 @@ def kept() -> Path | None:
 def fetch() -> Path:
     """Bring it here."""
     directory().mkdir(parents=True, exist_ok=True)
-    options = ("--quiet", "--no-cache-dir", "--no-deps", "--no-build-isolation", "--require-hashes")
+    quiet = ("-qq", "--disable-pip-version-check")
+    options = (*quiet, "--no-cache-dir", "--no-deps", "--no-build-isolation", "--require-hashes")
     with tempfile.TemporaryDirectory(dir=directory()) as place:
         command = [sys.executable, "-m", "pip", "download", *options, "--dest", place, "-r", str(LOCK)]
         subprocess.run(command, check=True)
