@@ -62,12 +62,13 @@ test-long: $(STAMP) java flink ## Run long tests, and properties and simulated w
 	@EMBERKEEP_CAMPAIGN=$(CAMPAIGN) $(BIN)/python -m pytest $(WORKERS) --hypothesis-seed=$(CAMPAIGN) $(PYTEST_ARGS)
 
 .PHONY: check
-check: $(STAMP) ## Lint, format, types, import rules, documentation
+check: $(STAMP) ## Lint, format, types, import rules, documentation, commit messages
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict $(TYPED)
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.check_docs
+	$(BIN)/python -m tools.check_commits
 
 .PHONY: bench
 bench: $(STAMP) java ## Measure, and write a table and JSON
