@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
+LEFT_KEPT = 100  # task managers of which is kept that a job has lost slots there
+
 
 @dataclass(frozen=True)
 class DriverUse:
@@ -145,6 +147,7 @@ class JobAccount:
     held: dict[AllocationId, Member] = field(default_factory=dict)  # of the present attempt, reported or pending
     held_by_profile: dict[ResourceProfile, int] = field(default_factory=dict)
     spread: dict[Member, int] = field(default_factory=dict)  # slots held per task manager
+    left: dict[Member, None] = field(default_factory=dict)  # where the attempt has lost slots, the last at the end
     elsewhere: int = 0  # slots that its JobMaster holds on task managers which are not registered here
     last_place: TaskManagerId | None = None  # where its newest driver was
 
@@ -154,6 +157,7 @@ class JobAccount:
         self.held[allocation.id] = member
         self.held_by_profile[allocation.profile] = self.held_by_profile.get(allocation.profile, 0) + 1
         self.spread[member] = self.spread.get(member, 0) + 1
+        self.left.pop(member, None)
 
     def drop(self, allocation: Allocation) -> None:
         member = self.held.pop(allocation.id, None)
@@ -165,11 +169,18 @@ class JobAccount:
         self.spread[member] -= 1
         if self.spread[member] == 0:
             del self.spread[member]
+            self._leave(member)
+
+    def _leave(self, member: Member) -> None:
+        self.left[member] = None
+        if len(self.left) > LEFT_KEPT:
+            del self.left[next(iter(self.left))]
 
     def drop_all(self) -> None:
         self.held.clear()
         self.held_by_profile.clear()
         self.spread.clear()
+        self.left.clear()
 
     def review(self) -> None:
         """Compute what is missing."""

@@ -2,9 +2,10 @@
 
 Slots are given max-min fairly: the next one always goes to the job that holds the fewest, ties to the earlier
 submission, so each job gets a first slot before any gets another. A job's slots go where its local state lies. Where it
-has none they spread: a task manager on which it holds the fewest, then the one with the most free. Within a round
-nothing becomes free, so what did not fit once is not looked at again; this makes a round cost about a constant per slot
-given, however many task managers there are.
+has none they spread: a task manager on which it holds the fewest, then one on which its present attempt has lost none,
+then the one with the most free. So a job whose executors fail on one task manager, and which holds none elsewhere,
+tries all others before it comes back. Within a round nothing becomes free, so what did not fit once is not looked at
+again; this makes a round cost about a constant per slot given, however many task managers there are.
 """
 
 from __future__ import annotations
@@ -58,14 +59,19 @@ class _Wish:
         profile = self.want.requirement.profile
         if profile in self.walk.exhausted:
             return None
-        member = self.homes.best(profile) or self._untouched(profile) or self._least_touched(profile)
+        member = (
+            self.homes.best(profile)
+            or self._untouched(profile)
+            or self._left_longest(profile)
+            or self._least_touched(profile)
+        )
         if member is None:
             self.walk.exhausted.add(profile)
         return member
 
     def _untouched(self, profile: ResourceProfile) -> Member | None:
-        """The freest task manager that fits and on which the job holds nothing."""
-        walk, spread = self.walk, self.job.spread
+        """The freest task manager that fits, on which the job holds nothing and has lost nothing."""
+        walk, spread, left = self.walk, self.job.spread, self.job.left
         level, position = self.level, self.position
         while level > 0:
             members, head = walk.at(level), walk.heads[level]
@@ -74,12 +80,19 @@ class _Wish:
             walk.heads[level] = head
             for index in range(max(position, head), len(members)):
                 member = members[index]
-                if member.level == level and member not in spread and member.fits(profile):
+                untouched = member not in spread and member not in left
+                if untouched and member.level == level and member.fits(profile):
                     self.level, self.position = level, index
                     return member
             level, position = level - 1, 0
         self.level = 0
         return None
+
+    def _left_longest(self, profile: ResourceProfile) -> Member | None:
+        """Of those that fit, where the job holds nothing any more: the one where it has lost slots least recently."""
+        members, spread = self.walk.shelf.members, self.job.spread
+        able = (m for m in self.job.left if m in members and m not in spread and m.level > 0 and m.fits(profile))
+        return next(able, None)
 
     def _least_touched(self, profile: ResourceProfile) -> Member | None:
         """The one that fits where the job holds the fewest slots, of these the freest."""

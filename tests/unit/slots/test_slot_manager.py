@@ -131,6 +131,40 @@ class TestFairness:
         rig.job(5)
         assert [allotted.info.id for allotted in rig.match()] == ["tm-2", "tm-3", "tm-1", "tm-2", "tm-3"]
 
+    def test_a_slot_that_a_job_has_lost_is_replaced_on_another_task_manager_though_that_has_less_room(
+        self, rig: Rig
+    ) -> None:
+        members = {name: rig.add(name, slots=slots) for name, slots in (("a", 4), ("b", 3), ("c", 2))}
+        rig.job(1)
+        placed = []
+        for _ in range(5):
+            (found,) = rig.match()
+            placed.append(found.info.id)
+            rig.report(members[found.info.id], found.allocation)
+            rig.report(members[found.info.id])  # its executor has ended at once
+        assert placed == ["a", "b", "c", "a", "b"]
+
+    def test_that_a_job_has_lost_a_slot_somewhere_matters_to_that_job_and_attempt_alone(self, rig: Rig) -> None:
+        first, _ = rig.add("a", slots=4), rig.add("b", slots=2)
+        job_id = rig.job(1)
+        (found,) = rig.match()
+        rig.report(first, found.allocation)
+        rig.report(first)
+        rig.job(1)
+        assert [allotted.info.id for allotted in rig.match()] == ["b", "a"]
+        rig.slots.begin_attempt(job_id, 2)
+        rig.slots.require(job_id, 2, "jm:1", (SlotRequirement(count=1, profile=SMALL, runtime=RUNTIME),), {})
+        assert [allotted.info.id for allotted in rig.match()] == ["a"]
+
+    def test_slots_spread_also_onto_task_managers_where_the_job_has_lost_some(self, rig: Rig) -> None:
+        first, second = rig.add("a", slots=4), rig.add("b", slots=3)
+        rig.job(2)
+        on_first, on_second = rig.match()
+        rig.report(second, on_second.allocation)
+        rig.report(first, on_first.allocation)
+        rig.report(first)
+        assert [allotted.info.id for allotted in rig.match()] == ["a"]
+
     def test_several_sizes_of_one_job(self, rig: Rig) -> None:
         rig.add("tm-1", total=ResourceProfile(cores=8, memory_mb=16_384))
         job_id = rig.job()
