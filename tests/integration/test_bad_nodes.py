@@ -28,6 +28,10 @@ LIMITS = {
     "duration": "10min",
 }
 
+# A task manager that is silent for a moment, as on a busy machine, must not count as away: a job that asks for slots
+# just then gets both on the good node, which leaves none there for the other job, and so no second witness.
+PATIENT = (*QUICK, "-D", "heartbeat.timeout=60s", "-D", "job.driver.lease-timeout=60s")
+
 # Its executors have nothing to do.
 IDLE = """
 import time
@@ -44,7 +48,7 @@ def cluster(tmp_path: Path, class_archive: Path) -> Iterator[Cluster]:
     cluster = Cluster(Shell(tmp_path, class_archive.parent))
     try:
         detection = [word for key, value in LIMITS.items() for word in ("-D", f"blocklist.detection.{key}={value}")]
-        cluster.up("--nodes", GOOD, "--slots", "2", "--memory", "4g", *QUICK, *detection)
+        cluster.up("--nodes", GOOD, "--slots", "2", "--memory", "4g", *PATIENT, *detection)
         yield cluster
     finally:
         cluster.close()
@@ -68,7 +72,7 @@ def bad_node(cluster: Cluster) -> Iterator[Path]:
         "process.taskmanager.working-dir": str(directory),
     }
     words = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
-    running = cluster.shell.start("taskmanager", *QUICK, *words)
+    running = cluster.shell.start("taskmanager", *PATIENT, *words)
     try:
         until(lambda: BAD in nodes(cluster), lambda: str(running))
         yield directory
