@@ -1,0 +1,88 @@
+"""Files that only a hosting service, an editor or a git hook reads: they parse, and name what exists here."""
+
+import importlib.util
+import json
+import re
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import emberkeep
+
+ROOT = Path(__file__).parents[3]
+TEMPLATES = sorted(p for p in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if p.name != "config.yml")
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def test_the_hosted_run_does_what_a_local_one_does() -> None:
+    workflow = load(".github/workflows/ci.yml")
+    (job,) = workflow["jobs"].values()
+    assert job["timeout-minutes"] == 90
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_the_hosted_run_has_the_oldest_python_and_java_and_the_whole_history() -> None:
+    (job,) = load(".github/workflows/ci.yml")["jobs"].values()
+    settings = {step["uses"].partition("@")[0]: step["with"] for step in job["steps"] if "uses" in step}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == f">={settings['actions/setup-python']['python-version']}"
+    assert settings["actions/setup-java"]["java-version"] == "17"
+    assert settings["actions/checkout"]["fetch-depth"] == 0
+    assert (ROOT / settings["actions/setup-python"]["cache-dependency-path"]).is_file()
+
+
+def test_actions_are_pinned_to_a_version() -> None:
+    uses = re.findall(r"uses:\s*(\S+)", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert uses
+    assert [name for name in uses if not re.fullmatch(r"[\w-]+/[\w-]+@v\d+(\.\d+)*", name)] == []
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.stem)
+def test_issue_forms_have_what_the_hosting_asks_for(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    assert form["name"]
+    assert form["description"]
+    fields = [item for item in form["body"] if item["type"] != "markdown"]
+    assert {item["type"] for item in fields} <= {"textarea", "input", "dropdown", "checkboxes"}
+    assert len({item["id"] for item in fields}) == len(fields)
+    assert all(item["attributes"]["label"] for item in fields)
+
+
+def test_hooks_run_programs_of_the_environment() -> None:
+    (repository,) = load(".pre-commit-config.yaml")["repos"]
+    assert repository["repo"] == "local"
+    development = (ROOT / "requirements-dev.lock").read_text()
+    for hook in repository["hooks"]:
+        program, *arguments = shlex.split(hook["entry"])
+        assert hook["language"] == "system"
+        if program == ".venv/bin/python":
+            assert arguments[0] == "-m"
+            assert importlib.util.find_spec(arguments[1]) is not None
+        else:
+            assert f"\n{program.removeprefix('.venv/bin/')}==" in development
+
+
+def test_the_dev_container_has_the_python_and_java_of_the_hosted_run() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert ":3.11-" in container["image"]
+    assert container["features"]["ghcr.io/devcontainers/features/java:1"] == {"version": "17"}
+    program, *targets = shlex.split(container["postCreateCommand"])
+    assert program == "make"
+    assert set(targets) <= make_targets()
+
+
+def test_the_version_is_the_same_in_the_package_and_in_its_metadata() -> None:
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == emberkeep.__version__
