@@ -27,6 +27,7 @@ from emberkeep.adapters.blob_files_index import BlobIndex, Identity, Place, iden
 from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.base.ownership import is_owner_file
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 INCOMING = ".incoming"
@@ -218,7 +219,7 @@ class BlobTree:
         """What lies there; it is known to ``places`` from now on."""
         found: dict[JobId, tuple[StoredBlob, ...]] = {}
         for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
-            if entry.name == INCOMING:
+            if entry.name == INCOMING or is_owner_file(entry.name):
                 continue
             owner = _owner_of(entry)
             if owner is None:

@@ -16,18 +16,26 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from emberkeep.adapters.blob_place import ADOPT, BlobPlace
 from emberkeep.adapters.storage_marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.durable import write_file
-from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, InvalidInput, Unavailable
+from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.file_errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.options import BLOB_HA_STORAGE, HA_TYPE
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Owner, PlaceKind, adopt, encode_owner, read_owner
+from emberkeep.base.ownership import (
+    OWNER_FILE,
+    OwnedByAnother,
+    Owner,
+    PlaceKind,
+    Unclaimed,
+    adopt,
+    encode_owner,
+    read_owner,
+)
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Item, Kind, Mark
-
-_ADOPT = "`emberkeep storage status` shows what lies there, `adopt` or `purge` say what it is"
 
 log = structlog.get_logger(__name__)
 
@@ -42,12 +50,11 @@ class StoreOrigin:
     was_led: bool
 
 
-class Unclaimed(Conflict):
-    """The storage holds data that may be another job store's: nothing in it may be deleted."""
-
-
 class ClusterStorage:
-    """All methods block, and may be called from any thread, one at a time. ``settle`` comes first."""
+    """All methods block, and may be called from any thread, one at a time. ``settle`` comes first.
+
+    ``blobs``: the place of BLOBs, which may be another one.
+    """
 
     def __init__(self, layout: StateLayout, now_ms: Callable[[], int]) -> None:
         self._layout = layout
@@ -56,6 +63,7 @@ class ClusterStorage:
         self._identity = ""
         self._cluster = ""
         self._bound = ""
+        self.blobs = BlobPlace(layout, self, now_ms)
 
     @property
     def location(self) -> str:
@@ -67,6 +75,11 @@ class ClusterStorage:
         return self._cluster
 
     @property
+    def place_id(self) -> str:
+        """Identity of the storage that the job store is used with; "" before the first time."""
+        return self._bound
+
+    @property
     def is_bound(self) -> bool:
         """Whether the job store was used with a storage, this one or another; false before ``settle``."""
         return bool(self._bound)
@@ -74,12 +87,18 @@ class ClusterStorage:
     # --- ownership ----------------------------------------------------------------------------------------------------
 
     def settle(self, origin: StoreOrigin) -> str:
-        """Find out whose the storage is, and claim it where it is empty. Returns the storage's identity, for the job
-        store to keep; "" where that is not settled. A storage that is away now is looked at again by ``require``.
+        """Find out whose the storage is, and claim it where it is empty; its place of BLOBs as well. Returns the
+        storage's identity, for the job store to keep; "" where that is not settled. A storage that is away now is
+        looked at again by ``require``.
 
         Raises OwnedByAnother, NewerFormat, Unavailable (at a first start), or Fatal (no space): this JobManager must
         not lead with it.
         """
+        place_id = self._settle(origin)
+        self.blobs.settle(was_led=origin.was_led)
+        return place_id
+
+    def _settle(self, origin: StoreOrigin) -> str:
         self._identity, self._bound = origin.identity, origin.storage
         self._cluster = cluster_id(self._layout.configuration, self._layout)
         try:
@@ -147,12 +166,12 @@ class ClusterStorage:
         """To be called right before anything is deleted. Raises Unclaimed, OwnedByAnother, Unavailable, Damaged."""
         owner = read_owner(self._place)
         if owner is None:
-            raise Unclaimed(f"the storage {self.location} has no ownership record", hint=_ADOPT)
+            raise Unclaimed(f"the storage {self.location} has no ownership record", hint=ADOPT)
         self._refuse_others(owner)
         if not self._identity or owner.belongs_to != self._identity:
-            raise Unclaimed(f"the storage {self.location} was used with another job store than this one", hint=_ADOPT)
+            raise Unclaimed(f"the storage {self.location} was used with another job store than this one", hint=ADOPT)
         if owner.place_id != self._bound:
-            raise Unclaimed(f"this job store was used with another storage than {self.location}", hint=_ADOPT)
+            raise Unclaimed(f"this job store was used with another storage than {self.location}", hint=ADOPT)
 
     def _refuse_others(self, owner: Owner) -> None:
         mine = self._mine()

@@ -131,6 +131,7 @@ class DirectoryBlobs:
 
         def delete(_: Abort) -> None:
             with self._errors("delete"):
+                self._sweep()
                 for key in wanted:
                     in_time()
                     self._tree.delete(owner, [key])
@@ -141,6 +142,7 @@ class DirectoryBlobs:
     async def delete_owner(self, owner: JobId) -> None:
         def delete(_: Abort) -> None:
             with self._errors("delete"):
+                self._sweep()
                 if (self._tree.root / owner).exists():
                     self._tree.make()
                     self._tree.delete_owner(owner)
@@ -153,14 +155,13 @@ class DirectoryBlobs:
     def _listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
         with self._errors("read"):
             try:
-                listing = self._tree.listing()
+                return self._tree.listing()
             except FileNotFoundError:
                 return {}  # nothing was ever put here
-            self._sweep()
-            return listing
 
     def _sweep(self) -> None:
-        """Once per process: remove what others' crashes left. Their files' times are those of the store's clock."""
+        """Once per process that deletes: remove what others' crashes left. Their files' times are those of the store's
+        clock."""
         if self._swept:
             return
         self._swept = True

@@ -27,6 +27,7 @@ from emberkeep.adapters.object_blobs_errors import object_store_error
 from emberkeep.adapters.object_stores import open_object_store, parse_object_location
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.base.ownership import OWNER_FILE
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
@@ -162,6 +163,8 @@ class ObjectBlobs:
         for objects in self._list(None):
             for path, size, modified_ms in objects:
                 owner, _, name = path.partition("/")
+                if path == OWNER_FILE:
+                    continue
                 try:
                     blobs = found.setdefault(parse_job_id(owner), [])
                     blobs.append(StoredBlob(key=parse_blob_key(name), size=size, modified_ms=modified_ms))

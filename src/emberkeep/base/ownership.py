@@ -32,6 +32,7 @@ class PlaceKind(enum.Enum):
     ZOOKEEPER = "zookeeper"
     LOCAL_STATE = "local-state"
     WORKING_DIRECTORY = "working-directory"
+    BLOBS = "blobs"  # apart from the storage
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +84,10 @@ class HasNoOwner(Conflict):
             f"{where} holds data ({names}) and no ownership record",
             hint="choose an empty place, or let a person say that the data belongs here",
         )
+
+
+class Unclaimed(Conflict):
+    """A place holds data that may be another job store's: nothing in it may be deleted."""
 
 
 class Standing(enum.Enum):
@@ -168,6 +173,11 @@ def read_owner(place: Path) -> Owner | None:
     return decode_owner(data, where=str(path))
 
 
+def is_owner_file(name: str) -> bool:
+    """Whether a file is a record, or what a crash within its writing has left."""
+    return name == OWNER_FILE or name.startswith(f".{OWNER_FILE}.")
+
+
 def _names(place: Path, ignoring: Collection[str]) -> tuple[str, ...]:
     """Names of the data at a place. Raises Unavailable."""
     try:
@@ -177,11 +187,7 @@ def _names(place: Path, ignoring: Collection[str]) -> tuple[str, ...]:
             f"{place} cannot be listed now: {error.strerror or error}",
             hint="check that its file system is mounted and that this user may read it",
         ) from error
-    return tuple(
-        name
-        for name in found
-        if name not in _NO_DATA and name not in ignoring and not name.startswith(f".{OWNER_FILE}.")
-    )
+    return tuple(name for name in found if name not in _NO_DATA and name not in ignoring and not is_owner_file(name))
 
 
 def _owned(finding: Finding) -> Owner:

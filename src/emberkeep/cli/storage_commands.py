@@ -90,7 +90,9 @@ def _show(found: StorageInfo, output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json(found)
         return
-    print_fields([("Storage", found.location), ("Owner", found.cluster if found.owned else "not settled")])
+    owner = found.cluster if found.owned else "not settled"
+    blobs = [("BLOBs", found.blobs)] if found.blobs else []
+    print_fields([("Storage", found.location), *blobs, ("Owner", owner)])
     if found.problem:
         say_error(f"nothing is deleted there: {found.problem}", found.hint)
     if found.data:

@@ -17,7 +17,7 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.options import BLOB_HA_STORAGE, HA_TYPE, STORAGE_DIRECTORY
 from emberkeep.base.ownership import OWNER_FILE, read_owner
-from emberkeep.base.places import directory_of
+from emberkeep.base.places import OBJECT_STORES, directory_of, scheme_of
 
 _FOLDER = "runs"
 _SAVEPOINTS = "savepoints"
@@ -31,15 +31,17 @@ class PrivateStorage:
 
     def definitions(self, name: str) -> Sequence[str]:
         """What the cluster called ``name`` is told beside its configuration."""
-        blobs = self.configuration[BLOB_HA_STORAGE]
         return [
             f"{HA_TYPE.key}=embedded",
             *([f"{STORAGE_DIRECTORY.key}={self._place(name)}"] if self._is_shared else []),
-            *([f"{BLOB_HA_STORAGE.key}={blobs.rstrip('/')}/{_FOLDER}/{name}"] if blobs else []),
+            *([f"{BLOB_HA_STORAGE.key}={self._blobs(name)}"] if self._blobs_apart else []),
         ]
 
     def remove(self, directory: Path) -> None:
-        """Remove what the cluster of this private directory has left, once it has ended; savepoints stay."""
+        """Remove what the cluster of this private directory has left, once it has ended; savepoints stay, and so does
+        the ownership record of BLOBs in an object store."""
+        if self._blobs_apart and scheme_of(self._blobs_apart) not in OBJECT_STORES:
+            _remove_blobs(Path(directory_of(BLOB_HA_STORAGE.key, self._blobs(directory.name))), directory)
         if not self._is_shared:
             return
         place = self._place(directory.name)
@@ -61,9 +63,26 @@ class PrivateStorage:
                 place.parent.rmdir()  # unless another one is there
 
     @property
+    def _blobs_apart(self) -> str:
+        return self.configuration[BLOB_HA_STORAGE]
+
+    def _blobs(self, name: str) -> str:
+        return f"{self._blobs_apart.rstrip('/')}/{_FOLDER}/{name}"
+
+    @property
     def _is_shared(self) -> bool:
         return bool(self.configuration[STORAGE_DIRECTORY])
 
     def _place(self, name: str) -> Path:
         key = STORAGE_DIRECTORY.key
         return Path(directory_of(key, self.configuration[STORAGE_DIRECTORY])) / _FOLDER / name
+
+
+def _remove_blobs(place: Path, directory: Path) -> None:
+    """Remove the place of BLOBs of a private directory's cluster, where it is that cluster's."""
+    with contextlib.suppress(OSError, EmberkeepError):  # what cannot be removed stays for a person to remove
+        owner = read_owner(place)
+        if owner is None or owner.cluster_id != read_drawn_id(directory):
+            return
+        shutil.rmtree(place)
+        place.parent.rmdir()  # unless another one is there

@@ -17,13 +17,13 @@ from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
 from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
 from emberkeep.adapters.http_server import BoundPort
+from emberkeep.adapters.owned_blobs import OwnedBlobs
 from emberkeep.adapters.rpc_offload import Offload
 from emberkeep.adapters.watched_blobs import WatchedBlobs
 from emberkeep.base.config import Configuration
 from emberkeep.base.options import (
     ALLOWED_HOSTS,
     BLOB_DIRECTORY,
-    BLOB_HA_STORAGE,
     OFFLOAD_MIN_SIZE,
     RESOURCE_MANAGER_TYPE,
     REST_ADDRESS,
@@ -137,8 +137,8 @@ async def leadership(
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
-        if not configuration[BLOB_HA_STORAGE]:
-            ha = WatchedBlobs(ha, lambda: settings.storage.problem)
+        place = settings.owned_storage.blobs
+        ha = OwnedBlobs(ha, place) if place.location else WatchedBlobs(ha, lambda: settings.storage.problem)
         stack.push_async_callback(ha.close)
         local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
         blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)

@@ -25,7 +25,7 @@ from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import BLOB_HA_STORAGE, DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
+from emberkeep.base.options import DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
 from emberkeep.jobmanager.views import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
 from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages
@@ -71,11 +71,13 @@ class BlobsOfStorage(Protocol):
 
 @dataclass(frozen=True)
 class _Look:
-    """``damaged``: what is kept of damaged jobs. ``marks``: all that stand, and which of them are ``due``."""
+    """``damaged``: what is kept of damaged jobs. ``marks``: all that stand, and which of them are ``due``. ``problem``:
+    why BLOBs of unknown jobs are left alone where they lie in a place of their own."""
 
     damaged: dict[JobId, DamagedJob]
     marks: tuple[Mark, ...]
     due: tuple[Mark, ...]
+    problem: str = ""
 
 
 class StorageKeeper:
@@ -95,8 +97,6 @@ class StorageKeeper:
         self._gateway = gateway
         self._blobs = blobs
         self._now_ms = now_ms
-        # BLOBs in a place of their own are not below this storage's ownership record.
-        self._with_blobs = not configuration[BLOB_HA_STORAGE]
         self._periods = Periods(
             unknown_ms=int(configuration[UNKNOWN_DATA_DELAY] * 1000),
             ended_ms=int(configuration[ENDED_DATA_DELAY] * 1000),
@@ -126,7 +126,7 @@ class StorageKeeper:
                 await self._leave_alone(error)
                 raise
             look = await self._look()
-            self._condition = StorageCondition(problem="", unneeded=len(look.marks))
+            self._condition = StorageCondition(problem=look.problem, unneeded=len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
             self._warn(look)
             await self._remove([mark for mark in look.due if mark.kind in (Kind.CHECKPOINTS, Kind.GRAPH)])
@@ -141,18 +141,30 @@ class StorageKeeper:
 
     async def _look(self) -> _Look:
         found = await asyncio.to_thread(self._storage.checkpoints) | await self._graphs()
-        if self._with_blobs:
-            found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         marks = await asyncio.to_thread(self._storage.marks)
+        problem = await asyncio.to_thread(self._storage.blobs.problem)
+        blobs = self._strange_blobs() if problem is None else None
+        # Where they cannot be told, or not be deleted, their periods go on.
+        kept = tuple(mark for mark in marks if mark.kind is Kind.BLOBS) if blobs is None else ()
+        found |= blobs or set()
         known = await self._known()
         damaged = await self._store.damaged()
         decided = stages(found, known, marks, self._now_ms(), self._periods)
         of_damaged = stages_of_damaged(damaged, marks, self._now_ms(), self._periods)
         return _Look(
             damaged={job.job_id: job for job in damaged},
-            marks=decided.marks + of_damaged.marks,
+            marks=decided.marks + of_damaged.marks + kept,
             due=decided.due + of_damaged.due,
+            problem="" if problem is None else str(problem),
         )
+
+    def _strange_blobs(self) -> set[Item] | None:
+        """BLOBs of unknown jobs. None: they cannot be told now."""
+        try:
+            return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
+        except EmberkeepError as error:
+            log.info("not known now which BLOBs no job needs", reason=str(error))
+            return None
 
     async def _graphs(self) -> set[Item]:
         return {(Kind.GRAPH, job_id) for job_id in await self._store.graphs_without_handle()}
@@ -180,7 +192,7 @@ class StorageKeeper:
     async def _release(self, due: list[Mark]) -> None:
         if due:
             owners = {mark.job_id for mark in due} - (await self._known()).keys()
-            await asyncio.to_thread(self._storage.require)
+            await asyncio.to_thread(self._storage.blobs.require)
             self._blobs.give_up(owners)
 
     def _warn(self, look: _Look) -> None:
@@ -213,6 +225,7 @@ class StorageKeeper:
     async def status(self) -> StorageInfo:
         """Raises an EmberkeepError where that cannot be known now."""
         problem = await asyncio.to_thread(self._storage.problem)
+        blobs = problem or await asyncio.to_thread(self._storage.blobs.problem)
         known = {job.job_id: job.status for job in await self._gateway.jobs()}
         marks = {(mark.kind, mark.job_id): mark for mark in await asyncio.to_thread(self._storage.marks)}
         data = [
@@ -225,18 +238,16 @@ class StorageKeeper:
         return StorageInfo(
             location=self._storage.location,
             cluster=self._storage.cluster,
-            owned=problem is None,
-            problem="" if problem is None else problem.message,
-            hint="" if problem is None else problem.hint or "",
+            blobs=self._storage.blobs.location,
+            owned=blobs is None,
+            problem="" if blobs is None else blobs.message,
+            hint="" if blobs is None else blobs.hint or "",
             data=data,
         )
 
     async def _everything(self) -> set[Item]:
         found = await asyncio.to_thread(self._storage.find) | await self._graphs()
-        if self._with_blobs:
-            found = {item for item in found if item[0] is not Kind.BLOBS}
-            found |= {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
-        return found
+        return {item for item in found if item[0] is not Kind.BLOBS} | (self._strange_blobs() or set())
 
     def _data(self, item: Item, mark: Mark | None) -> StorageData:
         kind, job_id = item
@@ -266,15 +277,20 @@ class StorageKeeper:
 
     async def adopt(self) -> StorageInfo:
         async with self._turn:
-            await self._store.adopt_storage()
+            await self._adopt()
         log.warning("a person has said that the storage belongs to this job store", storage=self._storage.location)
         await self.clean()
         return await self.status()
 
+    async def _adopt(self) -> None:
+        await self._store.adopt_storage()
+        await asyncio.to_thread(self._storage.blobs.adopt)
+
     async def purge(self) -> StorageInfo:
         """Adopt the storage, and remove at once what belongs to no job of the job store."""
         async with self._turn:
-            await self._store.adopt_storage()
+            strangers = self._blobs.strangers()
+            await self._adopt()
             found = await self._everything()
             known = await self._known()
             for item in sorted(found, key=lambda item: (item[1], item[0].value)):
@@ -283,6 +299,6 @@ class StorageKeeper:
                     await asyncio.to_thread(self._storage.remove, item)
                     if item[0] is Kind.GRAPH:
                         await self._remove_graph(item[1])
-            self._blobs.give_up({job_id for kind, job_id in found if kind is Kind.BLOBS} - known.keys())
+            self._blobs.give_up(strangers - known.keys())
         await self.clean()
         return await self.status()

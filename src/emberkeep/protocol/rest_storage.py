@@ -21,7 +21,8 @@ class StorageData(Kebab, frozen=True, kw_only=True):
 
 class StorageInfo(Kebab, frozen=True, kw_only=True):
     """The shared storage. ``owned``: it belongs to this cluster's job store, and what no job needs is deleted in
-    stages; else nothing is deleted, and ``problem`` says why."""
+    stages; else ``problem`` says why nothing is deleted there, or in ``blobs``: where BLOBs lie, "" for in the storage.
+    """
 
     location: str
     cluster: str
@@ -29,3 +30,4 @@ class StorageInfo(Kebab, frozen=True, kw_only=True):
     problem: str
     hint: str
     data: list[StorageData]
+    blobs: str = ""

@@ -109,6 +109,8 @@ async def test_others_transfers_are_left_alone_until_they_are_old(root: Path, tm
         leftover.write_bytes(b"half")
         os.utime(leftover, (time.time() - age, time.time() - age))
     await DirectoryBlobs(root).listing()
+    assert ".incoming/left by a crash" in names_in(root), "only who may delete there does"
+    await DirectoryBlobs(root).delete(ONE, [])
     assert names_in(root) == {f"{ONE}/{key}", ".incoming/under way"}
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from emberkeep.adapters.blob_place import Binding, read_binding, write_binding
 from emberkeep.adapters.storage_marks import read_marks, write_marks
 from emberkeep.adapters.zookeeper_layout import RegisteredAddress, decode_node, encode_node
 from emberkeep.base.ids import JobId
@@ -34,6 +35,8 @@ REGISTERED = RegisteredAddress(
 )
 MARKS = (Mark(job_id=JobId("1" * 32), kind=Kind.CHECKPOINTS, since_ms=1_700_000_000_000, ended=True),)
 
+BINDING = Binding(location="s3://bucket/emberkeep", place_id="p")
+
 
 @dataclass(frozen=True)
 class Format:
@@ -52,6 +55,7 @@ FORMATS = {
     ),
     "known-leader": Format(lambda path: write_leader_file(path, LEADER), read_leader_file, LEADER),
     "storage-deletions": Format(lambda path: write_marks(path, MARKS), read_marks, MARKS),
+    "blob-place": Format(lambda path: write_binding(path, BINDING), read_binding, BINDING),
     "job-manager-address": Format(
         lambda path: path.write_bytes(encode_node(REGISTERED)),
         lambda path: decode_node(path.read_bytes(), RegisteredAddress, where="address"),

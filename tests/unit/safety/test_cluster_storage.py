@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin, Unclaimed
+from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
 from emberkeep.adapters.storage_marks import MARKS_FILE
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import encode_record
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, read_owner
+from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Unclaimed, read_owner
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Kind, Mark
 

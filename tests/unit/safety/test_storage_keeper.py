@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -50,8 +51,8 @@ class Blobs:
 class Bench:
     """A keeper over a real directory. ``seconds``: the time. ``leads``: whether its JobManager does."""
 
-    def __init__(self, directory: Path) -> None:
-        self.layout = StateLayout(directory, Configuration().with_texts(DELAYS, "test"))
+    def __init__(self, directory: Path, options: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.layout = StateLayout(directory, Configuration().with_texts({**DELAYS, **options}, "test"))
         self.storage = ClusterStorage(self.layout, lambda: 0)
         self.gateway = FakeGateway()
         self.blobs = Blobs()
@@ -177,14 +178,54 @@ async def test_each_stage_looks_at_the_ownership_anew(bench: Bench, fields: dict
     assert bench.keeper.condition().unneeded == 2
 
 
+@pytest.fixture
+def apart(tmp_path: Path) -> Bench:
+    """With BLOBs in a place of their own."""
+    return Bench(tmp_path, {"blob.storage.ha-directory": str(tmp_path / "blobs-apart")})
+
+
 @pytest.mark.req("SAFE-7")
-async def test_blobs_of_unknown_jobs_are_given_up_after_the_period(bench: Bench) -> None:
+@pytest.mark.parametrize("place", ["bench", "apart"])
+async def test_blobs_of_unknown_jobs_are_given_up_after_the_period(place: str, request: pytest.FixtureRequest) -> None:
+    bench: Bench = request.getfixturevalue(place)
     bench.blobs.unknown = {UNKNOWN}
     await bench.clean_at(0)
     await bench.clean_at(999)
     assert not bench.blobs.given_up
     await bench.clean_at(1000)
     assert bench.blobs.given_up == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_person_is_told_of_blobs_apart_and_purges_them(apart: Bench) -> None:
+    apart.blobs.unknown = {UNKNOWN}
+    told = await apart.keeper.status()
+    assert [(data.jobid, data.kind, data.known) for data in told.data] == [(UNKNOWN, "blobs", False)]
+    assert told.blobs == str(apart.layout.root / "blobs-apart")
+    await apart.keeper.purge()
+    assert apart.blobs.given_up == {UNKNOWN}
+
+
+@pytest.mark.req("SAFE-4", "SAFE-7")
+async def test_blobs_apart_stay_where_their_place_is_not_this_clusters(apart: Bench) -> None:
+    """All else is cleaned; and the period goes on."""
+    apart.blobs.unknown = {UNKNOWN}
+    apart.put(UNKNOWN)
+    await apart.clean_at(0)
+    record = apart.layout.root / "blobs-apart" / OWNER_FILE
+    mine = record.read_bytes()
+    owner = read_owner(record.parent)
+    assert owner is not None
+    record.write_bytes(encode_owner(msgspec.structs.replace(owner, cluster_id="another")))
+    await apart.clean_at(1000)
+    assert not apart.left()
+    assert not apart.blobs.given_up
+    assert "of cluster 'another'" in apart.keeper.problem()
+    told = await apart.keeper.status()
+    assert (told.owned, [data.kind for data in told.data]) == (False, ["blobs"])
+    record.write_bytes(mine)
+    await apart.clean_at(1001)
+    assert apart.blobs.given_up == {UNKNOWN}
 
 
 @pytest.mark.req("SAFE-7")
