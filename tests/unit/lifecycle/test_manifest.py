@@ -81,7 +81,8 @@ def test_no_flipped_bit_goes_unnoticed(position: int, bit: int) -> None:
     data = bytearray(encode_manifest(example()))
     data[position % len(data)] ^= 1 << bit
 
-    with pytest.raises(SavepointDamaged, match="here"):
+    # A digit of the version may have become a higher one.
+    with pytest.raises((SavepointDamaged, NewerFormat), match="here"):
         decode_manifest(bytes(data), "here")
 
 
