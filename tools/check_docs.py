@@ -55,18 +55,17 @@ def check(root: Path, files: list[Path], generated: dict[str, str]) -> list[Prob
 
 def broken_links(root: Path, page: Path) -> Iterator[Problem]:
     """Relative links of a Markdown page whose file, or whose heading in it, does not exist."""
-    for number, line in _prose(page):
-        for target in _LINK.findall(re.sub(r"`[^`]*`", "", line)):
-            if re.match(r"[a-z][a-z0-9+.-]*:", target):
-                continue
-            name, _, anchor = target.partition("#")
-            linked = (page.parent / name).resolve() if name else page
-            if not linked.exists():
-                yield _problem(root, page, number, f"link to {target}: there is no {name} beside this page")
-            elif not linked.is_relative_to(root):
-                yield _problem(root, page, number, f"link to {target} leaves the project")
-            elif anchor and linked.suffix == ".md" and anchor not in _anchors(linked):
-                yield _problem(root, page, number, f"link to {target}: no heading there makes the anchor #{anchor}")
+    for number, target in _links(page):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        if not linked.exists():
+            yield _problem(root, page, number, f"link to {target}: there is no {name} beside this page")
+        elif not linked.is_relative_to(root):
+            yield _problem(root, page, number, f"link to {target} leaves the project")
+        elif anchor and linked.suffix == ".md" and anchor not in _anchors(linked):
+            yield _problem(root, page, number, f"link to {target}: no heading there makes the anchor #{anchor}")
 
 
 def unknown_make_targets(root: Path, page: Path) -> Iterator[Problem]:
@@ -138,6 +137,14 @@ def _lines(page: Path) -> Iterator[tuple[int, str, bool]]:
 
 def _prose(page: Path) -> Iterator[tuple[int, str]]:
     return ((number, line) for number, line, code in _lines(page) if not code)
+
+
+def _links(page: Path) -> Iterator[tuple[int, str]]:
+    """Targets of links with the line of each; a link's text may go over the end of a line, code is no link."""
+    prose = dict(_prose(page))
+    text = "\n".join(prose.get(number, "") for number in range(1, max(prose, default=0) + 1))
+    text = re.sub(r"`(?:[^`\n]|\n(?!\s*\n))*`", lambda code: re.sub(r"[^\n]", " ", code.group()), text)
+    return ((text.count("\n", 0, link.start()) + 1, link.group(1)) for link in _LINK.finditer(text))
 
 
 def _code(page: Path) -> Iterator[tuple[int, str]]:

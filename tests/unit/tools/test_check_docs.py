@@ -62,6 +62,16 @@ def test_links_in_code_are_not_links(root: Path) -> None:
     assert problems(root, "`[a](absent.md)`\n```\n[b](absent.md)\n```\n") == []
 
 
+def test_links_over_two_lines_are_found(root: Path) -> None:
+    (found,) = problems(root, "# Top\n\nSee [a link of\nseveral words](absent.md) there.\n")
+    assert found.startswith("README.md:3: link to absent.md")
+
+
+def test_backticks_of_two_paragraphs_are_no_code_between_them(root: Path) -> None:
+    (found,) = problems(root, "One ` here.\n\n[a](absent.md)\n\nAnother ` there.\n")
+    assert found.startswith("README.md:3: link to absent.md")
+
+
 def test_make_targets_in_code_blocks_must_exist(root: Path) -> None:
     page = "make nothing of this\n```bash\nmake demo PYTEST_ARGS=x\ncd x && make absent  # make it\n```\n"
     assert problems(root, page) == ["README.md:4: `make absent`: the Makefile has no such target"]
