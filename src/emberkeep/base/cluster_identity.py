@@ -18,7 +18,7 @@ from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
 from emberkeep.base.state_layout import StateLayout
 
-_FILE = "cluster-id"
+IDENTITY_FILE = "cluster-id"  # in the state directory of an embedded cluster
 _DRAWN = re.compile(r"embedded-[0-9a-f]{16}")
 
 
@@ -26,7 +26,7 @@ def cluster_id(configuration: Configuration, layout: StateLayout) -> str:
     """Return this process's cluster. Raises Unavailable, Damaged or Fatal."""
     if configuration[HA_TYPE] != "embedded":
         return configuration[HA_CLUSTER_ID]
-    return _drawn_once(layout.root / _FILE)
+    return _drawn_once(layout.root / IDENTITY_FILE)
 
 
 def cluster_of_member(configuration: Configuration, token: str) -> str:
@@ -41,7 +41,7 @@ def cluster_of_member(configuration: Configuration, token: str) -> str:
 
 def read_drawn_id(root: Path) -> str | None:
     """Return the id that the embedded cluster of a state directory has drawn, None before that. Raises as above."""
-    return _read(root / _FILE)
+    return _read(root / IDENTITY_FILE)
 
 
 def _drawn_once(path: Path) -> str:

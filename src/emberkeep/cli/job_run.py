@@ -52,9 +52,9 @@ async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: boo
             return ExitCode.INTERRUPTED
         finally:
             terminal.close()
-            await asyncio.to_thread(cluster.stop, lambda: interrupts.count > 1, keep_directory=keep_logs)
-            if keep_logs and cluster.directory is not None:
-                terminal.always(f"logs of this run are below {cluster.directory}")
+            logs = await asyncio.to_thread(cluster.stop, lambda: interrupts.count > 1, with_logs=keep_logs)
+            if logs is not None:
+                terminal.always(f"logs of this run are below {logs}")
 
 
 async def _while_supervised(cluster: EmbeddedCluster, work: Coroutine[Any, Any, int]) -> int:

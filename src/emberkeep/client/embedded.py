@@ -9,13 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
-import secrets
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,11 +24,18 @@ from emberkeep.client.discovery import read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.leftovers import kill_below
 from emberkeep.client.private_storage import PrivateStorage
+from emberkeep.client.run_directories import (
+    LOGS_KEPT,
+    clear_dead_runs,
+    keep_logs,
+    make_run_directory,
+    remove_run,
+    savepoints_of,
+)
 
 MAX_RESTARTS = 5
 HURRIED_TIMEOUT = 1.0
 _POLL = 0.1
-_DIRECTORY_PREFIX = "run-"
 _KEEP_HINT = "run it with --keep-logs to keep all logs"
 
 
@@ -68,7 +71,10 @@ class EmbeddedCluster:
 
     async def start(self) -> Endpoint:
         """Start the child and wait until it serves. Raises Fatal; nothing is left then."""
-        self._directory, self._lock = _make_private_directory(self._options)
+        for left in clear_dead_runs(self._options.parent, self._options.storage, time.time()):
+            hours = f"{LOGS_KEPT / 3600:g} hours"
+            self._notice(f"a run whose command was killed has left logs below {left}; they are kept for {hours}")
+        self._directory, self._lock = make_run_directory(self._options.parent)
         return await self._start_child()
 
     async def supervise(self) -> None:
@@ -86,25 +92,33 @@ class EmbeddedCluster:
             self._notice(f"the embedded cluster {reason.message.partition(' ')[2]}; starting it again, the job goes on")
             await self._start_child()
 
-    def stop(self, hurry: Callable[[], bool], *, keep_directory: bool = False) -> None:
-        """End the child, all that it has started, and (unless ``keep_directory``) remove the directory. Blocks.
+    def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
+        """End the child and all that it has started, and remove the directory. Blocks.
 
-        The child is killed after its stop timeout, or HURRIED_TIMEOUT after ``hurry`` answers True. Raises Fatal when
-        something will not end.
+        ``with_logs``: keep the logs, and return where they are. The child is killed after its stop timeout, or
+        HURRIED_TIMEOUT after ``hurry`` answers True. Raises Fatal when something will not end.
         """
         if self._daemon is not None:
             _end(self._daemon, self._options.stop_timeout, hurry)
         if self._directory is None:
-            return
-        left = kill_below([self._directory])
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
-        if left:
-            raise Fatal(f"processes do not end: {', '.join(str(identity.pid) for identity in left)}")
-        if not keep_directory:
-            self._options.storage.remove(self._directory)
-            shutil.rmtree(self._directory, ignore_errors=True)
+            return None
+        try:
+            left = kill_below([self._directory])
+            if left:
+                raise Fatal(f"processes do not end: {', '.join(str(identity.pid) for identity in left)}")
+            return self._remove(self._directory, with_logs=with_logs)
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def _remove(self, directory: Path, *, with_logs: bool) -> Path | None:
+        logs = keep_logs(directory) if with_logs and directory.exists() else None
+        savepoints = savepoints_of(directory)
+        remove_run(directory, self._options.storage, time.time())
+        if savepoints is not None:
+            self._notice(f"savepoints of this run stay in {savepoints}")
+        return logs
 
     async def _start_child(self) -> Endpoint:
         assert self._directory is not None, "start() comes first"  # noqa: S101
@@ -144,44 +158,3 @@ def _end(daemon: Daemon, timeout: float, hurry: Callable[[], bool]) -> None:
 def _close_input(daemon: Daemon) -> None:
     if daemon.process.stdin is not None:
         daemon.process.stdin.close()
-
-
-def remove_abandoned(parent: Path, storage: PrivateStorage) -> None:
-    """Remove private directories that no process uses any more (their command was killed), and what belongs to them
-    in ``storage``."""
-    for directory in sorted(parent.glob(f"{_DIRECTORY_PREFIX}*")):
-        try:
-            descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CLOEXEC)
-        except OSError:  # just being made, or just being removed
-            continue
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            continue
-        else:
-            if not kill_below([directory]):
-                storage.remove(directory)
-                shutil.rmtree(directory, ignore_errors=True)
-        finally:
-            os.close(descriptor)
-
-
-def _make_private_directory(options: EmbeddedOptions) -> tuple[Path, int]:
-    """A new directory (0700) below ``parent``, else below the system's temporary one; and its lock, held."""
-    parent = options.parent
-    try:
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        remove_abandoned(parent, options.storage)
-        directory = parent / f"{_DIRECTORY_PREFIX}{secrets.token_hex(4)}"
-        directory.mkdir(mode=0o700)
-    except OSError:
-        try:
-            directory = Path(tempfile.mkdtemp(prefix="emberkeep-"))
-        except OSError as error:
-            raise Fatal(
-                f"cannot make a directory below {parent} or the temporary directory: {error.strerror}",
-                hint="name another with -D emberkeep.state-dir=PATH",
-            ) from error
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    return directory, descriptor

@@ -37,30 +37,27 @@ class PrivateStorage:
             *([f"{BLOB_HA_STORAGE.key}={self._blobs(name)}"] if self._blobs_apart else []),
         ]
 
-    def remove(self, directory: Path) -> None:
+    def remove(self, directory: Path) -> bool:
         """Remove what the cluster of this private directory has left, once it has ended; savepoints stay, and so does
-        the ownership record of BLOBs in an object store."""
-        if self._blobs_apart and scheme_of(self._blobs_apart) not in OBJECT_STORES:
-            _remove_blobs(Path(directory_of(BLOB_HA_STORAGE.key, self._blobs(directory.name))), directory)
-        if not self._is_shared:
-            return
-        place = self._place(directory.name)
-        with contextlib.suppress(OSError, EmberkeepError):  # what cannot be removed stays for a person to remove
-            owner = read_owner(place)
-            if owner is None or owner.cluster_id != read_drawn_id(directory):
-                return
-            for path in place.iterdir():
-                if path.is_dir() and path.name != _SAVEPOINTS:
-                    shutil.rmtree(path)
-            with contextlib.suppress(OSError):
-                (place / _SAVEPOINTS).rmdir()  # only where it is empty
-            if not (place / _SAVEPOINTS).exists():
-                for path in place.iterdir():
-                    if path.name != OWNER_FILE:
-                        path.unlink()
-                (place / OWNER_FILE).unlink()
-                place.rmdir()
-                place.parent.rmdir()  # unless another one is there
+        the ownership record of BLOBs in an object store.
+
+        False: a storage is away, or something cannot be removed now.
+        """
+        try:
+            drawn = read_drawn_id(directory)
+        except EmberkeepError:
+            return False
+        if drawn is None:
+            return True  # it has never used a storage
+        removed = [_remove(root, directory.name, drawn) for root in self._roots()]
+        return all(removed)
+
+    def _roots(self) -> list[Path]:
+        """Directories that this cluster shares with others."""
+        roots = [(STORAGE_DIRECTORY.key, self.configuration[STORAGE_DIRECTORY])]
+        if scheme_of(self._blobs_apart) not in OBJECT_STORES:
+            roots.append((BLOB_HA_STORAGE.key, self._blobs_apart))
+        return [Path(directory_of(key, root)) for key, root in roots if root]
 
     @property
     def _blobs_apart(self) -> str:
@@ -78,11 +75,33 @@ class PrivateStorage:
         return Path(directory_of(key, self.configuration[STORAGE_DIRECTORY])) / _FOLDER / name
 
 
-def _remove_blobs(place: Path, directory: Path) -> None:
-    """Remove the place of BLOBs of a private directory's cluster, where it is that cluster's."""
-    with contextlib.suppress(OSError, EmberkeepError):  # what cannot be removed stays for a person to remove
+def _remove(root: Path, name: str, drawn: str) -> bool:
+    """Remove the place of this cluster below ``root``, where it is that cluster's; see ``PrivateStorage.remove``."""
+    place = root / _FOLDER / name
+    try:
+        if not place.exists():
+            return any(root.iterdir())  # an empty one may be a mount that is not there
         owner = read_owner(place)
-        if owner is None or owner.cluster_id != read_drawn_id(directory):
-            return
-        shutil.rmtree(place)
+        if owner is not None and owner.cluster_id == drawn:
+            _remove_all_but_savepoints(place)
+    except (OSError, EmberkeepError):
+        return False
+    return True
+
+
+def _remove_all_but_savepoints(place: Path) -> None:
+    """The ownership record goes last, so that it can be done again. Raises OSError."""
+    for path in place.iterdir():
+        if path.is_dir() and path.name != _SAVEPOINTS:
+            shutil.rmtree(path)
+    with contextlib.suppress(OSError):
+        (place / _SAVEPOINTS).rmdir()  # only where it is empty
+    if (place / _SAVEPOINTS).exists():
+        return
+    for path in place.iterdir():
+        if path.name != OWNER_FILE:
+            path.unlink()
+    (place / OWNER_FILE).unlink()
+    with contextlib.suppress(OSError):
+        place.rmdir()
         place.parent.rmdir()  # unless another one is there

@@ -2,6 +2,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.process_identity import identify
 from emberkeep.client import daemon_process, embedded
-from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions, remove_abandoned
+from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions
 from emberkeep.client.leftovers import wait_gone
 from emberkeep.client.private_storage import PrivateStorage
 from emberkeep.client.rest_client import RestClient
+from emberkeep.client.run_directories import LOGS_KEPT, clear_dead_runs
 from tests.integration.client.test_local_cluster import fake_program
 
 pytestmark = pytest.mark.integration
@@ -52,11 +54,12 @@ async def test_it_serves_and_leaves_nothing(cluster: EmbeddedCluster, tmp_path: 
     assert list((tmp_path / "runs").iterdir()) == []
 
 
-async def test_its_directory_can_be_kept(cluster: EmbeddedCluster) -> None:
+async def test_its_logs_can_be_kept(cluster: EmbeddedCluster, tmp_path: Path) -> None:
     await cluster.start()
-    cluster.stop(lambda: False, keep_directory=True)
-    assert cluster.directory is not None
-    assert (cluster.directory / "local.err").exists()
+    logs = cluster.stop(lambda: False, with_logs=True)
+    assert logs is not None
+    assert (logs / "local.err").exists()
+    assert list((tmp_path / "runs").iterdir()) == [logs]
 
 
 async def test_a_killed_child_comes_back_at_the_same_place(cluster: EmbeddedCluster, notices: list[str]) -> None:
@@ -104,12 +107,20 @@ async def test_an_impatient_user_does_not_wait(cluster: EmbeddedCluster, monkeyp
     assert wait_gone([identity], 0) == []
 
 
-async def test_what_a_killed_command_left_is_removed_by_the_next(cluster: EmbeddedCluster, tmp_path: Path) -> None:
-    await cluster.start()
+async def test_what_a_killed_command_left_is_removed_by_the_next(
+    cluster: EmbeddedCluster, tmp_path: Path, notices: list[str]
+) -> None:
     abandoned = tmp_path / "runs" / "run-abandoned"
-    abandoned.mkdir()
+    abandoned.mkdir(parents=True)
     (abandoned / "lock").touch()
-    remove_abandoned(tmp_path / "runs", PrivateStorage(Configuration()))
-    assert not abandoned.exists()
+    (abandoned / "local.err").write_text("how it ended")
+    await cluster.start()
     assert cluster.directory is not None
-    assert cluster.directory.exists()  # in use
+    clear_dead_runs(tmp_path / "runs", PrivateStorage(Configuration()), time.time())
+    assert cluster.directory.exists(), "it is in use"
+    assert (abandoned / "local.err").exists()
+    assert notices == [
+        f"a run whose command was killed has left logs below {abandoned}; they are kept for 24 hours",
+    ]
+    clear_dead_runs(tmp_path / "runs", PrivateStorage(Configuration()), time.time() + LOGS_KEPT)
+    assert not abandoned.exists()
