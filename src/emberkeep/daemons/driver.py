@@ -28,9 +28,10 @@ from emberkeep.base.options import (
     STOP_FUNCTION_TIMEOUT,
     STOP_SAVEPOINT_TIMEOUT,
 )
+from emberkeep.daemons.driver_end import hand_over, store_outcome
 from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_spec, write_outcome
+from emberkeep.daemons.driver_spec import DriverSpec, read_spec
 from emberkeep.daemons.driver_storage import require_checkpoints
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
@@ -126,14 +127,11 @@ class _Driver:
         self._failure = outcome
         if self._functions is not None:
             self._functions.ended_badly()
-        write_outcome(Path(self._spec.directory) / OUTCOME_FILE, outcome)
+        store_outcome(self._spec, outcome)
 
     def _end(self, outcome: AttemptOutcome) -> int:
-        # Disk first: the task manager finds it there even when nobody answers now.
-        write_outcome(Path(self._spec.directory) / OUTCOME_FILE, outcome)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        self._job_master.report_and_stop(outcome)
+        hand_over(self._spec, outcome, self._job_master)
+        self._job_master.stop()
         return outcome.exit_code
 
     def _run_entry_point(self) -> ScriptOutcome:

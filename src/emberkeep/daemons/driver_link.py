@@ -54,7 +54,7 @@ from emberkeep.spark.script import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
 WAITING_SECONDS = 30.0  # between two words that the script waits for a JobManager
-REPORT_SECONDS = 10.0  # the outcome also lies on disk for the task manager, so this wait need not be long
+REPORT_SECONDS = 10.0  # usually the outcome is on disk for the task manager, so this wait need not be long
 
 
 class SparkBridge:
@@ -197,15 +197,23 @@ class JobMasterThread:
         assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
         self._loop.call_soon_threadsafe(call, service)
 
-    def report_and_stop(self, outcome: AttemptOutcome) -> None:
-        """Tell the JobManager how the attempt ended, within a bound, then end the thread."""
+    def report(self, outcome: AttemptOutcome) -> bool:
+        """Report how the attempt ended, within a bound. True if the JobManager has stored the end, or has refused it
+        because it knows another one."""
         service = self._service
-        if service is not None:
-            future = asyncio.run_coroutine_threadsafe(service.report_outcome(outcome), self._loop)
-            try:
-                future.result(REPORT_SECONDS)
-            except (EmberkeepError, TimeoutError) as error:
-                log.warning("outcome not delivered; the task manager will report it", reason=str(error))
+        if service is None:
+            return False
+        future = asyncio.run_coroutine_threadsafe(service.report_outcome(outcome), self._loop)
+        try:
+            future.result(REPORT_SECONDS)
+        except (EmberkeepError, TimeoutError) as error:
+            future.cancel()
+            log.warning("the outcome is not delivered to the JobManager", reason=str(error))
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End the thread."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(REPORT_SECONDS)
 

@@ -1,0 +1,133 @@
+"""A driver's outcome reaches its cluster also where the disk of the working directory does not take it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.base.config import Configuration
+from emberkeep.daemons import driver as daemon
+from emberkeep.daemons import driver_end
+from emberkeep.daemons.driver_link import SparkBridge
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from tests.unit.safety.golden_samples import DRIVER_SPEC
+
+pytestmark = pytest.mark.req("SAFE-9")
+
+SUCCESS = AttemptOutcome(exit_code=0)
+LOST = AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message="planted")
+
+
+class JobMaster:
+    """A link to a JobManager that acknowledges the report with this number and those after it."""
+
+    lease = None
+
+    def __init__(self, acknowledges: int = 1) -> None:
+        self.acknowledges = acknowledges
+        self.reported: list[AttemptOutcome] = []
+        self.before_report: Callable[[], None] = lambda: None
+        self.stopped = False
+
+    def report(self, outcome: AttemptOutcome) -> bool:
+        self.before_report()
+        self.reported.append(outcome)
+        return len(self.reported) >= self.acknowledges
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class OutputOnFullDisk:
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_end, "PAUSE_SECONDS", 0.0)
+
+
+def driver_in(directory: Path, job_master: JobMaster, monkeypatch: pytest.MonkeyPatch) -> daemon._Driver:
+    monkeypatch.setattr(daemon, "JobMasterThread", lambda *_: job_master)
+    return daemon._Driver(spec_in(directory), Configuration())
+
+
+def spec_in(directory: Path) -> DriverSpec:
+    return msgspec.structs.replace(DRIVER_SPEC, directory=str(directory), logs=str(directory), files=(), options={})
+
+
+def test_a_success_that_no_disk_takes_is_reported_until_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_master = JobMaster(acknowledges=3)
+    driver = driver_in(tmp_path / "away", job_master, monkeypatch)
+    assert driver._end(SUCCESS) == 0
+    assert job_master.reported == [SUCCESS] * 3
+    assert job_master.stopped
+
+
+def test_a_success_that_nobody_hears_is_written_once_the_disk_takes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_master = JobMaster(acknowledges=sys.maxsize)
+    driver = driver_in(tmp_path / "away", job_master, monkeypatch)
+
+    def room_after_three() -> None:
+        if len(job_master.reported) == 3:
+            (tmp_path / "away").mkdir()
+
+    job_master.before_report = room_after_three
+    assert driver._end(SUCCESS) == 0
+    assert read_outcome(tmp_path / "away" / OUTCOME_FILE) == SUCCESS
+
+
+def test_an_outcome_on_disk_waits_for_nobody(tmp_path: Path) -> None:
+    job_master = JobMaster(acknowledges=sys.maxsize)
+    driver_end.hand_over(spec_in(tmp_path), SUCCESS, job_master)
+    assert job_master.reported == [SUCCESS]
+    assert read_outcome(tmp_path / OUTCOME_FILE) == SUCCESS
+
+
+def test_a_loss_is_reported_once(tmp_path: Path) -> None:
+    job_master = JobMaster(acknowledges=sys.maxsize)
+    driver_end.hand_over(spec_in(tmp_path / "away"), LOST, job_master)
+    assert job_master.reported == [LOST]
+
+
+def test_output_that_no_disk_takes_does_not_hide_the_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_master = JobMaster()
+    driver = driver_in(tmp_path, job_master, monkeypatch)
+    monkeypatch.setattr(sys, "stderr", OutputOnFullDisk())
+    assert driver._end(SUCCESS) == 0
+    assert job_master.reported == [SUCCESS]
+
+
+@pytest.mark.anyio
+async def test_a_script_is_told_to_end_although_the_reason_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Ended(Exception):
+        pass
+
+    def told(pid: int, number: int) -> None:
+        assert (pid, number) == (os.getpid(), signal.SIGTERM)
+        raise Ended
+
+    driver = driver_in(tmp_path / "away", JobMaster(), monkeypatch)
+    bridge: SparkBridge = driver._bridge
+    monkeypatch.setattr(os, "kill", told)
+    with pytest.raises(Ended):
+        await bridge.fail("planted")
+    assert driver._failure is not None
