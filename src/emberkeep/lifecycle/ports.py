@@ -20,7 +20,7 @@ class UserFunctions(Protocol):
         savepoint."""
 
     def losses(self) -> list[str]:
-        """Instances that were lost, with what they had taken since the newest savepoint that is complete; in words."""
+        """Instances that were lost with what they had taken, and no complete savepoint has told of; in words."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """The savepoint with that state is durable."""

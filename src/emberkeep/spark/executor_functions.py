@@ -12,7 +12,6 @@ import secrets
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
@@ -22,6 +21,7 @@ from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, Call, Hello, Link, Reply, recognise, refuse, welcome
 from emberkeep.base.errors import Conflict, EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.instance_losses import InstanceLosses
 from emberkeep.spark.remote_instance import RemoteInstance
 
 log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ _FAREWELL_SECONDS = 10.0  # in which a worker has handed over its state when its
 _UNSEEN_LOOKS = 2  # in a row: the first one may be older than the executor
 _LOOK_SECONDS = 0.5
 _MOST_INSTANCES = 4_096
-_LOSSES_KEPT = 20
+_SNAPSHOT = "snapshot_state"
 _SEPARATOR = "@"  # between a function's name and the number of its state
 
 
@@ -59,8 +59,8 @@ class ExecutorFunctions:
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
         self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
-        self._snapshot: list[tuple[RemoteInstance, list[bytes]]] = []  # who was asked for the newest one
-        self._losses: deque[str] = deque(maxlen=_LOSSES_KEPT)
+        self._in_snapshot: list[RemoteInstance] = []  # whose state the newest one has
+        self._losses = InstanceLosses()
         self._numbers = 0
         self._link: Link | None = None
 
@@ -83,10 +83,10 @@ class ExecutorFunctions:
             return [remote.place for remote in self._remotes]
 
     def losses(self) -> list[str]:
-        """Instances that were lost since the newest complete savepoint, with what they had taken, in words."""
+        """Instances that were lost with what they had taken, and no complete savepoint has told of; in words."""
         with self._changed:
             self._give_up_overdue()
-            return list(self._losses)
+            return self._losses.untold()
 
     def call_all(self, method: str, *arguments: int) -> None:
         """Returns when every instance has done it. Raises UserFunctionFailed."""
@@ -99,19 +99,19 @@ class ExecutorFunctions:
             # At one moment: whose worker ends meanwhile answers by its farewell, and what it leaves is not among these.
             remotes = list(self._remotes)
             found = {name: list(states) for name, states in self._states().items()}
-        answers = self._ask(remotes, "snapshot_state", [])
-        self._snapshot = [(remote, [] if reply.state is None else [reply.state]) for remote, reply in answers]
-        for remote, states in self._snapshot:
-            found.setdefault(remote.name, []).extend(states)
+        answers = self._ask(remotes, _SNAPSHOT, [])
+        for remote, reply in answers:
+            found.setdefault(remote.name, []).extend(_states_in(reply))
+        with self._changed:
+            self._in_snapshot = [remote for remote, _ in answers]
+            self._losses.snapshot_taken()
         return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """To those whose state the savepoint has. Raises UserFunctionFailed."""
         with self._changed:
-            self._losses.clear()
-            for remote, states in self._snapshot:
-                remote.taken = states
-            remotes = [remote for remote, _ in self._snapshot if not remote.is_gone]
+            self._losses.savepoint_complete()
+            remotes = [remote for remote in self._in_snapshot if not remote.is_gone]
         self._ask(remotes, "notify_checkpoint_complete", [checkpoint_id])
 
     def close(self) -> None:
@@ -257,6 +257,8 @@ class ExecutorFunctions:
                 return
             with self._changed:
                 if remote.asked is not None and remote.asked.number == reply.number:
+                    if remote.asked.method == _SNAPSHOT and not reply.error:
+                        remote.taken = _states_in(reply)
                     remote.asked = None
                     remote.replies = {reply.number: reply}
                 self._changed.notify_all()
@@ -310,7 +312,7 @@ class ExecutorFunctions:
     def _lose(self, remote: RemoteInstance, reason: str) -> None:
         self._remove(remote)
         self._states().setdefault(remote.name, []).extend(remote.taken)
-        self._losses.append(f"{remote.place}: {reason}")
+        self._losses.add(f"{remote.place}: {reason}")
         log.error("an instance is lost with what it has taken", function=remote.place, reason=reason)
 
     def _remove(self, remote: RemoteInstance) -> None:
@@ -326,3 +328,7 @@ class ExecutorFunctions:
                 if separator:
                     self._kept.setdefault(name, []).append(state)
         return self._kept
+
+
+def _states_in(reply: Reply) -> list[bytes]:
+    return [] if reply.state is None else [reply.state]

@@ -11,9 +11,9 @@ from emberkeep.api.function_link import WITHOUT_RETURN, Call, Hello, Reply
 @dataclass(eq=False)
 class RemoteInstance:
     """``taken``: what of its state is known here, given back should it be lost: the states that it began with, then its
-    state in the newest savepoint that is complete. ``until``: of ``time.monotonic()``; when it has neither come again
-    nor left by then, it is lost. ``unseen``: looks at Spark in a row that did not show its executor. ``asked``: what it
-    has not answered yet."""
+    state in its newest snapshot. ``until``: of ``time.monotonic()``; when it has neither come again nor left by then,
+    it is lost. ``unseen``: looks at Spark in a row that did not show its executor. ``asked``: what it has not answered
+    yet."""
 
     channel: Channel
     hello: Hello

@@ -249,6 +249,30 @@ def test_one_that_stays_away_for_too_long_is_told_as_lost_and_takes_no_more_rows
 
 
 @pytest.mark.req("SAFE-20")
+def test_one_that_is_lost_after_a_snapshot_is_told_with_the_next_and_leaves_what_the_snapshot_has(scene: Scene) -> None:
+    """Queries go on while a savepoint is copied, which may take minutes."""
+    driver = scene.driver(silent=0.3)
+    worker = scene.worker(counter())
+    assert worker.take() == "1"
+    driver.snapshot_state()
+    driver.notify_checkpoint_complete(7)
+    assert worker.take() == "2"
+    assert driver.snapshot_state() == {"counter@0": b"j2"}
+    assert driver.losses() == []
+    assert worker.take() == "3"
+    worker.end()
+    until(lambda: driver.instances() == [])
+    driver.notify_checkpoint_complete(8)
+    (loss,) = driver.losses()
+    assert loss.endswith("it was silent for too long"), "the savepoint that is complete was not told of it"
+    assert scene.worker(counter()).take() == "3", "two rows are in the savepoint"
+    assert driver.snapshot_state() == {"counter@0": b"j3"}
+    assert driver.losses() == [loss]
+    driver.notify_checkpoint_complete(9)
+    assert driver.losses() == []
+
+
+@pytest.mark.req("SAFE-20")
 def test_a_state_that_is_too_large_is_refused_where_it_is_and_its_instance_stays(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
