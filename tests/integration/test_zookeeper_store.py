@@ -369,7 +369,13 @@ async def test_what_cannot_be_read_stops_no_sweep_of_others(cluster: Cluster) ->
     assert await following.graphs_without_handle() == {job(4).job_id}
     for number in range(1, 6):
         await following.remove_graph(job(number).job_id)
+    of_unknown = f"{job(4).job_id}.{epoch}.result"
+    assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result, of_unknown}
+    assert await following.results_without_node() == {job(4).job_id}
+    for number in range(1, 6):
+        await following.remove_result(job(number).job_id)
     assert {path.name for path in cluster.graphs.iterdir()} == {*kept, of_unread_result}
+    assert await following.results_without_node() == set()
 
 
 @pytest.mark.req("SAFE-15")

@@ -143,6 +143,13 @@ class EmbeddedJobStore:
     async def remove_graph(self, job_id: JobId) -> None:
         await self._operate(JobDatabase.remove_graph, job_id)
 
+    async def results_without_node(self) -> set[JobId]:
+        """None: results of any size are in the database."""
+        return set()
+
+    async def remove_result(self, job_id: JobId) -> None:
+        """There is none."""
+
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._operate(JobDatabase.record_blocklist, blocklist)
 

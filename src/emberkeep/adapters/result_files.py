@@ -18,11 +18,13 @@ from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
+from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobResult
 
 INLINE_LIMIT = 64 * 1024  # bytes of JSON that a node holds itself
 _KIND, _VERSION = "job-result-file", 1
 _SUFFIX = ".result"
+_FINISHED = re.compile(r"([0-9a-f]{32})\.([0-9]{1,18})\.result")
 _UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.([0-9]{1,18})\.result\.[0-9a-f]{12}\.tmp")
 _OUTLINE_CAUSE = 1000  # characters of the root cause that a node keeps
 
@@ -92,25 +94,29 @@ class ResultFiles:
             return file.outline
 
     def discard(self, location: str) -> None:
-        """Delete one; what stays by an error goes at a sweep."""
+        """Delete one. What stays by an error is found by ``without_node``."""
         path = self._directory / Path(location).name
         try:
             self._patience.run(path, lambda: path.unlink(missing_ok=True))
         except (OSError, Unavailable) as error:
             log.warning("job_result_file_kept", file=location, reason=str(error))
 
-    def sweep_older(self, needed: AbstractSet[str], unknown: AbstractSet[str]) -> None:
-        """Delete those of earlier epochs that no node leads to (locations of the others: ``needed``; ``unknown``: jobs
-        whose node cannot be read), and files that their leaders did not finish."""
+    def sweep_unfinished(self) -> None:
+        """Delete files that leaders of earlier epochs did not finish: no node will ever lead to them."""
         for name in self._names():
             unfinished = _UNFINISHED.fullmatch(name)
-            job_id, _, epoch = name.removesuffix(_SUFFIX).partition(".")
-            if unfinished is not None:
-                epoch = unfinished.group(1)
-            elif not name.endswith(_SUFFIX) or name in needed or job_id in unknown:
-                continue
-            if epoch.isdecimal() and int(epoch) < self._epoch:
+            if unfinished is not None and int(unfinished.group(1)) < self._epoch:
                 self.discard(name)
+
+    def without_node(self, with_node: AbstractSet[str]) -> dict[JobId, list[str]]:
+        """Names of files of earlier epochs of jobs that are not ``with_node``: a node may soon lead to one of this
+        epoch. Empty also where that cannot be found out now."""
+        found: dict[JobId, list[str]] = {}
+        for name in self._names():
+            finished = _FINISHED.fullmatch(name)
+            if finished is not None and finished.group(1) not in with_node and int(finished.group(2)) < self._epoch:
+                found.setdefault(JobId(finished.group(1)), []).append(name)
+        return found
 
     def _names(self) -> list[str]:
         try:

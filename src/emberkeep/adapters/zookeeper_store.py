@@ -253,17 +253,13 @@ class ZooKeeperJobStore:
     async def _clean_up(self, epoch: int) -> None:
         """Finish what an earlier leader has begun: delete graphs of ended jobs, and files that it did not finish.
 
-        Of a job whose result cannot be read everything stays, since the names of its files are not known; everything
-        stays while the storage may be another job store's.
+        Everything stays while the storage may be another job store's.
         """
         if self._storage is not None and await asyncio.to_thread(self._storage.problem) is not None:
             return
         await asyncio.to_thread(GraphFiles(self._graph_dir, epoch).sweep_unfinished)
-        names = await self._session.children(self._layout.results)
+        await asyncio.to_thread(self._result_files.sweep_unfinished)
         results = await self._result_nodes()
-        files = {result.file.location for _, _, result in results if result.file is not None}
-        unreadable = set(names).difference(name for name, _, _ in results)
-        await asyncio.to_thread(self._result_files.sweep_older, files, unreadable)
         for job_id, version, result in results:
             if result.cleaning is Cleaning.DIRTY:
                 await self._mark_clean(job_id, version, result)
@@ -499,6 +495,20 @@ class ZooKeeperJobStore:
         graphs = self._graphs
         for name in (await self._without_handle(graphs)).get(job_id, ()):
             await asyncio.to_thread(graphs.discard_file, name)
+
+    async def results_without_node(self) -> set[JobId]:
+        return set(await self._without_node())
+
+    async def _without_node(self) -> dict[JobId, list[str]]:
+        self._epoch.check_taken()
+        layout = self._layout
+        nodes = await asyncio.gather(*map(self._session.children, (layout.jobs, layout.results, layout.damaged)))
+        return await asyncio.to_thread(self._result_files.without_node, {name for names in nodes for name in names})
+
+    async def remove_result(self, job_id: JobId) -> None:
+        await self.confirm()
+        for name in (await self._without_node()).get(job_id, ()):
+            await asyncio.to_thread(self._result_files.discard, name)
 
     # --- blocklist --------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,7 @@ from emberkeep.rest.ports import StorageCondition
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 30.0
+_REMOVED_HERE = (Kind.CHECKPOINTS, Kind.GRAPH, Kind.RESULT)
 
 
 class StoreOfStorage(Protocol):
@@ -59,6 +60,13 @@ class StoreOfStorage(Protocol):
 
     async def remove_graph(self, job_id: JobId) -> None:
         """Remove the graphs of such a job; the handles are looked at again. What cannot be read stays."""
+
+    async def results_without_node(self) -> set[JobId]:
+        """Jobs of which files of results lie in this store's place, and that the store does not know. Empty also where
+        the files cannot be listed now."""
+
+    async def remove_result(self, job_id: JobId) -> None:
+        """Remove the files of such a job; whether the store knows it is looked at again."""
 
 
 class BlobsOfStorage(Protocol):
@@ -129,7 +137,7 @@ class StorageKeeper:
             self._condition = StorageCondition(problem=look.problem, unneeded=len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
             self._warn(look)
-            await self._remove([mark for mark in look.due if mark.kind in (Kind.CHECKPOINTS, Kind.GRAPH)])
+            await self._remove([mark for mark in look.due if mark.kind in _REMOVED_HERE])
             await self._release([mark for mark in look.due if mark.kind is Kind.BLOBS])
             await self._remove_damaged([look.damaged[mark.job_id] for mark in look.due if mark.kind is Kind.DAMAGED])
 
@@ -140,7 +148,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
 
     async def _look(self) -> _Look:
-        found = await asyncio.to_thread(self._storage.checkpoints) | await self._graphs()
+        found = await asyncio.to_thread(self._storage.checkpoints) | await self._files_of_store()
         marks = await asyncio.to_thread(self._storage.marks)
         problem = await asyncio.to_thread(self._storage.blobs.problem)
         blobs = self._strange_blobs() if problem is None else None
@@ -166,8 +174,9 @@ class StorageKeeper:
             log.info("not known now which BLOBs no job needs", reason=str(error))
             return None
 
-    async def _graphs(self) -> set[Item]:
-        return {(Kind.GRAPH, job_id) for job_id in await self._store.graphs_without_handle()}
+    async def _files_of_store(self) -> set[Item]:
+        graphs, results = await self._store.graphs_without_handle(), await self._store.results_without_node()
+        return {(Kind.GRAPH, job_id) for job_id in graphs} | {(Kind.RESULT, job_id) for job_id in results}
 
     async def _known(self) -> dict[JobId, JobStatus]:
         """Raises an EmberkeepError unless this JobManager leads."""
@@ -180,14 +189,18 @@ class StorageKeeper:
             if status is not None and status not in (JobStatus.FINISHED, JobStatus.CANCELED):
                 continue
             log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
-            if mark.kind is Kind.GRAPH:
-                await self._remove_graph(mark.job_id)
-            else:
+            if mark.kind is Kind.CHECKPOINTS:
                 await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
+            else:
+                await self._remove_file_of_store((mark.kind, mark.job_id))
 
-    async def _remove_graph(self, job_id: JobId) -> None:
+    async def _remove_file_of_store(self, item: Item) -> None:
         await asyncio.to_thread(self._storage.require)
-        await self._store.remove_graph(job_id)
+        kind, job_id = item
+        if kind is Kind.GRAPH:
+            await self._store.remove_graph(job_id)
+        else:
+            await self._store.remove_result(job_id)
 
     async def _release(self, due: list[Mark]) -> None:
         if due:
@@ -246,7 +259,7 @@ class StorageKeeper:
         )
 
     async def _everything(self) -> set[Item]:
-        found = await asyncio.to_thread(self._storage.find) | await self._graphs()
+        found = await asyncio.to_thread(self._storage.find) | await self._files_of_store()
         return {item for item in found if item[0] is not Kind.BLOBS} | (self._strange_blobs() or set())
 
     def _data(self, item: Item, mark: Mark | None) -> StorageData:
@@ -296,9 +309,10 @@ class StorageKeeper:
             for item in sorted(found, key=lambda item: (item[1], item[0].value)):
                 if item[1] not in known and item[0] is not Kind.BLOBS:
                     log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
-                    await asyncio.to_thread(self._storage.remove, item)
-                    if item[0] is Kind.GRAPH:
-                        await self._remove_graph(item[1])
+                    if item[0] is not Kind.RESULT:
+                        await asyncio.to_thread(self._storage.remove, item)
+                    if item[0] is not Kind.CHECKPOINTS:
+                        await self._remove_file_of_store(item)
             self._blobs.give_up(strangers - known.keys())
         await self.clean()
         return await self.status()

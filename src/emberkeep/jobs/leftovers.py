@@ -21,6 +21,7 @@ class Kind(enum.Enum):
     CHECKPOINTS = "checkpoints"
     BLOBS = "blobs"
     GRAPH = "graph"
+    RESULT = "result"  # one that is too large for the job store's own record
     DAMAGED = "damaged"  # what is left of a job that failed because of it
 
 

@@ -7,8 +7,8 @@ from emberkeep.protocol.rest import Kebab, Millis
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):
-    """Data of one job that no job needs. ``kind``: checkpoints, blobs, graph, or damaged (what is kept of a job that
-    failed because of it). ``known``: the job is known to have ended; else the job store does not know the job.
+    """Data of one job that no job needs. ``kind``: checkpoints, blobs, graph, result, or damaged (what is kept of a job
+    that failed because of it). ``known``: the job is known to have ended; else the job store does not know the job.
     ``marked``, ``due``: since when it is marked and when it will be removed; -1 while it is not marked, or not known.
     """
 

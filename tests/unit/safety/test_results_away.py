@@ -88,14 +88,26 @@ def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> N
 
 
 def test_unfinished_results_of_earlier_leaders_are_swept(tmp_path: Path) -> None:
-    file, path = written(tmp_path)
+    _, path = written(tmp_path)
     for epoch in (1, 2, 3):
         (tmp_path / f".{LARGE.job_id}.{epoch}.result.0123456789ab.tmp").touch()
-    (tmp_path / f"{LARGE.job_id}.0.result").touch()
-    (tmp_path / ".somebody.else.tmp").touch()
-    ResultFiles(tmp_path, 2).sweep_older({file.location}, set())
+    kept = {path.name, f"{job(2).job_id}.0.result", ".somebody.else.tmp"}
+    for name in kept - {path.name}:
+        (tmp_path / name).touch()
+    ResultFiles(tmp_path, 2).sweep_unfinished()
     assert {found.name for found in tmp_path.iterdir()} == {
-        path.name,
-        ".somebody.else.tmp",
+        *kept,
         *(f".{LARGE.job_id}.{epoch}.result.0123456789ab.tmp" for epoch in (2, 3)),
+    }
+
+
+@pytest.mark.req("SAFE-7")
+def test_of_unknown_jobs_only_files_of_earlier_leaders_count(tmp_path: Path) -> None:
+    for number, epoch in ((1, 1), (2, 1), (2, 2), (2, 3), (3, 2)):
+        (tmp_path / f"{job(number).job_id}.{epoch}.result").touch()
+    for name in (f"{job(2).job_id}.1.graph", f"{job(2).job_id}.result", "notes.1.result"):
+        (tmp_path / name).touch()
+    second = job(2).job_id
+    assert ResultFiles(tmp_path, 3).without_node({job(1).job_id, job(3).job_id}) == {
+        second: [f"{second}.1.result", f"{second}.2.result"]
     }

@@ -59,6 +59,7 @@ class Bench:
         self.seconds, self.leads, self.graphs_away = 0, True, False
         self.kept: dict[JobId, int] = {}  # of damaged jobs, since which second
         self.graphs: set[JobId] = set()  # without a handle
+        self.results: set[JobId] = set()  # without a node
         self.storage.settle(ORIGIN)
         self.keeper = StorageKeeper(
             self.layout.configuration, self.storage, self, self.gateway, self.blobs, lambda: self.seconds * 1000
@@ -87,6 +88,12 @@ class Bench:
 
     async def remove_graph(self, job_id: JobId) -> None:
         self.graphs.discard(job_id)
+
+    async def results_without_node(self) -> set[JobId]:
+        return set(self.results)
+
+    async def remove_result(self, job_id: JobId) -> None:
+        self.results.discard(job_id)
 
     def know(self, *views: JobView) -> None:
         self.gateway.views = {view.job_id: view for view in views}
@@ -243,6 +250,31 @@ async def test_graphs_without_a_handle_go_in_stages(bench: Bench) -> None:
     ]
     await bench.clean_at(1000)
     assert bench.graphs == {failed.job_id}
+
+
+@pytest.mark.req("SAFE-7")
+async def test_files_of_results_that_the_store_does_not_know_go_in_stages(bench: Bench) -> None:
+    bench.results = {UNKNOWN}
+    for seconds in (0, 999):
+        await bench.clean_at(seconds)
+        assert bench.results
+    told = await bench.keeper.status()
+    assert [(data.jobid, data.kind, data.known, data.due) for data in told.data] == [
+        (UNKNOWN, "result", False, 1_000_000)
+    ]
+    bench.give_to(place_id="other")
+    with pytest.raises(EmberkeepError):
+        await bench.clean_at(1000)
+    assert bench.results == {UNKNOWN}
+    await bench.keeper.adopt()
+    assert not bench.results
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_purge_removes_files_of_results(bench: Bench) -> None:
+    bench.results = {UNKNOWN}
+    await bench.keeper.purge()
+    assert not bench.results
 
 
 @pytest.mark.req("SAFE-7")
