@@ -28,6 +28,7 @@ from emberkeep.jobmaster import job_manager_link as jobmaster_link
 from emberkeep.jobmaster.identity import Identity
 from emberkeep.protocol.messages import (
     Ack,
+    AttemptKey,
     DriverReport,
     JobMasterReply,
     JobMasterStatus,
@@ -135,6 +136,9 @@ class StubNode:
 
     def followed_lineage(self) -> str:
         return ""
+
+    def attempts_seen(self) -> tuple[AttemptKey, ...]:
+        return ()
 
     async def take_reply(self, reply: taskmanager_link.JobManagerReply) -> None:
         pass

@@ -234,6 +234,9 @@ PLANTS = {
     "nobody tells a task manager which attempts are over": Plant(
         SlotManager, "is_void", returning(False), ("c", "f"), "split"
     ),
+    "nobody counts attempts that the job store does not know": Plant(
+        machine._HANDLERS, ev.AttemptSeen, returning(None), ("g",), "older"
+    ),
     "a job does not hold its files": Plant(ServerMachine, "submit", claims_only, ("h",), "calm"),
     "what a job leaves is not deleted": Plant(ServerMachine, "end", returning(None), ("h",), "calm"),
     "blocked nodes are not told to the slot manager": Plant(SlotManager, "block", returning(None), ("i",), "block"),

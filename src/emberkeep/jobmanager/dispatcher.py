@@ -52,6 +52,7 @@ from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import (
     Ack,
+    AttemptKey,
     DriverReport,
     JobMasterHeartbeat,
     JobMasterStatus,
@@ -150,7 +151,7 @@ class Dispatcher(Actor[Call]):
         self._table.load(results)
         for entry in stored:
             graph = entry.graph or unreadable_graph(entry.job_id, entry.idempotency_key, self._clock.now_ms())
-            self._add(graph, entry)
+            self._add(graph, entry, recovered=True)
             if entry.canceled:
                 self._apply(entry.job_id, ev.CancelRequested())
 
@@ -216,7 +217,7 @@ class Dispatcher(Actor[Call]):
         if not answer.done():
             answer.set_result(Submission(job_id=job_id, created=created))
 
-    def _add(self, graph: JobGraph, stored: StoredJob) -> None:
+    def _add(self, graph: JobGraph, stored: StoredJob, *, recovered: bool = False) -> None:
         """``graph``: the stored one, or what stands for it where it could not be read."""
         attempt = stored.attempt
         configuration, problem = self._configured(graph, stored)
@@ -239,7 +240,7 @@ class Dispatcher(Actor[Call]):
             logger.warning("job %s waits for its job graph: %s", graph.job_id, problem)
             self._apply(graph.job_id, ev.BeginWithoutGraph(problem))
         else:
-            self._apply(graph.job_id, ev.Begin(problem))
+            self._apply(graph.job_id, ev.Begin(problem, recovered))
 
     def _configured(self, graph: JobGraph, stored: StoredJob) -> tuple[Configuration, str]:
         """The job's own configuration, and why it cannot be started, "" if it can."""
@@ -464,6 +465,7 @@ class Dispatcher(Actor[Call]):
 
     def _accepted(self, job_id: JobId, attempt: int) -> Job:
         """The job, when its JobMaster of this attempt may go on. Either way it was heard of."""
+        self._attempt_seen(job_id, attempt)
         job = self._table.active.get(job_id)
         if job is not None:
             self._apply(job_id, ev.JobMasterHeard(attempt))
@@ -512,9 +514,10 @@ class Dispatcher(Actor[Call]):
             if self._table.has_ended(request.job_id, request.attempt):
                 return None
             raise Conflict(f"job {request.job_id} has no attempt {request.attempt} that could end")
+        self._attempt_seen(request.job_id, request.attempt)
         if request.attempt != job.machine.attempt:
             raise Conflict(job.machine.refusal(request.attempt))
-        if job.machine.phase is Phase.WITHOUT_GRAPH:
+        if job.machine.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             self._apply(job.job_id, ev.JobMasterHeard(request.attempt))
             raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
         outcome = self._moves.outcome(job, request.outcome)
@@ -533,6 +536,27 @@ class Dispatcher(Actor[Call]):
 
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
         self.tell(partial(self._apply, job_id, ev.PlaceExplained(text, blocked)))
+
+    def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
+        self.tell(partial(self._attempts_seen, attempts))
+
+    def _attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
+        for seen in attempts:
+            self._attempt_seen(seen.job_id, seen.attempt)
+
+    def _attempt_seen(self, job_id: JobId, attempt: int) -> None:
+        """Somebody has heard of it. Newer than the newest one here: the job store was put back from an older copy."""
+        job = self._table.active.get(job_id)
+        if job is None or not job.machine.is_news(attempt):
+            return
+        before = job.machine.attempt
+        self._apply(job_id, ev.AttemptSeen(attempt))
+        if job.machine.phase is Phase.ADOPTING and attempt == job.machine.attempt:
+            logger.warning(
+                "job %s has attempt %d, and the job store knows %d: it was put back from an older copy. That attempt "
+                "goes on; what has happened since the copy is not known here: see docs/storage.md",
+                *(job_id, attempt, before),
+            )
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
         self.tell(partial(self._task_managers_lost, instances))
@@ -618,7 +642,7 @@ class Dispatcher(Actor[Call]):
             self._perform(job, effect)
         self._alarms.set(job_id, job.machine.deadline() if job_id in self._table.active else None)
 
-    def _perform(self, job: Job, effect: ev.Effect) -> None:
+    def _perform(self, job: Job, effect: ev.Effect) -> None:  # noqa: C901 - one case for each
         job_id, resources = job.job_id, self._resources
         match effect:
             case ev.ReadGraph():
@@ -635,6 +659,8 @@ class Dispatcher(Actor[Call]):
                 place = job.machine.granted_place()
                 record = self._record_attempt(job, attempt, None if place is None else place.home)
                 self.start_effect(f"record attempt of {job_id}", record, deadline=None)
+            case ev.AdoptAttempt(attempt):
+                self.start_effect(f"adopt attempt of {job_id}", self._adopt_attempt(job, attempt), deadline=None)
             case ev.StartDriver(attempt, place):
                 self._order_start(job, attempt, place)
             case ev.StopDriver(attempt, place, grace):
@@ -655,6 +681,10 @@ class Dispatcher(Actor[Call]):
         await self._hold.passed(job, attempt)
         written = await self._writes.record_attempt(job.job_id, attempt, home)
         self.tell(partial(self._attempt_recorded, job, attempt, written))
+
+    async def _adopt_attempt(self, job: Job, attempt: int) -> None:
+        await self._writes.adopt_attempt(job.job_id, attempt)
+        self.tell(partial(self._attempt_recorded, job, attempt, True))
 
     def _attempt_recorded(self, job: Job, attempt: int, written: bool) -> None:
         job_id = job.job_id

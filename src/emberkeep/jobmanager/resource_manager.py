@@ -76,6 +76,9 @@ class ClusterListener(Protocol):
     ) -> None:
         """What a task manager lists now, and what this life of it listed before and lists no more."""
 
+    def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
+        """The newest attempts that a task manager has heard of, said before anything else that it reports."""
+
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
         """All that a task manager holds, said for the first time since it knows that this JobManager leads: it refuses
         whatever former leaders may still ask of it."""
@@ -398,6 +401,7 @@ class ResourceManager(Actor[Call]):
         before = self._registered.get(info.id)
         if before is None:
             logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+        self._told.attempts_seen((*request.attempts, *_attempts_of(report)))
         self._judge(lambda faults, _: faults.stands(info))
         for lost in self._lost.values():
             lost.instances.pop(info.instance, None)
@@ -592,6 +596,12 @@ class ResourceManager(Actor[Call]):
         except EmberkeepError as error:
             logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
             self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+
+
+def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
+    held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+    held += [(driver.job_id, driver.attempt) for driver in report.drivers]
+    return tuple(AttemptKey(job_id=job_id, attempt=attempt) for job_id, attempt in dict.fromkeys(held))
 
 
 def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:

@@ -91,6 +91,18 @@ class StoreWrites:
             else:
                 return True
 
+    async def adopt_attempt(self, job_id: JobId, attempt: int) -> None:
+        """Write the number of an attempt that another leader has begun. Raises Conflict: another leads."""
+        tries = 0
+        while True:
+            try:
+                return await self._store.record_attempt(job_id, attempt, None)
+            except Conflict:  # an earlier try has written it, or another leads
+                return await self.read("it is not known who leads", self._store.confirm)
+            except (RetryLater, UnknownOutcome, Fatal) as error:
+                tries += 1
+                await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
+
     async def record_cancel(self, job_id: JobId) -> None:
         """Raises Absent (it has ended meanwhile), RetryLater, UnknownOutcome, Fatal."""
         tries = 0

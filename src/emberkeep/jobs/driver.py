@@ -57,6 +57,12 @@ class Driver:
         is_home = (home.task_manager, home.node_id) == (place.task_manager, place.node_id)
         return is_home and (continues or home.instance == place.instance)
 
+    def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
+        """Whether the process ``pid`` at ``place`` is another one than this, which its own task manager lists."""
+        if not self.listed or self.place is None or self.place.task_manager == place.task_manager:
+            return False
+        return (self.place.node_id, self.pid) != (place.node_id, pid)
+
     def hear(self, now: float) -> None:
         """Take a word of its JobMaster."""
         self.heard_at = now

@@ -45,9 +45,11 @@ class DriverPlace:
 
 @dataclass(frozen=True)
 class Begin:
-    """The machine is in service. ``problem``: why the job can never be started (damaged graph), "" if it can."""
+    """The machine is in service. ``problem``: why the job can never be started (damaged graph), "" if it can.
+    ``recovered``: from the job store, by a leader that has not been told yet what task managers know."""
 
     problem: str = ""
+    recovered: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,14 @@ class AttemptRecorded:
 @dataclass(frozen=True)
 class AttemptUnknown:
     """Whether the attempt number was written is not known: that number is burnt."""
+
+
+@dataclass(frozen=True)
+class AttemptSeen:
+    """A task manager or a driver has heard of this attempt. One that is newer than the newest in the job store was
+    begun by another leader: the store was put back from an older copy."""
+
+    number: int
 
 
 @dataclass(frozen=True)
@@ -238,6 +248,7 @@ Event = (
     | PlaceExplained
     | AttemptRecorded
     | AttemptUnknown
+    | AttemptSeen
     | ResultRecorded
     | CancelRequested
     | MoveDriver
@@ -289,6 +300,13 @@ class RecordAttempt:
 
 
 @dataclass(frozen=True)
+class AdoptAttempt:
+    """Write the number of an attempt that another leader has begun; answered by AttemptRecorded."""
+
+    attempt: int
+
+
+@dataclass(frozen=True)
 class StartDriver:
     """Order the driver's start; answered by StartAccepted, StartRefused or not at all."""
 
@@ -335,6 +353,7 @@ Effect = (
     | ExplainPlace
     | WithdrawPlace
     | RecordAttempt
+    | AdoptAttempt
     | StartDriver
     | StopDriver
     | DropRequirements

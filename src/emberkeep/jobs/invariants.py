@@ -15,10 +15,11 @@ STATUSES: dict[Phase, frozenset[JobStatus]] = {
     Phase.WITHOUT_GRAPH: frozenset({JobStatus.CREATED, JobStatus.INITIALIZING, JobStatus.RUNNING}),
     Phase.PLACING: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Phase.RECORDING_ATTEMPT: frozenset({JobStatus.CREATED, JobStatus.RESTARTING, JobStatus.CANCELLING}),
+    Phase.ADOPTING: frozenset({JobStatus.INITIALIZING, JobStatus.RUNNING, JobStatus.CANCELLING}),
     Phase.STARTING: frozenset({JobStatus.INITIALIZING}),
     Phase.RUNNING: frozenset({JobStatus.RUNNING}),
     Phase.ENDING: frozenset({JobStatus.RESTARTING, JobStatus.FAILING, JobStatus.CANCELLING}),
-    Phase.BACKING_OFF: frozenset({JobStatus.RESTARTING}),
+    Phase.BACKING_OFF: frozenset({JobStatus.CREATED, JobStatus.RESTARTING}),
     Phase.RECORDING_RESULT: frozenset(status for status in JobStatus if not status.is_globally_terminal),
     Phase.ENDED: frozenset(status for status in JobStatus if status.is_globally_terminal),
 }
@@ -31,7 +32,7 @@ def check(job: JobMachine) -> None:
     _hold(job, as_before or job.status in STATUSES[job.phase], "status fits the phase")
     _hold(job, not job.stopped or job.phase not in (Phase.PLACING, Phase.BACKING_OFF), "nothing follows a stop")
     driver = job.driver
-    with_driver = job.phase in (Phase.STARTING, Phase.RUNNING, Phase.ENDING)
+    with_driver = job.phase in (Phase.ADOPTING, Phase.STARTING, Phase.RUNNING, Phase.ENDING)
     _hold(job, not with_driver or (driver is not None and not driver.gone), "the phase's driver may be alive")
     _hold(
         job,
@@ -47,7 +48,7 @@ def check(job: JobMachine) -> None:
     ending = job.phase in (Phase.RECORDING_RESULT, Phase.ENDED)
     _hold(job, ending == (job.result is not None), "a result exists exactly from its recording on")
     _hold(job, job.result is None or job.verdict_is(job.result.status), "the result is the verdict")
-    if with_driver or job.phase is Phase.BACKING_OFF:
+    if (with_driver and job.phase is not Phase.ADOPTING) or job.phase is Phase.BACKING_OFF:
         _hold(job, job.deadline() is not None, "a deadline moves it on")
 
 

@@ -16,14 +16,15 @@ from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.events import Effect, Event, Moment
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult, JobStatus
+from emberkeep.jobs.newest_attempt import NewestAttempt
 from emberkeep.jobs.restart import GiveUp
-from emberkeep.jobs.state import JobState, Verdict
+from emberkeep.jobs.state import Verdict
 from emberkeep.jobs.transitions import TRANSITIONS, Phase
 
 CANCELED_EXIT_CODE = 130
 
 
-class JobMachine(JobState):
+class JobMachine(NewestAttempt):
     """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
 
     # --- the outside --------------------------------------------------------------------------------------------------
@@ -49,6 +50,8 @@ class JobMachine(JobState):
 
     def _begin(self, event: ev.Begin, now: Moment) -> None:
         self._enter(JobStatus.CREATED, now)
+        if event.recovered:
+            self._listens_until = now.at + self._policy.listening
         if event.problem:
             self._fail(_unusable(event.problem), now, keeps_data=True)
         elif self.attempt == 0:
@@ -57,21 +60,11 @@ class JobMachine(JobState):
             self._await_driver(now)
             self._follow_driver(now)
 
-    def _await_driver(self, now: Moment) -> None:
-        """The driver of the newest attempt may be alive."""
-        self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
-        self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
-        self._enter(JobStatus.INITIALIZING, now)
-
-    def _follow_driver(self, now: Moment) -> None:
-        self.phase = Phase.RUNNING if self._live().registered else Phase.STARTING
-        if self.stopped:
-            self._script_until = now.at + self._policy.script_timeout
-
     # --- while the graph cannot be read -------------------------------------------------------------------------------
 
     def _begin_without_graph(self, event: ev.BeginWithoutGraph, now: Moment) -> None:
         self._enter(JobStatus.CREATED, now)
+        self._listens_until = now.at + self._policy.listening
         if self.attempt > 0:
             self._await_driver(now)
         self.phase = Phase.WITHOUT_GRAPH
@@ -87,7 +80,13 @@ class JobMachine(JobState):
             self._request_place(now)
             return
         self.driver.count_from(now.at)  # nobody was judged by this job's own timeouts before
+        if self._recorded < self.attempt:
+            self._write_adopted()
+            return
         self._follow_driver(now)
+        self._judge_end(now)
+
+    def _judge_end(self, now: Moment) -> None:
         end, self._end_to_judge = self._end_to_judge, None
         if end is not None:
             self._driver_gone(end, now)
@@ -122,6 +121,8 @@ class JobMachine(JobState):
 
     def _request_place(self, now: Moment) -> None:
         self.driver = None
+        if self._listens(now):
+            return
         self.phase = Phase.PLACING
         self._waited_for_blocked = False
         self._explain_at = now.at + self._policy.place_timeout if self._policy.place_timeout else None
@@ -140,20 +141,32 @@ class JobMachine(JobState):
         self._effects.append(ev.WithdrawPlace())
         self._fail(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message), now)
 
-    def _record_next_attempt(self) -> None:
-        self.attempt += 1
-        self.phase = Phase.RECORDING_ATTEMPT
-        self._effects.append(ev.RecordAttempt(self.attempt))
-
     def _attempt_unknown(self, event: ev.AttemptUnknown, now: Moment) -> None:
-        if self.verdict is None:
+        if self.phase is Phase.ADOPTING:
+            self._write_adopted()
+        elif self.verdict is None:
             self._record_next_attempt()
         else:
             self._record_result(now)
 
+    def _adopted(self, now: Moment) -> None:
+        driver = self._live()
+        if self._recorded < self.attempt:
+            self._write_adopted()
+            return
+        if self.verdict is None:
+            self._follow_driver(now)
+        else:
+            self.phase = Phase.ENDING
+            self._stop(driver, self._policy.grace, now)
+        self._judge_end(now)
+
     def _attempt_recorded(self, event: ev.AttemptRecorded, now: Moment) -> None:
         place, self._place = self._place, None
-        if self.verdict is not None:
+        self._recorded = self._writing
+        if self.phase is Phase.ADOPTING:
+            self._adopted(now)
+        elif self.verdict is not None:
             self._record_result(now)
         elif place is None:  # its task manager was lost or blocked meanwhile
             self._request_place(now)
@@ -176,11 +189,22 @@ class JobMachine(JobState):
 
     def _driver_listed(self, event: ev.DriverListed, now: Moment) -> None:
         driver = self._live()
+        if driver.is_twin_of(event.place, event.pid) and self.phase in (Phase.STARTING, Phase.RUNNING):
+            self._end_twins(event.place, now)
+            return
         had = driver.place
         driver.seen_at(event.place, event.pid)
         self.history.attempt_placed(driver.attempt, event.place.task_manager)
         if self.phase is Phase.ENDING and had != event.place:
             self._order_stop(driver, now)
+
+    def _end_twins(self, other: ev.DriverPlace, now: Moment) -> None:
+        """A driver of this very attempt, of which nobody had told before, lives elsewhere. Both end: nothing could
+        tell the one from the other."""
+        driver = self._live()
+        driver.condemned = True
+        self._effects.append(ev.AttemptOver(driver.attempt))
+        self._attempt_ended(_lost(f"another driver of this attempt lives on task manager {other.task_manager}"), now)
 
     def _driver_exited(self, event: ev.DriverExited, now: Moment) -> None:
         driver = self._live()
@@ -206,7 +230,7 @@ class JobMachine(JobState):
         if self.phase is Phase.STARTING:
             self.phase = Phase.RUNNING
             self._enter(JobStatus.RUNNING, now)
-        elif self.phase is Phase.WITHOUT_GRAPH and self.status is not JobStatus.RUNNING:
+        elif self.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING) and self.status is JobStatus.INITIALIZING:
             self._enter(JobStatus.RUNNING, now)
 
     def _jobmaster_heard(self, event: ev.JobMasterHeard, now: Moment) -> None:
@@ -243,7 +267,7 @@ class JobMachine(JobState):
 
     def _driver_gone(self, outcome: AttemptOutcome, now: Moment) -> None:
         driver = self._live()
-        if self.phase is Phase.WITHOUT_GRAPH:
+        if self.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             if self._end_to_judge is None or outcome.kind is None:
                 self._end_to_judge = outcome
             return
@@ -356,11 +380,13 @@ class JobMachine(JobState):
             if driver is not None and event.grace is not None and self.verdict_is(JobStatus.CANCELED):
                 self._hasten(driver, event.grace, now)
             return
-        if self._ends_as_judged(now):
+        if self.phase is not Phase.ADOPTING and self._ends_as_judged(now):
             return
         self._restart_at = None
         self.verdict = Verdict(JobStatus.CANCELED, CANCELED_EXIT_CODE, "canceled on request")
         self._enter(JobStatus.CANCELLING, now)
+        if self.phase is Phase.ADOPTING:
+            return  # its driver is ended once that is written
         if driver is not None and not driver.gone:
             self.phase = Phase.ENDING
             grace = self._policy.grace if event.grace is None else event.grace
@@ -384,7 +410,7 @@ class JobMachine(JobState):
         if self.verdict is not None or self.stopped:
             return
         self.stopped = True
-        if self.phase is Phase.WITHOUT_GRAPH:
+        if self.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             return
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self._script_until = now.at + self._policy.script_timeout
@@ -494,14 +520,6 @@ class JobMachine(JobState):
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
-    def _live(self) -> Driver:
-        assert self.driver is not None  # noqa: S101 - _is_late has dropped facts about no driver
-        return self.driver
-
-    def _enter(self, status: JobStatus, now: Moment) -> None:
-        self.status = status
-        self.history.status_entered(status, now.ms)
-
     def steps(self) -> tuple[str, ...]:
         """The newest steps, for error messages and logs."""
         return tuple(self._steps)
@@ -548,6 +566,7 @@ _HANDLERS: dict[type[Any], Callable[[JobMachine, Any, Moment], None]] = {
     ev.PlaceExplained: JobMachine._place_explained,
     ev.AttemptRecorded: JobMachine._attempt_recorded,
     ev.AttemptUnknown: JobMachine._attempt_unknown,
+    ev.AttemptSeen: JobMachine._attempt_seen,
     ev.ResultRecorded: JobMachine._result_recorded,
     ev.CancelRequested: JobMachine._cancel,
     ev.MoveDriver: JobMachine._move_driver,

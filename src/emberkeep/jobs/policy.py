@@ -8,6 +8,7 @@ from emberkeep.base import options
 from emberkeep.base.config import Configuration
 
 REPEAT = 2.0  # seconds after which an order to a task manager that shows no effect yet is given again
+LISTENED_BEATS = 2  # heartbeats in whose time task managers that can be heard have registered
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,7 @@ class JobPolicy:
     start_attempts: int = 0  # that fail in a row for one reason; 0: no limit
     script_timeout: float = 60.0  # that the script has left once the job is stopped
     repeat: float = REPEAT
+    listening: float = 0.0  # to task managers, before a job that was read from the store is given a next attempt
 
 
 def job_policy(configuration: Configuration) -> JobPolicy:
@@ -35,4 +37,5 @@ def job_policy(configuration: Configuration) -> JobPolicy:
         restarts_script_failures=configuration[options.RESTART_ON] == "any",
         start_attempts=configuration[options.DRIVER_START_ATTEMPTS],
         script_timeout=configuration[options.STOP_SCRIPT_TIMEOUT],
+        listening=LISTENED_BEATS * configuration[options.HEARTBEAT_INTERVAL],
     )

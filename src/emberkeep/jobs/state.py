@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from emberkeep.base.ids import InstanceId
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.driver import Driver
-from emberkeep.jobs.events import Effect, Event
+from emberkeep.jobs.events import Effect, Event, Moment
 from emberkeep.jobs.history import JobHistory
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, JobGraph, JobResult, JobStatus
 from emberkeep.jobs.policy import JobPolicy
@@ -66,6 +66,9 @@ class JobState:
         self._script_until: float | None = None  # of a job that was stopped
         self._looked_at = 0.0  # the newest event's time, and what was said with it
         self._hears_since: float | None = None
+        self._recorded = self._writing = attempt  # newest number in the store; that is written, or was last
+        self._seen = 0  # newest number that anybody has heard of, above those of the store
+        self._listens_until = float("-inf")  # on the clock of Moments
         self._without_graph = ""  # why its graph cannot be read
         self._end_to_judge: AttemptOutcome | None = None  # of the driver, once the graph can be read
         self._forget_at: float | None = None
@@ -146,9 +149,13 @@ class JobState:
         if self.phase is Phase.WITHOUT_GRAPH:
             return f"its job graph: {self._without_graph}"
         if self.phase is Phase.BACKING_OFF:
+            if self.status is JobStatus.CREATED:
+                return "what task managers know of it"
             return "the pause before its restart"
         if self.phase is Phase.RECORDING_ATTEMPT:
             return "the job store to take the next attempt"
+        if self.phase is Phase.ADOPTING:
+            return f"the job store to take attempt {self.attempt}: it was put back from an older copy"
         if self.phase is Phase.RECORDING_RESULT:
             return "the job store to take its result"
         if driver is not None and self.stopped and self.phase in (Phase.STARTING, Phase.RUNNING):
@@ -166,6 +173,14 @@ class JobState:
 
     def verdict_is(self, status: JobStatus) -> bool:
         return self.verdict is not None and self.verdict.status is status
+
+    def _live(self) -> Driver:
+        assert self.driver is not None  # noqa: S101 - _is_late has dropped facts about no driver
+        return self.driver
+
+    def _enter(self, status: JobStatus, now: Moment) -> None:
+        self.status = status
+        self.history.status_entered(status, now.ms)
 
     def _is_late(self, event: Event) -> bool:
         """Facts about attempts and requests that are over: expected in any network, and without meaning."""

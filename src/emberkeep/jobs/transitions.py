@@ -13,6 +13,7 @@ class Phase(enum.Enum):
     WITHOUT_GRAPH = "WITHOUT_GRAPH"  # its graph cannot be read at present: what runs goes on, nothing is decided
     PLACING = "PLACING"  # a driver place is asked for
     RECORDING_ATTEMPT = "RECORDING_ATTEMPT"  # the next attempt's number is being written
+    ADOPTING = "ADOPTING"  # likewise, of a newer attempt than the job store knew: its driver may be alive
     STARTING = "STARTING"  # the driver was told to start, or is waited for after a recovery
     RUNNING = "RUNNING"
     ENDING = "ENDING"  # the attempt is over; its driver must be proven gone before anything follows
@@ -28,7 +29,8 @@ _OVER = frozenset({_P.BACKING_OFF, _P.RECORDING_RESULT})
 
 
 def _row(phase: Phase, stays: tuple[type[ev.Event], ...], moves: dict[type[ev.Event], set[Phase]]) -> Row:
-    row: Row = {kind: frozenset({phase}) for kind in (ev.Tick, ev.TaskManagerLost, ev.PlaceBlocked, *stays)}
+    anywhere = (ev.Tick, ev.TaskManagerLost, ev.PlaceBlocked, ev.AttemptSeen)
+    row: Row = {kind: frozenset({phase}) for kind in (*anywhere, *stays)}
     row.update({kind: frozenset(targets) for kind, targets in moves.items()})
     return row
 
@@ -54,14 +56,14 @@ _DRIVER_ENDS: dict[type[ev.Event], set[Phase]] = {
 
 TRANSITIONS: dict[Phase, Row] = {
     _P.NEW: {
-        ev.Begin: frozenset({_P.PLACING, _P.STARTING, _P.RECORDING_RESULT}),
+        ev.Begin: frozenset({_P.PLACING, _P.STARTING, *_OVER}),
         ev.BeginWithoutGraph: frozenset({_P.WITHOUT_GRAPH}),
     },
     _P.WITHOUT_GRAPH: _row(
         _P.WITHOUT_GRAPH,
         (*(fact for fact in _DRIVER_FACTS if fact is not ev.OutcomeReported), ev.StopRecorded, ev.GraphStillAway),
         {
-            ev.GraphRead: {_P.PLACING, _P.STARTING, _P.RUNNING, *_OVER},
+            ev.GraphRead: {_P.PLACING, _P.ADOPTING, _P.STARTING, _P.RUNNING, *_OVER},
             ev.GraphDamaged: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING, _P.RECORDING_RESULT},
         },
@@ -70,6 +72,7 @@ TRANSITIONS: dict[Phase, Row] = {
         _P.PLACING,
         (),
         {
+            ev.AttemptSeen: {_P.PLACING, _P.ADOPTING},
             ev.PlaceGranted: {_P.RECORDING_ATTEMPT},
             ev.PlaceExplained: {_P.RECORDING_RESULT, _P.PLACING},
             ev.CancelRequested: {_P.RECORDING_RESULT},
@@ -80,8 +83,17 @@ TRANSITIONS: dict[Phase, Row] = {
         _P.RECORDING_ATTEMPT,
         (ev.CancelRequested, ev.StopRecorded),
         {
+            ev.AttemptSeen: {_P.RECORDING_ATTEMPT, _P.ADOPTING},
             ev.AttemptRecorded: {_P.STARTING, _P.PLACING, _P.RECORDING_RESULT},
             ev.AttemptUnknown: {_P.RECORDING_ATTEMPT, _P.RECORDING_RESULT},
+        },
+    ),
+    _P.ADOPTING: _row(
+        _P.ADOPTING,
+        (*(fact for fact in _DRIVER_FACTS if fact is not ev.OutcomeReported), ev.CancelRequested, ev.StopRecorded),
+        {
+            ev.AttemptRecorded: {_P.ADOPTING, _P.STARTING, _P.RUNNING, _P.ENDING, *_OVER},
+            ev.AttemptUnknown: {_P.ADOPTING, _P.STARTING, _P.RUNNING, _P.ENDING, *_OVER},
         },
     ),
     _P.STARTING: _row(
@@ -89,6 +101,8 @@ TRANSITIONS: dict[Phase, Row] = {
         (*_DRIVER_FACTS, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
+            ev.AttemptSeen: {_P.STARTING, _P.ADOPTING},
+            ev.DriverListed: {_P.STARTING, _P.ENDING},
             ev.DriverNotAtHome: {_P.STARTING, *_OVER},
             ev.JobMasterRegistered: {_P.RUNNING},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
@@ -102,6 +116,8 @@ TRANSITIONS: dict[Phase, Row] = {
         (*_DRIVER_FACTS, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
+            ev.AttemptSeen: {_P.RUNNING, _P.ADOPTING},
+            ev.DriverListed: {_P.RUNNING, _P.ENDING},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.CancelRequested: {_P.ENDING},
             ev.MoveDriver: {_P.RUNNING, _P.ENDING},
@@ -113,6 +129,7 @@ TRANSITIONS: dict[Phase, Row] = {
         (*_DRIVER_FACTS, ev.CancelRequested, ev.StopRecorded),
         {
             **_DRIVER_ENDS,
+            ev.AttemptSeen: {_P.ENDING, _P.ADOPTING},
             ev.DriverNotAtHome: {_P.ENDING, *_OVER},
             ev.OutcomeReported: {_P.ENDING, _P.RECORDING_RESULT},
             ev.Tick: {_P.ENDING, *_OVER},
@@ -122,6 +139,7 @@ TRANSITIONS: dict[Phase, Row] = {
         _P.BACKING_OFF,
         (),
         {
+            ev.AttemptSeen: {_P.BACKING_OFF, _P.ADOPTING},
             ev.Tick: {_P.BACKING_OFF, _P.PLACING},
             ev.CancelRequested: {_P.RECORDING_RESULT},
             ev.StopRecorded: {_P.RECORDING_RESULT},

@@ -134,12 +134,19 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
 # --- TaskManager → JobManager ---------------------------------------------------------------------------------------
 
 
+class AttemptKey(Message, frozen=True, kw_only=True):
+    job_id: JobId
+    attempt: int
+
+
 class RegisterTaskManager(Message, frozen=True, kw_only=True):
     """First message of an instance; answered by TaskManagerRegistered. A second instance under the same id replaces the
-    first only when the first is lost or has the same address; else Conflict (two processes with one id)."""
+    first only when the first is lost or has the same address; else Conflict (two processes with one id). ``attempts``:
+    the newest ones that it has heard of, of the jobs that it has heard of last, at most SEEN_JOBS."""
 
     info: TaskManagerInfo
     report: TaskManagerReport
+    attempts: tuple[AttemptKey, ...] = ()
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
 
 
@@ -154,11 +161,6 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     instance: InstanceId
     report: TaskManagerReport
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
-
-
-class AttemptKey(Message, frozen=True, kw_only=True):
-    job_id: JobId
-    attempt: int
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
 from emberkeep.base.options import STORAGE_DIRECTORY
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
+    AttemptKey,
     RegisterTaskManager,
     TaskManagerHeartbeat,
     TaskManagerHeartbeatReply,
@@ -42,6 +43,9 @@ class LinkOwner(Protocol):
 
     def followed_lineage(self) -> str:
         """Of the job store whose JobManagers alone are followed; "": any."""
+
+    def attempts_seen(self) -> tuple[AttemptKey, ...]:
+        """The newest attempts that any JobManager has spoken of here, SEEN_JOBS at most."""
 
     async def take_reply(self, reply: JobManagerReply) -> None:
         """Act on an answer. Raises RetryLater when it comes from a JobManager that is not the newest."""
@@ -139,7 +143,12 @@ class JobManagerLink:
 
     async def _register(self) -> None:
         report = await self._owner.take_report()
-        request = RegisterTaskManager(info=self.info, report=report, lineage=self._owner.followed_lineage())
+        request = RegisterTaskManager(
+            info=self.info,
+            report=report,
+            attempts=self._owner.attempts_seen(),
+            lineage=self._owner.followed_lineage(),
+        )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
         if reply.heartbeat_interval > 0:

@@ -28,10 +28,11 @@ from emberkeep.base.options import (
 )
 from emberkeep.base.system import System
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.protocol.limits import LEFT_JOBS
+from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
 from emberkeep.protocol.messages import (
     Ack,
     AllocateSlot,
+    AttemptKey,
     JobMasterBeat,
     Message,
     OfferSlotsReply,
@@ -232,6 +233,11 @@ class TaskExecutor(Actor[Event]):
     def followed_lineage(self) -> str:
         """Of the job store whose JobManagers alone are followed; "": any."""
         return "" if self._follows_any else self.table.fences.lineage
+
+    def attempts_seen(self) -> tuple[AttemptKey, ...]:
+        """Implements LinkOwner."""
+        newest = self.table.fences.records()[-SEEN_JOBS:]
+        return tuple(AttemptKey(job_id=fence.job_id, attempt=fence.highest) for fence in newest)
 
     async def take_reply(self, reply: JobManagerReply) -> None:
         await self.ask(TakeReply(reply))

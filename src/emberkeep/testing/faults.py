@@ -63,6 +63,7 @@ class Nemesis:
             "cut off jobmanager": (2, self._cut_off_job_manager),
             "lose store": (4, self._lose_store),
             "sever store": (4, self._sever_store),
+            "put back store": (4, self._put_back_store),
         }
         everything |= {kind: fault for kind, fault in asked.items() if kind in menace.kinds}
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
@@ -315,6 +316,19 @@ class Nemesis:
             store.sever(leader)
             self._note("takes the store away from the leader", "sever store")
             return partial(_reach_again, store, leader)
+        return None
+
+    def _put_back_store(self) -> Undo | None:
+        """Its older copy takes its place; where there is none that would do, one is taken."""
+        store = self._cluster.store
+        for leader in self._job_managers():
+            if not store.may_put_back():
+                store.take_copy()
+                return None
+            self._cluster.machines.kill(leader)
+            store.put_back()
+            self._note("puts an older copy of the store back", "put back store")
+            return self._cluster.start_job_manager
         return None
 
     def _block_node(self) -> None:

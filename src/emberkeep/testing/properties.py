@@ -9,7 +9,8 @@ The letters are those of the messages:
     what an older attempt says changes nothing;
 (e) a final state is written once, is true, and never changes;
 (f) when all jobs have ended, every task manager is free;
-(g) attempt numbers only grow, and each is used once;
+(g) attempt numbers only grow, and each is used once; where the store was put back from an older copy they may be
+    written again, but no two drivers are started under one;
 (m) a success that a driver has reported is acknowledged only when it is stored, no further attempt follows, and until
     then the driver's task manager keeps it;
 (n) a JobManager that cannot write to its store starts nothing, stops nothing and gives no slot away;
@@ -70,12 +71,14 @@ class Properties:
     cluster: SimCluster
     allocations: dict[AllocationId, tuple[JobId, int]] = field(default_factory=dict)
     attempts: dict[JobId, int] = field(default_factory=dict)  # newest recorded
+    written: dict[JobId, int] = field(default_factory=dict)  # newest ever recorded, also in a store that was replaced
     results: dict[JobId, JobResult] = field(default_factory=dict)
     created: dict[str, JobId] = field(default_factory=dict)  # by idempotency key
     running_in: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # life of the JobManager, attempt
     shown: dict[JobId, JobStatus] = field(default_factory=dict)  # last status that was seen
     waiting: dict[JobId, str] = field(default_factory=dict)
     drivers: dict[int, DriverWatch] = field(default_factory=dict)  # living, by pid
+    drivers_started: set[tuple[JobId, int]] = field(default_factory=set)
     scripts_run: set[tuple[JobId, int]] = field(default_factory=set)
     executors_started: Counter[tuple[JobId, int]] = field(default_factory=Counter)
     orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without attempt
@@ -106,6 +109,7 @@ class Properties:
         cluster.store.on_attempt.append(self._attempt_recorded)
         cluster.store.on_result.append(self._result_recorded)
         cluster.store.on_create.append(self._job_created)
+        cluster.store.on_put_back.append(self._store_put_back)
 
     def _violate(self, rule: str, what: str) -> None:
         self.cluster.history.violate(rule, what)
@@ -125,11 +129,11 @@ class Properties:
             self._executor_started(process, process.key)
 
     def _driver_started(self, process: Process, key: DriverKey) -> None:
-        if key.attempt > self.attempts.get(key.job_id, 0):
+        if key.attempt > self.written.get(key.job_id, 0):
             self._violate("g", f"attempt {key.attempt} of {key.job_id[:8]} starts before its number is durable")
-        for other in self.drivers.values():
-            if other.key == key:
-                self._violate("g", f"attempt {key.attempt} of {key.job_id[:8]} runs as two processes")
+        if (key.job_id, key.attempt) in self.drivers_started:
+            self._violate("g", f"attempt {key.attempt} of {key.job_id[:8]} runs as two processes")
+        self.drivers_started.add((key.job_id, key.attempt))
         self.drivers[process.pid] = DriverWatch(process, key, float("-inf"), self.now)
 
     def _executor_started(self, process: Process, key: ExecutorKey) -> None:
@@ -236,14 +240,22 @@ class Properties:
         if attempt > 1 and (job_id, attempt - 1) in self.scripts_run:
             self.cluster.history.count("driver lost and restarted")
         self.attempts[job_id] = attempt
+        is_adopted = attempt <= self.written.get(job_id, 0)
+        self.written[job_id] = max(attempt, self.written.get(job_id, 0))
         for watch in self.drivers.values():
-            if watch.key.job_id != job_id:
+            if watch.key.job_id != job_id or is_adopted:
                 continue
             self.cluster.history.count("attempt while an older driver lives")
             silent = self.now - max(watch.last_contact, self._jm_up_since)
             if silent < self._lease - SLACK:
                 old = f"{watch.process.name}, silent for {silent:.1f} s, lives"
                 self._violate("d", f"attempt {attempt} of {job_id[:8]} begins while {old}")
+
+    def _store_put_back(self) -> None:
+        self.cluster.history.count("store put back")
+        self.attempts = {job_id: handle.attempt for job_id, handle in self.cluster.store.disk.jobs.items()}
+        self.pointers.clear()
+        self.running_in.clear()
 
     def _result_recorded(self, result: JobResult) -> None:
         known = self.results.get(result.job_id)

@@ -71,6 +71,8 @@ _STORELESS = ("lose store", "sever store", "kill jobmanager")
 _HELPLESS = (*_STORELESS, "kill agent", "lose agent", "kill driver", "freeze driver", "cut off driver")
 _CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
 
+_OLDER = ("put back store", "put back store", "kill driver", "kill executor", "kill jobmanager")
+
 THEMES: dict[str, Theme] = {
     "any": Theme(35, tuple(Menace(pause, longest=longest) for pause in (2.0, 4.0, 8.0) for longest in (10.0, 45.0))),
     # Partitions and freezes about as long as the lease, on jobs that live long enough to be superseded.
@@ -151,6 +153,18 @@ THEMES: dict[str, Theme] = {
         chaos=(40.0, 70.0),
         files=False,
         slow_ends=0.8,
+    ),
+    # Job stores that are put back from older copies while drivers are lost; only where it is asked for.
+    "older": Theme(
+        0,
+        (Menace(1.5, 0.2, 6.0, _OLDER), Menace(3.0, 0.2, 15.0, _OLDER)),
+        task_managers=(2, 3, 4),
+        slots=(2, 3),
+        jobs=(1, 2, 3),
+        work=35.0,
+        streams=0.7,
+        chaos=(40.0, 70.0),
+        files=False,
     ),
     # Agents that come back, JobManagers that do: no driver and no executor may notice.
     "agents": Theme(

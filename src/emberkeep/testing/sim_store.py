@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
@@ -41,6 +42,8 @@ class SimStore:
         self.on_create: list[Callable[[JobId, str], None]] = []
         self.on_attempt: list[Callable[[JobId, int], None]] = []
         self.on_result: list[Callable[[JobResult], None]] = []
+        self.on_put_back: list[Callable[[], None]] = []
+        self._copy: MemoryDisk | None = None
         self.stopped: dict[JobId, float] = {}  # jobs in which no attempt may follow, and since when
         self.rng = rng
         self.history = history
@@ -49,6 +52,32 @@ class SimStore:
         """It is away for everybody from now on."""
         if self.away_since is None:
             self.away_since = asyncio.get_running_loop().time()
+
+    def take_copy(self) -> None:
+        """As a person who copies it while its JobManager works."""
+        self._copy = replace(
+            self.disk, jobs={job_id: replace(handle) for job_id, handle in self.disk.jobs.items()}, leader=None
+        )
+
+    def may_put_back(self) -> bool:
+        """Whether there is a copy that knows all jobs, and what has become of them."""
+        copy, disk = self._copy, self.disk
+        if copy is None or copy.jobs.keys() != disk.jobs.keys() or copy.results != disk.results:
+            return False
+        return all(
+            (copy.jobs[key].canceled, copy.jobs[key].stopped) == (disk.jobs[key].canceled, disk.jobs[key].stopped)
+            for key in disk.jobs
+        )
+
+    def put_back(self) -> None:
+        """The older copy takes the store's place, while no JobManager works. As the embedded store does it, the next
+        epoch is above all before."""
+        if self._copy is None:
+            raise AssertionError("nobody has taken a copy")
+        self.disk, self._copy = replace(self._copy, epoch=self.disk.epoch), None
+        self.leader = None
+        for told in self.on_put_back:
+            told()
 
     def sever(self, process: Process) -> None:
         """It is away for this JobManager from now on."""

@@ -1,0 +1,96 @@
+"""A job store that was put back from an older copy: attempts that it does not know go on, and are never repeated."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from emberkeep.testing.cluster import JM_NODE
+from emberkeep.testing.simulation import Run, simulate_many
+from tests.campaign import keep, seeds
+from tests.simulation.test_cluster import STREAM, drivers, node_of, passes, running, wait_for
+
+pytestmark = pytest.mark.req("SAFE-6")
+
+
+def put_back(run: Run) -> None:
+    """While its JobManager does not run."""
+    cluster = run.cluster
+    assert cluster.jm_process is not None
+    cluster.machines.kill(cluster.jm_process)
+    cluster.store.put_back()
+    cluster.start_job_manager()
+
+
+def test_the_driver_of_an_attempt_that_the_copy_does_not_know_goes_on() -> None:
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        job = cluster.submit("stream", STREAM)
+        first = await running(run, job, number=1, executors=2)
+        cluster.store.take_copy()
+        cluster.machines.kill(first)
+        second = await running(run, job, number=2, executors=2)
+        put_back(run)
+        assert await running(run, job, number=2, executors=2) is second
+        cluster.machines.kill(second)
+        await running(run, job, number=3, executors=2)
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+def test_a_number_that_was_used_once_is_not_used_again() -> None:
+    """Its driver is dead by then; that it ever was is known to task managers alone."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        job = cluster.submit("stream", STREAM)
+        first = await running(run, job, number=1, executors=2)
+        cluster.store.take_copy()
+        cluster.machines.kill(first)
+        second = await running(run, job, number=2, executors=2)
+        assert cluster.jm_process is not None
+        cluster.machines.kill(cluster.jm_process)
+        cluster.machines.kill(second)
+        await wait_for(run, lambda: not drivers(run), "its driver is gone")
+        put_back(run)
+        await running(run, job, number=3, executors=2)
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+@pytest.mark.parametrize("late", [0.0, 2.0], ids=["at once", "after others"])
+def test_a_job_that_the_copy_has_never_started(late: float) -> None:
+    """Its task manager registers after another one that has room for it."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        for node in cluster.nodes:
+            assert node.agent is not None
+            cluster.machines.kill(node.agent)
+        job = cluster.submit("stream", STREAM)
+        await wait_for(run, lambda: job.job_id is not None, "it is accepted")
+        cluster.store.take_copy()
+        for node in cluster.nodes:
+            cluster.start_agent(node)
+        first = await running(run, job, number=1, executors=2)
+        home = node_of(run, first).machine.name
+        cluster.network.cut(home, JM_NODE)
+        put_back(run)
+        await asyncio.sleep(late)
+        cluster.network.mend(home, JM_NODE)
+        assert await running(run, job, number=1, executors=2) is first
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+def test_many_stores_are_put_back() -> None:
+    numbers = seeds(25, theme="older")
+    batch = simulate_many([f"older-{number}" for number in numbers], stop_after=1)
+    for report in batch.failures:
+        keep(int(report.seed.rpartition("-")[2]), theme="older")
+    assert not batch.failures, batch.failures[0].failure()
+    assert batch.counts["store put back"] >= len(numbers)
