@@ -254,7 +254,7 @@ class ClusterStorage:
     # --- marks --------------------------------------------------------------------------------------------------------
 
     def marks(self) -> tuple[Mark, ...]:
-        """Raises Unavailable."""
+        """Raises Unavailable, NewerFormat."""
         return read_marks(self._place / MARKS_FILE)
 
     def write_marks(self, marks: Iterable[Mark]) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 
 from emberkeep.base.durable import decode_record, encode_record, write_file
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, NewerFormat
 from emberkeep.base.file_errors import cannot_read
 from emberkeep.jobs.leftovers import Mark
 
@@ -26,7 +26,7 @@ class _Marks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_marks(path: Path) -> tuple[Mark, ...]:
-    """Raises Unavailable. Marks that cannot be understood count as none: their periods begin anew."""
+    """Raises Unavailable, NewerFormat. Marks that are damaged count as none: their periods begin anew."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -37,6 +37,8 @@ def read_marks(path: Path) -> tuple[Mark, ...]:
     try:
         payload = decode_record(data, _MARKS_KIND, _MARKS_VERSION, where=str(path))
         return msgspec.json.decode(payload, type=_Marks).marks
+    except NewerFormat:
+        raise
     except (Fatal, msgspec.DecodeError) as error:
         log.warning("marks of data to be deleted are made anew", reason=str(error))
         return ()

@@ -130,7 +130,7 @@ class ProcessLauncher:
         self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
     ) -> dict[DriverKey, AttemptOutcome]:
         """Of those that are gone something can always be said, of the others what they have written. Blocks. Raises
-        Unavailable."""
+        Unavailable, NewerFormat."""
         outcomes = self._places.written_outcomes() if everything else {}
         for key in ended:
             written = self._places.written_outcome(key)

@@ -1,7 +1,7 @@
 """Tells how processes have ended, once what they have left on disk can be read.
 
-An outcome that cannot be read now is no lost one: a success that nobody has reported would be run again. Reading takes
-place beside the event loop, since a disk that hangs must not stop everything else.
+An outcome that cannot be read now, or by this release, is no lost one: a success that nobody has reported would be run
+again. Reading takes place beside the event loop, since a disk that hangs must not stop everything else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NoReturn
 import structlog
 
 from emberkeep.adapters.processes import Exit
-from emberkeep.base.errors import Unavailable
+from emberkeep.base.errors import NewerFormat, Unavailable
 from emberkeep.base.log_tail import last_lines
 from emberkeep.daemons.process_places import ProcessPlaces
 from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey
@@ -60,7 +60,7 @@ class ProcessEnds:
         while True:
             try:
                 told = await asyncio.to_thread(self._read, key, end)
-            except Unavailable as error:
+            except (Unavailable, NewerFormat) as error:  # of a newer one: for this release as long as it runs
                 log.warning(
                     "how a driver has ended cannot be read now; its job waits until it can",
                     process=end.name,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, NewerFormat
 from emberkeep.base.file_errors import cannot_read
 from emberkeep.base.ids import JobId
 from emberkeep.base.log_tail import last_lines
@@ -45,15 +45,18 @@ class ProcessPlaces:
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
     def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
-        """What it wrote before it ended; None: nothing that is whole. Raises Unavailable."""
+        """What it wrote before it ended; None: nothing that is whole. Raises Unavailable, NewerFormat."""
         try:
             return read_outcome(self.directory(key) / OUTCOME_FILE)
+        except NewerFormat:
+            raise
         except Fatal as error:
             log.error("a driver's outcome is damaged", job=key.job_id, attempt=key.attempt, reason=str(error))
             return None
 
     def written_outcomes(self) -> dict[DriverKey, AttemptOutcome]:
-        """What drivers wrote before they ended, of all whose directories are here. Blocks. Raises Unavailable."""
+        """What drivers wrote before they ended, of all whose directories are here. Blocks. Raises Unavailable,
+        NewerFormat."""
         root = self._root.jobs
         try:
             attempts = [attempt for job in sorted(root.iterdir()) for attempt in sorted(job.iterdir())]
@@ -71,7 +74,7 @@ class ProcessPlaces:
         return found
 
     def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
-        """What it wrote before it ended, else what can be said from outside. Raises Unavailable."""
+        """What it wrote before it ended, else what can be said from outside. Raises Unavailable, NewerFormat."""
         written = self.written_outcome(key)
         if written is not None:
             return written

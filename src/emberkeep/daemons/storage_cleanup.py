@@ -23,7 +23,7 @@ import structlog
 
 from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError, Unavailable
+from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
 from emberkeep.jobmanager.views import JobManagerGateway
@@ -133,7 +133,11 @@ class StorageKeeper:
             except EmberkeepError as error:
                 await self._leave_alone(error)
                 raise
-            look = await self._look()
+            try:
+                look = await self._look()
+            except NewerFormat as error:
+                await self._leave_alone(error)
+                raise
             self._condition = StorageCondition(problem=look.problem, unneeded=len(look.marks))
             await asyncio.to_thread(self._storage.write_marks, look.marks)
             self._warn(look)

@@ -13,12 +13,13 @@ import pytest
 from emberkeep.adapters.process_leftovers import Leftover
 from emberkeep.adapters.processes import Exit, ProcessSupervisor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Unavailable
+from emberkeep.base.durable import write_record
+from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons import process_ends
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, write_outcome
+from emberkeep.daemons.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
 from emberkeep.daemons.launcher import Node, ProcessLauncher
 from emberkeep.daemons.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
@@ -33,6 +34,10 @@ FIRST = DriverKey(job_id=JobId("a" * 32), attempt=1)
 SECOND = DriverKey(job_id=JobId("a" * 32), attempt=2)
 OTHER = DriverKey(job_id=JobId("b" * 32), attempt=7)
 NO_JOBS: frozenset[JobId] = frozenset()
+
+
+def write_newer_outcome(path: Path) -> None:
+    write_record(path, OUTCOME_KIND, OUTCOME_VERSION + 1, b"{}")
 
 
 class OneProcess:
@@ -125,16 +130,53 @@ async def test_an_outcome_that_cannot_be_read_now_is_no_loss(
     assert (await bench.launcher.adopt(wanted, ended, jobs)).outcomes == {FIRST: SUCCESS}
 
 
+@pytest.mark.req("SAFE-14")
+@pytest.mark.parametrize(
+    ("wanted", "ended", "jobs"),
+    [({FIRST}, set(), {FIRST.job_id}), (set(), {FIRST}, {FIRST.job_id}), (set(), set(), None)],
+    ids=["wanted", "without room", "without a record"],
+)
+async def test_an_outcome_of_a_newer_release_is_no_loss(
+    tmp_path: Path, wanted: set[DriverKey], ended: set[DriverKey], jobs: set[JobId] | None
+) -> None:
+    bench = Bench(tmp_path)
+    write_newer_outcome(bench.file(FIRST))
+    rubbish = bench.file(OTHER).parent
+    with pytest.raises(NewerFormat, match=OUTCOME_FILE):
+        await bench.launcher.adopt(wanted, ended, jobs)
+    assert rubbish.exists(), "nothing is deleted on an incomplete view"
+    assert bench.file(FIRST).exists()
+
+
+@pytest.mark.parametrize("unreadable", ["now", pytest.param("newer", marks=pytest.mark.req("SAFE-14"))])
 async def test_the_end_of_a_driver_is_told_once_its_outcome_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str
 ) -> None:
     monkeypatch.setattr(process_ends, "_FIRST_PAUSE", 0.01)
     bench = Bench(tmp_path, process_name(FIRST))
     assert FIRST in (await bench.launcher.adopt({FIRST}, frozenset(), {FIRST.job_id})).alive
-    bench.file(FIRST).mkdir()
+    tries: list[BaseException] = []
+    read = ProcessPlaces.outcome
+
+    def noted(places: ProcessPlaces, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+        try:
+            return read(places, key, exit_code)
+        except EmberkeepError as error:
+            tries.append(error)
+            raise
+
+    monkeypatch.setattr(ProcessPlaces, "outcome", noted)
+    if unreadable == "now":
+        bench.file(FIRST).mkdir()
+    else:
+        write_newer_outcome(bench.file(FIRST))
     bench.supervisor.end(Exit(process_name(FIRST), None))
-    assert bench.told == []
-    bench.file(FIRST).rmdir()
+    async with asyncio.timeout(60.0):
+        while len(tries) < 2:
+            assert bench.told == []
+            await asyncio.sleep(0.01)
+    if unreadable == "now":
+        bench.file(FIRST).rmdir()
     write_outcome(bench.file(FIRST), SUCCESS)
     async with asyncio.timeout(60.0):
         await bench.launcher.stop(FIRST, 0.0)  # returns once the end has been told

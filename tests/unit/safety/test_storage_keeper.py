@@ -12,8 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.storage_marks import MARKS_FILE
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, Unavailable
+from emberkeep.base.durable import write_record
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.state_layout import StateLayout
@@ -156,6 +158,20 @@ async def test_the_period_goes_on_under_the_next_leader(bench: Bench, tmp_path: 
     following = Bench(tmp_path)
     await following.clean_at(1000)
     assert not following.left()
+
+
+@pytest.mark.req("SAFE-14")
+async def test_marks_of_a_newer_release_are_left_alone_and_nothing_is_deleted(bench: Bench) -> None:
+    bench.put(UNKNOWN)
+    path = bench.layout.storage_record / MARKS_FILE
+    write_record(path, "storage-deletions", 2, b"{}")
+    written = path.read_bytes()
+    for seconds in (0, 1000, 2000):
+        with pytest.raises(NewerFormat, match=MARKS_FILE):
+            await bench.clean_at(seconds)
+    assert bench.left() == {UNKNOWN}
+    assert path.read_bytes() == written
+    assert "newer release" in bench.keeper.problem()
 
 
 @pytest.mark.req("HA-6")
