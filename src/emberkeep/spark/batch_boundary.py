@@ -179,17 +179,18 @@ def _ending(query: ScriptQuery) -> tuple[Any, Any]:
 
 
 def _ending_of(execution: Any) -> tuple[Any, Any]:
-    kind = str(execution.getClass().getName())
-    if kind != _EXECUTION:
-        raise ProcedureRefused(
-            f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
-            hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
-        )
+    # Looked at first: such a query without state also tracks its progress asynchronously, for which nobody has asked.
     if str(execution.trigger().getClass().getName()) == _REAL_TIME:
         raise ProcedureRefused(
             "the query runs in real-time mode: it writes down what a batch reads only when that batch has ended",
             hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it goes "
             "on after its newest committed batch, and can be stopped and saved",
+        )
+    kind = str(execution.getClass().getName())
+    if kind != _EXECUTION:
+        raise ProcedureRefused(
+            f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
+            hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
         )
     state = execution.state()
     present = state.get().getClass()

@@ -253,6 +253,7 @@ def test_the_batch_that_runs_is_the_last_one() -> None:
         ("ContinuousExecution", "ContinuousTrigger", "runs as ContinuousExecution, .* trigger other than continuous"),
         ("AsyncProgressTrackingMicroBatchExecution", "ProcessingTimeTrigger", "without asynchronous progress tracking"),
         ("MicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger\(processingTime"),
+        ("AsyncProgressTrackingMicroBatchExecution", "RealTimeTrigger", r"in real-time mode: .* start it with trigger"),
     ],
 )
 def test_what_has_no_moment_between_two_batches_is_refused_and_goes_on(
