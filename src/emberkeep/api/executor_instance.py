@@ -1,8 +1,8 @@
 """One function object in a Python worker, and the thread that answers the driver for it.
 
 The connection to the driver may break while both live. The instance then goes on taking rows and connects again; the
-driver waits for it before it asks any. Where the driver has counted the instance as lost meanwhile, it is closed, and
-the worker makes another one for the next rows.
+driver waits for it before it asks any. Where the driver has counted the instance as lost meanwhile, or is of a release
+whose instances cannot connect again, it is closed, and the worker makes another one for the next rows.
 """
 
 from __future__ import annotations
@@ -71,15 +71,23 @@ class Instance:
                 self._answer_all()
             except EmberkeepError:
                 self._channel.close()
-            if self._farewell_has_come.is_set() or self._is_closed or not self._comes_again:
+            if self._farewell_has_come.is_set() or self._is_closed:
+                return
+            if not self._comes_again:
+                if not self._is_leaving:
+                    self._given_up()
                 return
             try:
                 self._channel = self._rejoined(link)
             except Conflict:
-                self._is_closed = True  # first: nothing is said for it any more
-                self._ended(self)
-                close_once(self.function)
+                self._given_up()
                 return
+
+    def _given_up(self) -> None:
+        """The driver has lost this instance: it takes no more rows."""
+        self._is_closed = True  # first: nothing is said for it any more
+        self._ended(self)
+        close_once(self.function)
 
     def _rejoined(self, link: Link) -> Channel:
         """Raises Conflict: the driver has given this instance up, or there is another driver."""

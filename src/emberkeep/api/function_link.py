@@ -3,8 +3,9 @@
 The worker connects. Each side proves that it has the attempt's secret by a keyed hash over what the other one chose.
 A connection may break while both sides live: the worker then connects again, as the same instance.
 
-The release before (version 1) knows nothing of that, and refuses a Hello that says more than it knows: a worker then
-introduces itself in that version. An instance whose connection to such a side breaks is lost.
+The release before (version 1) knows nothing of that, and refuses a message that says more than it knows. So a driver
+marks its nonce, which that release takes as it is, and a worker introduces itself in version 1 where there is no mark.
+An instance whose connection to such a side breaks is lost.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hmac
 import os
 import secrets
 import socket
+import time
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +26,9 @@ from emberkeep.base.errors import Conflict, RetryLater
 _SECONDS = 30.0  # for connecting and being recognised
 VERSION = 2
 WITHOUT_RETURN = 1  # the version in which an instance cannot connect again
+_MARK = "v2."  # before the nonce of a driver that knows version 2
+_TRIES = 3  # to join over connections that break
+_PAUSE = 0.2  # seconds between two
 EXECUTOR_VARIABLE = "EMBERKEEP_EXECUTOR_ID"  # in the environment of executors, and so of their workers
 
 # Of replies that nobody has asked for.
@@ -102,15 +107,15 @@ class Joined(NamedTuple):
 
 def join_driver(link: Link, name: str, instance: str, *, again: bool = False) -> Joined:
     """Of a worker. Raises RetryLater, Conflict (it is not the driver of this attempt), InstanceGivenUp."""
-    try:
-        return _join(link, name, instance, VERSION, again=again)
-    except _HungUp:
-        if again:
-            raise
-        return _join(link, name, "", WITHOUT_RETURN, again=False)
+    for _ in range(0 if again else _TRIES - 1):  # who comes again tries until the end
+        try:
+            return _join(link, name, instance, again=again)
+        except _HungUp:
+            time.sleep(_PAUSE)
+    return _join(link, name, instance, again=again)
 
 
-def _join(link: Link, name: str, instance: str, version: int, *, again: bool) -> Joined:
+def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
     try:
         connection = socket.create_connection((link.host, link.port), _SECONDS)
     except OSError as error:
@@ -118,6 +123,7 @@ def _join(link: Link, name: str, instance: str, version: int, *, again: bool) ->
     channel = Channel(connection)
     try:
         challenge, nonce = channel.receive(Challenge), secrets.token_hex(16)
+        version = VERSION if challenge.nonce.startswith(_MARK) else WITHOUT_RETURN
         hello = Hello(
             version=version,
             attempt=link.attempt,
@@ -131,10 +137,13 @@ def _join(link: Link, name: str, instance: str, version: int, *, again: bool) ->
             executor = os.environ.get(EXECUTOR_VARIABLE, "")
             hello = msgspec.structs.replace(hello, instance=instance, executor=executor, again=again)
         channel.send(hello)
-        answer = _answer(channel)
+        answer = channel.receive(Welcome)
         _check(answer, link, nonce)
         states = [*answer.states, *(channel.receive(State).state for _ in range(answer.more))]
         channel.settle()
+    except RetryLater as error:
+        channel.close()
+        raise _HungUp(error.message, hint=error.hint) from error
     except BaseException:
         channel.close()
         raise
@@ -142,14 +151,7 @@ def _join(link: Link, name: str, instance: str, version: int, *, again: bool) ->
 
 
 class _HungUp(RetryLater):
-    """The driver does not answer to a Hello."""
-
-
-def _answer(channel: Channel) -> Welcome:
-    try:
-        return channel.receive(Welcome)
-    except RetryLater as error:
-        raise _HungUp(error.message, hint=error.hint) from error
+    """The connection has broken, or the driver does not answer."""
 
 
 def _check(answer: Welcome, link: Link, nonce: str) -> None:
@@ -163,7 +165,7 @@ def _check(answer: Welcome, link: Link, nonce: str) -> None:
 def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
     """Of the driver: who has connected; it waits for ``welcome``. Raises RetryLater, Conflict (not of this attempt)."""
     connection.settimeout(_SECONDS)
-    channel, nonce = Channel(connection), secrets.token_hex(16)
+    channel, nonce = Channel(connection), f"{_MARK}{secrets.token_hex(16)}"
     channel.send(Challenge(nonce=nonce))
     hello = channel.receive(Hello)
     expected = _proof(link.secret, "worker", nonce)

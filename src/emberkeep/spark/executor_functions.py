@@ -170,7 +170,8 @@ class ExecutorFunctions:
             call = Call(number=self._numbers, method=method, arguments=arguments)
             for remote in remotes:
                 remote.asked = call
-        for remote in remotes:
+            reached = [remote for remote in remotes if remote.is_welcome]  # others get it once they are
+        for remote in reached:
             # Where that fails, whoever reads from it finds the farewell, or that it is silent.
             with suppress(EmberkeepError):
                 remote.channel.send(call)
@@ -212,35 +213,39 @@ class ExecutorFunctions:
             return
         try:
             welcome(channel, hello, link, states)
-            if hello.again:
-                self._repeat(remote)
+            self._is_welcome(remote, channel)
             self._read_all(remote, channel)
         except EmberkeepError as error:
             self._broken(remote, channel, error)
 
     def _let_in(self, channel: Channel, hello: Hello, link: Link) -> tuple[RemoteInstance, list[bytes]]:
         """Returns the states that it begins with, too. Raises Conflict."""
-        if not hello.again:
-            remote = self._joined(channel, hello)
-            return remote, remote.taken
         with self._changed:
             self._give_up_overdue()
-            known = next((remote for remote in self._remotes if remote.instance == hello.instance), None)
+            same = [remote for remote in self._remotes if hello.instance and remote.instance == hello.instance]
+            known = same[0] if same else None
             older = None if known is None else known.exchange(channel)
+        if known is None and not hello.again:
+            remote = self._joined(channel, hello)
+            return remote, remote.taken
         if known is None or older is None:
             refuse(channel, hello, link, f"this instance of {hello.name} was given up, as it was silent for too long")
             raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
         older.close()
         log.info("a function on an executor is connected again", function=known.place)
-        return known, []
+        # One that tries to join again has not begun: the answer to its first try was lost.
+        return known, [] if hello.again else known.taken
 
-    def _repeat(self, remote: RemoteInstance) -> None:
-        """What it was asked for and has not answered may not have reached it."""
+    def _is_welcome(self, remote: RemoteInstance, channel: Channel) -> None:
+        """What it was asked for and has not answered may not have reached it. Raises RetryLater."""
         with self._changed:
+            if remote.channel is not channel:
+                return  # it has connected once more
+            remote.is_welcome = True
             asked = remote.asked
             self._changed.notify_all()
         if asked is not None:
-            remote.channel.send(asked)
+            channel.send(asked)
 
     def _read_all(self, remote: RemoteInstance, channel: Channel) -> None:
         """Until it leaves. Raises RetryLater."""

@@ -20,6 +20,7 @@ class RemoteInstance:
     taken: list[bytes]
     replies: dict[int, Reply] = field(default_factory=dict)
     asked: Call | None = None
+    is_welcome: bool = False  # its present channel is past the introduction, and takes calls
     farewell: Reply | None = None  # it has left, with its state
     is_silent: bool = False  # its connection is broken
     until: float | None = None
@@ -49,8 +50,9 @@ class RemoteInstance:
         return f"{self.hello.name} in process {self.hello.pid} on {self.hello.host}"
 
     def exchange(self, channel: Channel) -> Channel:
-        """It has connected again. Returns the channel before."""
+        """It has connected again, and is not welcome yet. Returns the channel before."""
         before, self.channel = self.channel, channel
+        self.is_welcome = False
         self.is_silent, self.until = False, None
         return before
 

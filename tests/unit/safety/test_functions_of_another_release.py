@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -15,6 +16,7 @@ from emberkeep.api import function_link
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, Link, join_driver
 from emberkeep.spark.executor_functions import ExecutorFunctions
+from tests.unit.safety.test_instances_that_are_cut_off import Worker, counter
 
 _DEADLINE_SECONDS = 240.0
 _SECRET = "ab" * 32
@@ -57,7 +59,7 @@ def proof(side: str, nonce: str) -> str:
     return prove(_SECRET, side, nonce)
 
 
-def old_driver(listening: socket.socket) -> None:
+def old_driver(listening: socket.socket, joined: Callable[[Channel], None]) -> None:
     """Lets the first one in that it understands."""
     while True:
         connection, _ = listening.accept()
@@ -71,20 +73,42 @@ def old_driver(listening: socket.socket) -> None:
         assert hello.version == 1
         assert hello.proof == proof("worker", "n" * 32)
         channel.send(Welcome(proof=proof("driver", hello.nonce), states=[b"j5"]))
-        channel.close()
+        joined(channel)
         return
 
 
 @pytest.mark.req("SAFE-14")
 def test_a_worker_is_known_to_a_driver_of_the_release_before() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        serving = threading.Thread(target=old_driver, args=(listening,))
+        serving = threading.Thread(target=old_driver, args=(listening, Channel.close))
         serving.start()
         link = Link("127.0.0.1", listening.getsockname()[1], 3, _SECRET)
         joined = join_driver(link, "counter", "c" * 32)
         serving.join(_DEADLINE_SECONDS)
     assert (joined.states, joined.version) == ([b"j5"], WITHOUT_RETURN)
     joined.channel.close()
+
+
+@pytest.mark.req("SAFE-14", "SAFE-20")
+def test_an_instance_takes_no_more_rows_once_a_driver_of_the_release_before_has_lost_it() -> None:
+    channels: queue.Queue[Channel] = queue.Queue()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        link = Link("127.0.0.1", listening.getsockname()[1], 3, _SECRET)
+        serving = threading.Thread(target=old_driver, args=(listening, channels.put))
+        serving.start()
+        worker = Worker(link, counter())
+        try:
+            serving.join(_DEADLINE_SECONDS)
+            assert worker.take() == "6"
+            channels.get_nowait().close()
+            assert worker.said() == "close", "nobody counts on it any more"
+            serving = threading.Thread(target=old_driver, args=(listening, channels.put))
+            serving.start()
+            assert worker.take() == "6", "another instance, known to the driver"
+            serving.join(_DEADLINE_SECONDS)
+            channels.get_nowait().close()
+        finally:
+            worker.end()
 
 
 def old_worker(link: Link) -> Channel:

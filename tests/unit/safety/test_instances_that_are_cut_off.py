@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -65,9 +65,24 @@ def counter(size: int = 0) -> Callable[[], Any]:
     return factory
 
 
+def _nothing(from_worker: bool, data: bytes) -> bool:
+    del from_worker, data
+    return False
+
+
+def _from_worker(from_worker: bool, data: bytes) -> bool:
+    del data
+    return from_worker
+
+
+def _welcome(from_worker: bool, data: bytes) -> bool:
+    return not from_worker and b'"states":[]' in data
+
+
 class Proxy:
     """Between workers and the driver. ``cut``: reset all connections; nothing gets through until ``heal``. ``hold``:
-    connections stay, and not a byte goes through."""
+    connections stay, and not a byte goes through. ``drops``: of what a worker (else the driver) sends; all connections
+    are reset in place of the first that it is true of."""
 
     def __init__(self, link: Link) -> None:
         self._target = (link.host, link.port)
@@ -77,7 +92,7 @@ class Proxy:
         self._moves = threading.Event()
         self._moves.set()
         self._open: list[socket.socket] = []
-        self.drops_next_reply = False
+        self.drops: Callable[[bool, bytes], bool] = _nothing
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -117,8 +132,8 @@ class Proxy:
         with suppress(OSError):
             while data := source.recv(2**16):
                 self._moves.wait(_DEADLINE_SECONDS)
-                if from_worker and self.drops_next_reply:
-                    self.drops_next_reply = False
+                if self.drops(from_worker, data):
+                    self.drops = _nothing
                     self.cut()
                     self.heal()
                     return
@@ -169,8 +184,10 @@ class Scene:
         self._proxies: list[Proxy] = []
         self._workers: list[Worker] = []
 
-    def driver(self, silent: float = _LONG, farewell: float = _LONG) -> ExecutorFunctions:
-        driver = ExecutorFunctions("127.0.0.1", 3, dict, _DEADLINE_SECONDS, silent, farewell)
+    def driver(
+        self, silent: float = _LONG, farewell: float = _LONG, restored: Mapping[str, bytes] | None = None
+    ) -> ExecutorFunctions:
+        driver = ExecutorFunctions("127.0.0.1", 3, lambda: restored or {}, _DEADLINE_SECONDS, silent, farewell)
         self.proxy = Proxy(driver.link())
         self._proxies.append(self.proxy)
         return driver
@@ -221,8 +238,25 @@ def test_one_whose_answer_was_lost_on_its_way_is_asked_again(scene: Scene) -> No
     driver = scene.driver()
     worker = scene.worker(counter())
     assert worker.take() == "1"
-    scene.proxy.drops_next_reply = True
+    scene.proxy.drops = _from_worker
     assert driver.snapshot_state() == {"counter@0": b"j1"}
+
+
+@pytest.mark.req("SAFE-20")
+@pytest.mark.parametrize("lost", [_from_worker, _welcome], ids=["hello", "welcome"])
+def test_one_whose_connection_breaks_while_it_joins_is_the_same_instance_and_comes_again_later(
+    scene: Scene, lost: Callable[[bool, bytes], bool]
+) -> None:
+    driver = scene.driver(restored={"counter@0": b"j5"})
+    scene.proxy.drops = lost
+    worker = scene.worker(counter())
+    assert worker.take() == "6"
+    assert len(driver.instances()) == 1
+    scene.proxy.cut()
+    scene.proxy.heal()
+    assert worker.take() == "7"
+    assert driver.snapshot_state() == {"counter@0": b"j7"}
+    assert driver.losses() == []
 
 
 @pytest.mark.req("SAFE-20")
