@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from emberkeep.adapters.blob_place import ADOPT, BlobPlace
+from emberkeep.adapters.checkpoint_place import CHECKPOINTS, make_checkpoint_place, record_checkpoint_place
 from emberkeep.adapters.storage_marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.durable import write_file
@@ -64,6 +65,7 @@ class ClusterStorage:
         self._cluster = ""
         self._bound = ""
         self.blobs = BlobPlace(layout, self, now_ms)
+        self._has_recorded_checkpoints = False
 
     @property
     def location(self) -> str:
@@ -84,6 +86,12 @@ class ClusterStorage:
         """Whether the job store was used with a storage, this one or another; false before ``settle``."""
         return bool(self._bound)
 
+    @property
+    def has_recorded_checkpoints(self) -> bool:
+        """Whether the directory of all jobs' checkpoints carries an ownership record, wherever it is there; false
+        before ``settle``."""
+        return self._has_recorded_checkpoints
+
     # --- ownership ----------------------------------------------------------------------------------------------------
 
     def settle(self, origin: StoreOrigin) -> str:
@@ -96,6 +104,7 @@ class ClusterStorage:
         """
         place_id = self._settle(origin)
         self.blobs.settle(was_led=origin.was_led)
+        self._settle_checkpoints(is_ours=bool(place_id))
         return place_id
 
     def _settle(self, origin: StoreOrigin) -> str:
@@ -118,6 +127,22 @@ class ClusterStorage:
             self._bound = owner.place_id
         self._say_problem()
         return self._bound if self.problem() is None else ""
+
+    def _settle_checkpoints(self, *, is_ours: bool) -> None:
+        """Make the directory of all jobs' checkpoints at the first start, and never again: drivers wait for it."""
+        place = self._layout.checkpoints
+        try:
+            owner = read_owner(self._place) if is_ours else None
+            if owner is None:
+                if any(self._place.iterdir()):  # it can be seen, whoever it belongs to
+                    make_checkpoint_place(place)
+                return
+            if CHECKPOINTS not in owner.parts:
+                record_checkpoint_place(place, owner)
+                self._write_owner(msgspec.structs.replace(owner, parts=(*owner.parts, CHECKPOINTS)))
+            self._has_recorded_checkpoints = True
+        except (EmberkeepError, OSError) as error:
+            log.error("the directory of checkpoints is not ready", directory=str(place), reason=str(error))
 
     def _settle_unrecorded(self, origin: StoreOrigin) -> str:
         found = any(self.find())
@@ -182,6 +207,11 @@ class ClusterStorage:
         """A person says that what lies in the storage belongs to this job store, be it nothing. Returns the storage's
         identity, for the job store to keep. Raises OwnedByAnother, NewerFormat, Unavailable, Fatal."""
         self._make_place()
+        place_id = self._adopted()
+        self._settle_checkpoints(is_ours=True)
+        return place_id
+
+    def _adopted(self) -> str:
         try:
             owner = read_owner(self._place)
         except Damaged as error:
@@ -189,6 +219,7 @@ class ClusterStorage:
             return self._replace(self._mine())
         if owner is not None:
             self._refuse_others(owner)
+            owner = msgspec.structs.replace(owner, parts=())
         return self._write(owner)
 
     def _write(self, owner: Owner | None) -> str:
@@ -201,9 +232,12 @@ class ClusterStorage:
 
     def _replace(self, owner: Owner) -> str:
         bound = msgspec.structs.replace(owner, belongs_to=self._identity)
-        write_file(self._place / OWNER_FILE, encode_owner(bound), mode=0o644)
+        self._write_owner(bound)
         self._bound = bound.place_id
         return bound.place_id
+
+    def _write_owner(self, owner: Owner) -> None:
+        write_file(self._place / OWNER_FILE, encode_owner(owner), mode=0o644)
 
     def _mine(self) -> Owner:
         return Owner(

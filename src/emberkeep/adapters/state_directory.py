@@ -21,7 +21,7 @@ from pathlib import Path
 from emberkeep.adapters.state_directory_errors import NO_ENTRY, changing, refusal, unknown
 from emberkeep.adapters.state_directory_incoming import Incoming
 from emberkeep.adapters.state_directory_moves import Moves, Spot, same
-from emberkeep.adapters.state_directory_tree import DirectoryTree
+from emberkeep.adapters.state_directory_tree import DirectoryTree, FirstStart
 from emberkeep.adapters.state_names import INCOMING, is_side_file, is_temporary, parts_of, side_file
 from emberkeep.adapters.state_root import StateRoot
 from emberkeep.base.errors import Absent, Conflict, RetryLater
@@ -35,11 +35,13 @@ _PIECE_BYTES = 256 * 1024
 class DirectoryState:
     """Implements ``local_state.ports.DurableState``. Nothing is made below the root before something is put there."""
 
-    def __init__(self, root: Path, files: FileOps = SYSTEM_FILES) -> None:
+    def __init__(
+        self, root: Path, files: FileOps = SYSTEM_FILES, *, first_start: FirstStart = FirstStart.ANYWHERE
+    ) -> None:
         """``root``: absolute."""
         self._root = StateRoot(str(root))
         self._files = files
-        self._tree = DirectoryTree(root, files)
+        self._tree = DirectoryTree(root, files, first_start)
         self._incoming = Incoming(self._tree, files)
         self._moves = Moves(files)
 
@@ -254,10 +256,8 @@ class DirectoryState:
             return False
         if entries and not recursive:
             raise NotEmpty(f"{self._root.location} is not empty")
-        with self._errors("delete", ""), self._tree.opened(()) as root:
-            for name in os.listdir(root):  # noqa: PTH208
-                self._tree.remove(root, name)
-            self._files.remove_directory(self._root.location)
+        with self._errors("delete", ""):
+            self._tree.remove_root()
         return True
 
     def close(self) -> None:

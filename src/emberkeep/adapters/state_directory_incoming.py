@@ -14,6 +14,7 @@ import structlog
 from emberkeep.adapters.state_directory_tree import DirectoryTree
 from emberkeep.adapters.state_names import INCOMING
 from emberkeep.adapters.state_source import opened_source
+from emberkeep.base.errors import Unavailable
 from emberkeep.base.file_ops import FileOps
 
 _COPY_BYTES = 1024**2
@@ -66,7 +67,7 @@ class Incoming:
 
     def remove(self) -> None:
         """Where it is empty and there."""
-        with contextlib.suppress(OSError), self._tree.opened(()) as root:
+        with contextlib.suppress(OSError, Unavailable), self._tree.opened(()) as root:
             self._files.remove_directory(INCOMING, directory=root)
 
     def _sweep(self, directory: int) -> None:

@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from emberkeep.base.durable import sync_directory
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.file_errors import is_directory
 from emberkeep.base.file_ops import FileOps
 
 _FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _MOST_KNOWN = 10_000
 
 
-class DirectoryTree:
-    """Methods raise OSError: NotADirectoryError also where a part of the name is a link."""
+class FirstStart(enum.Enum):
+    """Who makes a root that is not there. Once it was seen, nobody does: its file system is away then."""
 
-    def __init__(self, root: Path, files: FileOps) -> None:
+    ELSEWHERE = "elsewhere"  # another process has made it, before this one had anything to do there
+    IN_PLACE = "in place"  # this one, in a directory that is there already
+    ANYWHERE = "anywhere"  # this one, together with the directories above it
+
+
+class DirectoryTree:
+    """Methods raise OSError: NotADirectoryError also where a part of the name is a link. They raise Unavailable for a
+    root that cannot be absent unless its file system is."""
+
+    def __init__(self, root: Path, files: FileOps, first_start: FirstStart) -> None:
         self.root = str(root)
         self._files = files
+        self._first_start = first_start
+        self._was_seen = False
         self._durable: set[tuple[int, int]] = set()  # directories whose own names are known to be
 
     @contextlib.contextmanager
     def opened(self, parts: Sequence[str]) -> Iterator[int]:
         """Descriptor of a directory that exists."""
-        current = os.open(self.root, _FLAGS)
+        current = self._root()
         try:
             for part in parts:
                 inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=current)
@@ -39,7 +53,7 @@ class DirectoryTree:
     @contextlib.contextmanager
     def made(self, parts: Sequence[str]) -> Iterator[int]:
         """The same, made where it does not exist; its names up to the root are durable, whoever has made them."""
-        current = self._root()
+        current = self._made_root()
         try:
             for part in parts:
                 inner = self._inner(current, part)
@@ -51,16 +65,34 @@ class DirectoryTree:
 
     def _root(self) -> int:
         try:
-            return os.open(self.root, _FLAGS)
+            root = os.open(self.root, _FLAGS)
         except FileNotFoundError:
-            missing = [Path(self.root)]
-            while not missing[-1].parent.exists():
-                missing.append(missing[-1].parent)
-            for directory in reversed(missing):
-                with contextlib.suppress(FileExistsError):
-                    directory.mkdir(mode=0o777)
-                sync_directory(directory.parent)
-            return os.open(self.root, _FLAGS)
+            self._check_absence()
+            raise
+        self._was_seen = True
+        return root
+
+    def _made_root(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return self._root()
+        missing = [Path(self.root)]
+        while self._first_start is FirstStart.ANYWHERE and not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir(mode=0o777)
+            sync_directory(directory.parent)
+        return self._root()
+
+    def _check_absence(self) -> None:
+        """Raises Unavailable."""
+        if self._was_seen or self._first_start is FirstStart.ELSEWHERE:
+            reason = f"{self.root} is not there now"
+        elif self._first_start is FirstStart.IN_PLACE and not is_directory(Path(self.root).parent):
+            reason = f"{Path(self.root).parent} is not there, and {self.root} is not made without it"
+        else:
+            return
+        raise Unavailable(reason, hint="check that its file system is mounted and that this user may read it")
 
     def _inner(self, parent: int, part: str) -> int:
         try:
@@ -96,3 +128,11 @@ class DirectoryTree:
             finally:
                 os.close(inner)
             self._files.remove_directory(name, directory=parent)
+
+    def remove_root(self) -> None:
+        """With everything in it; it may be made again."""
+        with self.opened(()) as root:
+            for name in os.listdir(root):  # noqa: PTH208
+                self.remove(root, name)
+            self._files.remove_directory(self.root)
+        self._was_seen = False

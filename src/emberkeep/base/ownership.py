@@ -44,6 +44,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     holder: str = ""  # which process of the cluster holds the place, where that matters: a task manager's id
     place_id: str = ""  # drawn when the place was claimed: tells it from another place under the same name
     belongs_to: str = ""  # place_id of another place of the same cluster without which this one is incomplete
+    parts: tuple[str, ...] = ()  # directories that carry this record too, as they may be mounts of their own
 
     def is_same_owner(self, other: Owner) -> bool:
         return (self.cluster_id, self.kind, self.holder) == (other.cluster_id, other.kind, other.holder)

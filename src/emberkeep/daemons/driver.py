@@ -12,6 +12,7 @@ import os
 import secrets
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -32,7 +33,7 @@ from emberkeep.daemons.driver_end import hand_over, store_outcome
 from emberkeep.daemons.driver_gateway import serve_own_gateway
 from emberkeep.daemons.driver_link import JobMasterThread, SparkBridge
 from emberkeep.daemons.driver_spec import DriverSpec, read_spec
-from emberkeep.daemons.driver_storage import require_checkpoints
+from emberkeep.daemons.driver_storage import require_checkpoints, require_own_place
 from emberkeep.jobmaster.ports import Application
 from emberkeep.jobs.model import ArtefactRole, AttemptOutcome, EntryPointKind, FailureKind
 from emberkeep.lifecycle.errors import UserFunctionFailed
@@ -86,6 +87,7 @@ class _Driver:
                 self._job_master.survey_local_state,
                 self._job_master.lease.wait,
                 open_savepoint_objects,
+                partial(require_own_place, self._spec),
             )
         except EmberkeepError as error:
             print(f"emberkeep: {error}", file=sys.stderr)  # noqa: T201 - the job's own error output

@@ -11,6 +11,7 @@ import asyncio
 import hmac
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -19,11 +20,11 @@ from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_spool import FileSpool
 from emberkeep.adapters.http_server import bind_port, serve_http
 from emberkeep.adapters.no_copies import NoCopies
-from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.adapters.webhdfs import WebHdfs
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import InvalidInput
 from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.daemons.driver_storage import open_state_of
 from emberkeep.local_state.model import DRIVER, Caller
 from emberkeep.spark.script import OWN_THREAD_PREFIX
 from emberkeep.spark.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
@@ -42,7 +43,7 @@ def serve_own_gateway(spec: DriverSpec) -> None:
     root = spec.checkpoint_root
     gateway = StateGateway(
         NoCopies(),
-        open_state_store,
+        partial(open_state_of, spec),
         lambda _: root,
         FileRenameJournal(Path(spec.directory) / "renames", clock.now_ms),
         FileSpool,

@@ -35,6 +35,7 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     job_manager: str
     token_file: str
     checkpoint_root: str
+    checkpoints_recorded: bool = False  # the directory that it lies in carries an ownership record
     directory: str  # of the attempt
     logs: str
     files: tuple[BoundFile, ...]  # the job's artefacts, as this node has them

@@ -315,6 +315,7 @@ class ProcessLauncher:
             logs=str(logs),
             files=files,
             options=node.configuration.texts(),
+            checkpoints_recorded=request.checkpoints_recorded,
             checkpoints=request.checkpoints,
             procedure=request.procedure,
         )

@@ -157,6 +157,7 @@ async def leadership(
             address=settings.address,
             checkpoint_root=str(layout.checkpoints),
             savepoint_root=str(layout.savepoints),
+            checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
             steps_aside=steps_aside,
             storage=settings.storage,
             driver=_resource_driver(settings),

@@ -14,6 +14,7 @@ from emberkeep.adapters.gateway_journal import FileRenameJournal
 from emberkeep.adapters.gateway_port import bind_gateway_port
 from emberkeep.adapters.gateway_spool import FileSpool
 from emberkeep.adapters.http_server import serve_http
+from emberkeep.adapters.state_directory_tree import FirstStart
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.adapters.token_file import load_or_create_token
 from emberkeep.adapters.webhdfs import WebHdfs
@@ -48,6 +49,11 @@ log = structlog.get_logger(__name__)
 _HOST = "127.0.0.1"  # only processes of this node have anything to ask
 _CLEAR_INTERVAL = 600.0  # seconds between two tries to delete what is not used any more
 _SHARE_INTERVAL = 60.0  # seconds between two looks at who shares the root directory
+
+
+def _open_state(location: str) -> DurableState:
+    """A job's driver makes each root before executors have anything to do there."""
+    return open_state_store(location, first_start=FirstStart.ELSEWHERE)
 
 
 class StateGatewayLink:
@@ -85,7 +91,7 @@ async def state_gateway_link(
     place: WorkingPlace,
     layout: StateLayout,
     services: Services,
-    open_state: Callable[[str], DurableState] = open_state_store,
+    open_state: Callable[[str], DurableState] = _open_state,
 ) -> AsyncIterator[StateGatewayLink | None]:
     """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
 

@@ -93,6 +93,7 @@ class Dispatcher(Actor[Call]):
         lineage: str,
         address: str,
         checkpoint_root: str,
+        checkpoints_recorded: bool,
         blocked: BlockedPlaces,
         storage_problem: Callable[[], str],
     ) -> None:
@@ -109,6 +110,7 @@ class Dispatcher(Actor[Call]):
         self._lineage = lineage
         self._address = address
         self._checkpoint_root = checkpoint_root
+        self._checkpoints_recorded = checkpoints_recorded
         self._rpc_timeout = configuration[options.RPC_TIMEOUT]
         self._keep = configuration[options.RESULT_RETENTION]
         self._table = JobTable(self._keep)
@@ -724,6 +726,7 @@ class Dispatcher(Actor[Call]):
             memory_mb=driver_need(job.machine.graph).memory_mb,
             job_manager=self._address,
             checkpoint_root=self._checkpoint_root,
+            checkpoints_recorded=self._checkpoints_recorded,
             checkpoints=job.pointers.queries,
             procedure=job.standing.wanted,
             lineage=self._lineage,

@@ -62,7 +62,8 @@ class SharedStorage(Protocol):
 class JobManagerService:
     """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
     ``checkpoint_root`` where queries without an own checkpoint location keep theirs, ``savepoint_root`` where those
-    savepoints go that nobody has named a directory for. ``driver``: starts task managers when more are needed; None:
+    savepoints go that nobody has named a directory for. ``checkpoints_recorded``: whether ``checkpoint_root`` carries
+    an ownership record; asked once the store is open. ``driver``: starts task managers when more are needed; None:
     people do. ``storage``: None where nobody watches it. ``steps_aside``: another one is to lead once hardly anybody is
     heard here.
 
@@ -80,6 +81,7 @@ class JobManagerService:
         address: str,
         checkpoint_root: str,
         savepoint_root: str,
+        checkpoints_recorded: Callable[[], bool] = lambda: False,
         driver: ResourceManagerDriver | None = None,
         steps_aside: bool = False,
         storage: SharedStorage | None = None,
@@ -94,6 +96,7 @@ class JobManagerService:
         self._address = address
         self._checkpoint_root = checkpoint_root
         self._savepoint_root = savepoint_root
+        self._checkpoints_recorded = checkpoints_recorded
         self._steps_aside = steps_aside
         self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
         self._epoch = 0
@@ -176,6 +179,7 @@ class JobManagerService:
                 lineage=self._store.lineage,
                 address=self._address,
                 checkpoint_root=self._checkpoint_root,
+                checkpoints_recorded=self._checkpoints_recorded(),
                 blocked=places,
                 storage_problem=lambda: "" if self._storage is None else self._storage.problem,
             )

@@ -189,6 +189,7 @@ class StartDriver(Message, frozen=True, kw_only=True):
     memory_mb: int  # reserved on the task manager: heap and overhead
     job_manager: str  # address to fetch artefacts from and to register at
     checkpoint_root: str  # where queries without an own checkpoint location keep theirs
+    checkpoints_recorded: bool = False  # checkpoint_root carries an ownership record, wherever it is there
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed, for a check of the storage
     procedure: ProcedureRequest | None = None  # begun by an earlier attempt, perhaps: to be carried on
     lineage: str = ""  # of the job store that the epoch counts in

@@ -15,6 +15,7 @@ from emberkeep.lifecycle.ports import SavepointObjects
 from emberkeep.spark import executor_blocks, progress, scheduler_control
 from emberkeep.spark.await_hook import AwaitGate, install_await_hook
 from emberkeep.spark.checkpoint_guard import guard_checkpoints
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.committed_before import CommittedBefore
 from emberkeep.spark.context_hook import ContextHook
 from emberkeep.spark.cordon import Cordon
@@ -182,11 +183,13 @@ def install(
     survey: Surveyor | None = None,
     may_commit: Callable[[], None] = lambda: None,
     open_objects: Callable[[str], SavepointObjects | None] = lambda _: None,
+    require_own_place: Callable[[], None] = lambda: None,
 ) -> DriverRuntime:
     """Prepare this process for the user's script; call it once, before any of the user's code.
 
     ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it. ``may_commit``: returns when
     this attempt may commit something. ``open_objects``: those of a savepoint; None where a directory is meant.
+    ``require_own_place``: raises Unavailable while the place of the job's own checkpoints is away.
     Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
     """
     os.environ["PYSPARK_PYTHON"] = (
@@ -197,6 +200,7 @@ def install(
     add_to_path(settings.job_files)
     notices = Notices()
     committed = CommittedBefore(settings.committed, notices)
+    places = CheckpointPlaces(require_own_place, settings.committed, notices)
     locations: StateLocations = DirectLocations()
     placement = None
     if settings.gateway_job is not None:
@@ -208,13 +212,13 @@ def install(
     plans = PlanGate()
     storages = SavepointStorages(open_objects, settings.scratch_dir / "savepoint")
     job_id, attempt = settings.job_id or JobId(""), current_job().attempt
-    states = FunctionStates(settings.checkpoint_root, job_id, attempt, locations, may_commit, notices)
+    states = FunctionStates(settings.checkpoint_root, job_id, attempt, locations, places, may_commit, notices)
     procedures = QueryProcedures(
         known, gate, plans, storages, may_commit, settings.asked_before, states, settings.step_seconds
     )
     restore = Restore(settings.savepoint, job_id, storages, states, may_commit, notices)
     starts = OrderedStarts(gate, restore, procedures)
-    queries = QueryHook(settings.checkpoint_root, locations, placement, committed, notices, known, starts)
+    queries = QueryHook(settings.checkpoint_root, locations, places, placement, committed, notices, known, starts)
     contexts = ContextHook(settings, _Forgetting(listener, queries), notices)
     contexts.install()
     queries.install()

@@ -24,6 +24,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import EmberkeepError, Fatal, NewerFormat
 from emberkeep.base.ids import JobId
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.hadoop_files import HadoopFiles
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.state_locations import StateLocations
@@ -55,6 +56,7 @@ class FunctionStates:
         job_id: JobId,
         attempt: int,
         locations: StateLocations,
+        places: CheckpointPlaces,
         may_commit: Callable[[], None],
         notices: Notices,
     ) -> None:
@@ -62,6 +64,7 @@ class FunctionStates:
         self._job_id = job_id
         self._attempt = attempt
         self._locations = locations
+        self._places = places
         self._may_commit = may_commit
         self._notices = notices
         self._lock = threading.Lock()
@@ -89,6 +92,7 @@ class FunctionStates:
         kept, and the attempt is not to end."""
         kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
         with self._lock:
+            self._places.require_own()
             files, directory = self._reach(session)
             if kept.states or files.numbered(directory):  # else a job without such functions
                 self._write(session, kept)
@@ -105,6 +109,7 @@ class FunctionStates:
         return kept.states
 
     def _read(self, session: Any) -> KeptStates | None:
+        self._places.wait_for_own()  # where it is away, nothing would look like no states
         files, directory = self._reach(session)
         numbers = files.numbered(directory)
         if not numbers:
@@ -124,6 +129,7 @@ class FunctionStates:
         return kept if kept.job_id == self._job_id else None
 
     def _write(self, session: Any, kept: KeptStates) -> None:
+        self._places.require_own()
         data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(kept))
         files, directory = self._reach(session)
         before = files.numbered(directory)

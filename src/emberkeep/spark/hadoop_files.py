@@ -148,7 +148,7 @@ class HadoopFiles:
 
         ``lasting`` false: a power loss may take it away again, on the local file system too.
         """
-        read, written = self._on_disk(source), self._on_disk(target)
+        read, written = self.path_on_disk(source), self.path_on_disk(target)
         with _translated(source):
             if read is not None and written is not None:
                 return msgspec.structs.replace(copy_on_disk(read, written, lasting=lasting), path=target)
@@ -177,7 +177,7 @@ class HadoopFiles:
     def check(self, location: str) -> SavepointFile:
         """Size and checksum of what is there."""
         with _translated(location):
-            on_disk = self._on_disk(location)
+            on_disk = self.path_on_disk(location)
             if on_disk is not None:
                 return msgspec.structs.replace(check_on_disk(on_disk), path=location)
             path, system = self._reach(location)
@@ -221,7 +221,8 @@ class HadoopFiles:
             path, system = self._reach(location)
             return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
 
-    def _on_disk(self, location: str) -> str | None:
+    def path_on_disk(self, location: str) -> str | None:
+        """The path on this node that a location means, None where it lies elsewhere."""
         return path_on_disk(location, paths_are_local=self._paths_are_local)
 
     def _reach(self, location: str) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.checkpoint_store import CheckpointStore
 from emberkeep.spark.checkpoints import (
     QueryIdentity,
@@ -67,6 +68,7 @@ class QueryHook:
         self,
         checkpoint_root: str,
         locations: StateLocations,
+        places: CheckpointPlaces,
         placement: StatePlacement | None,
         committed: CommittedBefore,
         notices: Notices,
@@ -76,6 +78,7 @@ class QueryHook:
         """``placement``: tells Spark where state lies; None: nobody does. ``queries`` learns of each that starts."""
         self._root = checkpoint_root
         self._locations = locations
+        self._places = places
         self._placement = placement
         self._committed = committed
         self._notices = notices
@@ -133,18 +136,22 @@ class QueryHook:
                 if again.reached is not None:
                     _set_location(writer, bound, again.reached)
                 return self._started(original, writer, bound, again.started)
+            described = _describe_call(writer, bound)
+            if self._keeps_below_root(writer, described):
+                self._places.wait_for_own()
             with self._starts.admitted():
-                return self._start_new(original, writer, bound, (positional, named))
+                return self._start_new(original, writer, bound, described, (positional, named))
 
         return start
 
     def _start_new(
-        self, original: Any, writer: Any, bound: inspect.BoundArguments, call: tuple[tuple[Any, ...], dict[str, Any]]
+        self,
+        original: Any,
+        writer: Any,
+        bound: inspect.BoundArguments,
+        described: _Writer,
+        call: tuple[tuple[Any, ...], dict[str, Any]],
     ) -> Any:
-        given = dict(bound.arguments)
-        arguments = given.pop("options", {}) | given
-        target = given.get("path", given.get("tableName"))
-        described = _describe(writer, target, arguments)
         with self._lock:
             started = self._decide(writer, described)
         query = ScriptQuery(
@@ -161,6 +168,7 @@ class QueryHook:
             path=described.path,
         )
         if started.location is not None:
+            self._places.wait_for(writer._spark, started.location)
             query.reached = self._locations.for_spark(writer._spark, started.location)
             self._starts.restore(query)
             self._committed.check(writer._spark, started.location, query.reached)
@@ -179,6 +187,15 @@ class QueryHook:
         with self._lock:
             self._running.append((query, started))  # until `progress` has seen its end
         return query
+
+    def _keeps_below_root(self, writer: Any, described: _Writer) -> bool:
+        """Whether its checkpoint lies below the job's own root."""
+        if described.own_location is not None:
+            return described.own_location.startswith(f"{self._root.rstrip('/')}/")
+        return (
+            can_recover(described.identity.sink, described.identity.output_mode)
+            and writer._spark.conf.get(_ROOT_SETTING, None) is None
+        )
 
     def _decide(self, writer: Any, described: _Writer) -> StartedQuery:
         """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
@@ -220,6 +237,12 @@ def _set_location(writer: Any, call: inspect.BoundArguments, location: str) -> N
     options = call.arguments.get("options", {})
     call.arguments["options"] = {key: value for key, value in options.items() if key.lower() != _LOCATION.lower()}
     writer._jwrite = writer._jwrite.option(_LOCATION, location)
+
+
+def _describe_call(writer: Any, call: inspect.BoundArguments) -> _Writer:
+    given = dict(call.arguments)
+    arguments = given.pop("options", {}) | given
+    return _describe(writer, given.get("path", given.get("tableName")), arguments)
 
 
 def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer:

@@ -3,7 +3,7 @@
 Each attempt leaves an empty file ``.attempts/<number>`` in the job's own durable root before the first request of its
 driver is answered, which is before its executors have anything to do. Whoever changes something lists these files
 before, and again before the change is acknowledged. An executor on a node that sees another storage than the driver's
-finds no mark there, and is refused.
+finds no root there, and waits; where there is a root without a mark, it is refused.
 
 What this guarantees: once any request of attempt N has been answered, no change that an older attempt begins anywhere
 reaches the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may

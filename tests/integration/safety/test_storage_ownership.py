@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.base.ownership import OWNER_FILE
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
@@ -54,7 +55,7 @@ class Site:
     def data(self) -> set[Path]:
         """Everything that jobs have in the storage."""
         kinds = (self.storage / kind for kind in ("blobs", "checkpoints", "graphs"))
-        return {path for kind in kinds for path in kind.rglob("*") if path.is_file()}
+        return {path for kind in kinds for path in kind.rglob("*") if path.is_file() and path.name != OWNER_FILE}
 
 
 @pytest.fixture

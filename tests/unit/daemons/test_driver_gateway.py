@@ -32,7 +32,8 @@ def ask(method, url, data=None):
 directory, job = sys.argv[1], "a" * 32
 os.environ["EMBERKEEP_STATE_CREDENTIAL"] = "secret"
 serve_own_gateway(SimpleNamespace(
-    checkpoint_root=f"{directory}/checkpoints/{job}", directory=directory, graph=SimpleNamespace(job_id=job), attempt=3
+    checkpoint_root=f"{directory}/checkpoints/{job}", checkpoints_recorded=False, checkpoints=(), directory=directory,
+    graph=SimpleNamespace(job_id=job), attempt=3, host="here"
 ))
 base = f"http://{os.environ['EMBERKEEP_STATE_GATEWAY']}/webhdfs/v1/{job}/own/offsets/0"
 status, _, headers = ask("PUT", f"{base}?op=CREATE&overwrite=false&user.name=secret")
@@ -44,6 +45,7 @@ assert ask("GET", f"{base}?op=OPEN&step=data&user.name=another")[0] == 403
 
 
 def test_it_serves_the_drivers_jvm_and_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
     )

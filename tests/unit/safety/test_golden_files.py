@@ -37,6 +37,7 @@ from emberkeep.daemons.bound_files import read_artefacts
 from emberkeep.daemons.driver_spec import read_outcome, read_spec
 from emberkeep.lifecycle.manifest import decode_manifest
 from emberkeep.spark import checkpoints, class_archive
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.function_states import FunctionStates
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.restore import Restore
@@ -95,7 +96,9 @@ class ReachedStates(FunctionStates):
     """Finds what is kept without Spark."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("/c", samples.JOB, 2, SamePlaces(), lambda: None, Notices())
+        notices = Notices()
+        places = CheckpointPlaces(lambda: None, (), notices)
+        super().__init__("/c", samples.JOB, 2, SamePlaces(), places, lambda: None, notices)
         self._file: Any = OneFile(path)
 
     def _reach(self, session: Any) -> tuple[Any, str]:

@@ -6,6 +6,7 @@ import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -34,7 +35,7 @@ from emberkeep.base.state_layout import StateLayout
 from emberkeep.testing.crash_files import RecordedFiles
 
 
-def _owner(cluster: str = "north", kind: PlaceKind = PlaceKind.STORAGE, holder: str = "", **more: str) -> Owner:
+def _owner(cluster: str = "north", kind: PlaceKind = PlaceKind.STORAGE, holder: str = "", **more: Any) -> Owner:
     return Owner(cluster_id=cluster, kind=kind, created_at_ms=1_700_000_000_000, holder=holder, **more)
 
 

@@ -14,6 +14,7 @@ from emberkeep.daemons.savepoint_store import SavepointStore
 from emberkeep.lifecycle.manifest import MANIFEST_KIND, MANIFEST_NAME, MANIFEST_VERSION
 from emberkeep.lifecycle.spark_versions import judge
 from emberkeep.spark import function_states, restore
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.function_states import FunctionStates
 from emberkeep.spark.notices import Notices
@@ -39,7 +40,8 @@ def _write(directory: Path, *, spark: str = HERE, version: int = MANIFEST_VERSIO
 def _restore(savepoint: str, place: Path) -> Restore:
     """Of a job that starts from a savepoint, without Spark."""
     job_id, notices = JobId("e" * 32), Notices()
-    states = FunctionStates(str(place), job_id, 1, DirectLocations(), lambda: None, notices)
+    places = CheckpointPlaces(lambda: None, (), notices)
+    states = FunctionStates(str(place), job_id, 1, DirectLocations(), places, lambda: None, notices)
     storages = SavepointStorages(lambda _: None, place / "staging")
     return Restore(savepoint, job_id, storages, states, lambda: None, notices)
 

@@ -105,7 +105,7 @@ class Bench:
             (self.layout.checkpoints / identifier / "query").mkdir(parents=True)
 
     def left(self) -> set[str]:
-        return {path.name for path in self.layout.checkpoints.iterdir()}
+        return {path.name for path in self.layout.checkpoints.iterdir() if path.name != OWNER_FILE}
 
     async def clean_at(self, seconds: int) -> None:
         self.seconds = seconds

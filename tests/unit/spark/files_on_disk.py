@@ -55,6 +55,9 @@ class FilesOnDisk:
         for directory in directories:
             Path(directory).mkdir(parents=True, exist_ok=True)
 
+    def path_on_disk(self, location: str) -> str | None:
+        return location if location.startswith("/") else None
+
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
         pass
 

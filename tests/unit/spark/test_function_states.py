@@ -11,6 +11,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import SavepointFile
 from emberkeep.spark import function_states
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.function_states import FunctionStates, KeptStates
 from emberkeep.spark.notices import Notices
 from emberkeep.spark.state_locations import DirectLocations
@@ -42,7 +43,9 @@ def on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def attempt(tmp_path: Path) -> Callable[..., FunctionStates]:
     def attempt(number: int, job: JobId = JOB, may_commit: Callable[[], None] = lambda: None) -> FunctionStates:
-        return FunctionStates(f"{tmp_path}/job/", job, number, DirectLocations(), may_commit, Notices())
+        notices = Notices()
+        places = CheckpointPlaces(lambda: None, (), notices)
+        return FunctionStates(f"{tmp_path}/job/", job, number, DirectLocations(), places, may_commit, notices)
 
     return attempt
 

@@ -13,6 +13,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.spark import function_states, restore
+from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.function_states import FunctionStates
@@ -50,9 +51,8 @@ class Job:
 
     def attempt(self, number: int, may_commit: Callable[[], None] = lambda: None) -> Restore:
         job_id, notices = JobId(f"{self.number:032x}"), Notices()
-        states = FunctionStates(
-            f"{self.place}/job-{self.number}", job_id, number, DirectLocations(), may_commit, notices
-        )
+        root, places = f"{self.place}/job-{self.number}", CheckpointPlaces(lambda: None, (), notices)
+        states = FunctionStates(root, job_id, number, DirectLocations(), places, may_commit, notices)
         storages = SavepointStorages(lambda _: None, self.place / "staging")
         return Restore(str(self.savepoint), job_id, storages, states, may_commit, notices)
 
