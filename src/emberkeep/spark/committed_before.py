@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 
+from emberkeep.api.earlier_commits import EARLIER_COMMITS
 from emberkeep.spark.notices import Notices
 
 log = structlog.get_logger(__name__)
@@ -29,6 +30,7 @@ class CommittedBefore:
         before = self._batches.pop(location, None)
         if before is None:
             return
+        EARLIER_COMMITS.note(reached, before)
         try:
             found = newest_committed(spark, reached)
         except Exception as error:  # noqa: BLE001 - the start of the query says whatever is wrong with the location

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import msgspec
 
-from emberkeep.api.file_sink.errors import BatchesMissing, OutputIsAhead, OutputOfAnotherQuery, SinkFenced
+from emberkeep.api.file_sink.errors import (
+    BatchesMissing,
+    OutputIsAhead,
+    OutputOfAnotherQuery,
+    OutputUnavailable,
+    SinkFenced,
+)
 from emberkeep.api.file_sink.model import NOTHING_YET, Owner, Piece, SinkState
 
 _REMEMBERED_PLANS = 100  # Spark keeps as many batches in its logs (spark.sql.streaming.minBatchesToRetain)
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A micro-batch as foreachBatch gives it. ``plan``: digest of its entry in the query's offset log."""
+    """A micro-batch as foreachBatch gives it. ``plan``: digest of its entry in the query's offset log.
+    ``committed_before``: the newest batch that earlier attempts of this job are known to have committed."""
 
     query: str
     checkpoint: str
     batch: int
     plan: str
+    committed_before: int = NOTHING_YET
 
 
 def claimed(state: SinkState | None, owner: Owner, first_growth: float, output: str) -> SinkState:
@@ -37,8 +45,15 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
     """The state in which this batch is the next one to be written; None when its rows are in the output already.
 
     ``adopted``: id of the query whose output is continued by another one.
-    Raises OutputOfAnotherQuery, OutputIsAhead, BatchesMissing.
+    Raises OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, OutputUnavailable.
     """
+    if not state.query and arrival.committed_before > NOTHING_YET:
+        raise OutputUnavailable(
+            f"earlier attempts of this job have written batches up to {arrival.committed_before} to {output}, but no "
+            "trace of them is there now",
+            hint="check that its file system is mounted; if you removed the output and the work directory beside it "
+            "on purpose, submit the job again",
+        )
     if state.query not in ("", arrival.query):
         if adopted != state.query:
             raise OutputOfAnotherQuery(

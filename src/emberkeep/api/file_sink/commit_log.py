@@ -6,9 +6,11 @@ for a new attempt always begins with an entry of its own.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
-from emberkeep.api.file_sink.errors import SinkFenced
+from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
 from emberkeep.api.file_sink.model import SinkState
 from emberkeep.api.file_sink.ports import SinkFiles
 from emberkeep.base.durable import decode_record, encode_record
@@ -28,8 +30,10 @@ class CommitLog:
         self._newest = 0
 
     def read(self) -> SinkState | None:
-        """The newest state; None where nothing was ever written. Raises Fatal (damaged), RetryLater."""
+        """The newest state; None where nothing was ever written. Raises OutputUnavailable (entries that this writer
+        has seen are away), Fatal (damaged), RetryLater."""
         numbers = self._numbers()
+        self._check_newest(numbers)
         self._newest = max(numbers, default=0)
         if not numbers:
             return None
@@ -41,7 +45,9 @@ class CommitLog:
             raise Fatal(f"{where}: {error}") from error
 
     def append(self, state: SinkState) -> None:
-        """Raises SinkFenced (somebody else has appended), RetryLater (outcome unknown: ``read`` before the next)."""
+        """Raises SinkFenced (somebody else has appended), OutputUnavailable (the entry before is away), RetryLater
+        (outcome unknown: ``read`` before the next)."""
+        self.check()
         number = self._newest + 1
         data = encode_record(_KIND, _VERSION, msgspec.json.encode(state))
         try:
@@ -53,10 +59,28 @@ class CommitLog:
         if max(numbers, default=0) > number:
             self._files.delete(self._path(number))
             raise self._fenced()
+        try:
+            self._check_newest([each for each in numbers if each != number])
+        except OutputUnavailable:
+            self._files.delete(self._path(number))  # it was made where the mount point is bare
+            raise
         self._newest = number
         if len(numbers) > _TOO_MANY:
             for old in sorted(numbers)[:-_KEPT]:
                 self._files.delete(self._path(old))
+
+    def check(self) -> None:
+        """Raises OutputUnavailable where the newest entry that this writer knows is away: an absent mount looks like a
+        log without entries, and what is written there is hidden once the mount is back."""
+        self._check_newest(self._numbers())
+
+    def _check_newest(self, numbers: Collection[int]) -> None:
+        # Another writer that has taken over may have deleted it, and has left newer ones.
+        if self._newest and self._newest not in numbers and max(numbers, default=0) <= self._newest:
+            raise OutputUnavailable(
+                f"{self._path(self._newest)} was there and is not now",
+                hint="check that its file system is mounted; was an older copy put back?",
+            )
 
     def _check_whether_ours(self, number: int, data: bytes, error: Conflict | RetryLater) -> None:
         """A step whose answer was lost may have been done all the same."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.errors import EmberkeepError, Unavailable
 
 
 class SinkFenced(EmberkeepError):
@@ -19,6 +19,10 @@ class OutputIsAhead(EmberkeepError):
 
 class BatchesMissing(EmberkeepError):
     """The query has gone further than the output: batches in between were never given to this sink."""
+
+
+class OutputUnavailable(Unavailable):
+    """The file system of the output is away, or shows an older copy. Nothing was written: try again once it is back."""
 
 
 class SinkClosed(EmberkeepError):

@@ -241,6 +241,7 @@ class PartWriter:
             return state
         for part in state.moves:
             self._files.move(f"{self._places.work}/{part.source}", f"{self._places.output}/{part.target}")
+        self._log.check()  # on a bare mount point each source looks as if it had been moved before
         self._state = after = msgspec.structs.replace(state, moves=())
         self._drop(state, after)
         return after

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from emberkeep.api.earlier_commits import EARLIER_COMMITS
 from emberkeep.api.file_sink.arrivals import Arrival
 from emberkeep.api.file_sink.hadoop_files import HadoopFiles
 from emberkeep.api.file_sink.model import FileFormat
@@ -116,7 +117,13 @@ class SparkFrames:
             )
         checkpoint = str(execution.resolvedCheckpointRoot())
         planned = self._files.read(f"{checkpoint}/offsets/{batch}")
-        return Arrival(query=query, checkpoint=checkpoint, batch=batch, plan=hashlib.sha256(planned).hexdigest())
+        return Arrival(
+            query=query,
+            checkpoint=checkpoint,
+            batch=batch,
+            plan=hashlib.sha256(planned).hexdigest(),
+            committed_before=EARLIER_COMMITS.newest(checkpoint),
+        )
 
 
 def _literal(path: str) -> str:

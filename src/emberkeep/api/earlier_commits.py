@@ -1,0 +1,37 @@
+"""What earlier attempts of this process's job have committed, for functions that keep an output of their own.
+
+A function that finds no trace of its own work cannot tell a new output from one whose file system is away. The job
+store can: it knows the batches that earlier attempts have committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from urllib.parse import urlsplit
+
+NO_BATCH = -1
+
+
+class EarlierCommits:
+    """The newest batch by the path of its checkpoint. Used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._batches: dict[str, int] = {}
+
+    def note(self, checkpoint: str, batch: int) -> None:
+        with self._lock:
+            self._batches[_path(checkpoint)] = batch
+
+    def newest(self, checkpoint: str) -> int:
+        """Return the newest batch that earlier attempts have committed to this checkpoint, NO_BATCH for none."""
+        with self._lock:
+            return self._batches.get(_path(checkpoint), NO_BATCH)
+
+
+def _path(location: str) -> str:
+    """Return the part of a location that Spark does not rewrite: /c, file:/c and file:///c are one checkpoint."""
+    return "/" + urlsplit(location).path.strip("/")
+
+
+EARLIER_COMMITS = EarlierCommits()

@@ -1,0 +1,168 @@
+"""The output of a RollingFileSink on a file system that is away for a while: no row is lost without an error."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.api.earlier_commits import EarlierCommits
+from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
+from emberkeep.api.file_sink.commit_log import CommitLog
+from emberkeep.api.file_sink.errors import OutputUnavailable
+from emberkeep.api.file_sink.local_files import LocalFiles
+from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
+from emberkeep.api.file_sink.part_writer import PartWriter, Places
+from emberkeep.spark import committed_before
+from emberkeep.spark.notices import Notices
+from tests.property.sink_world import MemoryFrames, Row
+
+pytestmark = pytest.mark.req("SAFE-1")
+
+FIRST = Owner(job_id="1" * 32, attempt=1, writer="w1")
+SECOND = msgspec.structs.replace(FIRST, attempt=2, writer="w2")
+
+
+class Mount:
+    """A mount point; while the mount is away, the directory is there and empty."""
+
+    def __init__(self, place: Path) -> None:
+        self.point = place / "mount"
+        self.point.mkdir()
+        self._away = place / "away"
+        self._hidden = place / "hidden"
+        self.log = f"{self.point}/_emberkeep-events/log"
+
+    def go_away(self) -> None:
+        self.point.rename(self._away)
+        self.point.mkdir()
+
+    def come_back(self) -> None:
+        self.point.rename(self._hidden)
+        self._away.rename(self.point)
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Mount:
+    return Mount(tmp_path)
+
+
+def arrival(batch: int, committed_before: int = -1) -> Arrival:
+    return Arrival(query="q", checkpoint="c", batch=batch, plan=f"p{batch}", committed_before=committed_before)
+
+
+class Sink:
+    """One attempt's writer, as far as its log."""
+
+    def __init__(self, mount: Mount, owner: Owner) -> None:
+        self.log = CommitLog(LocalFiles(), mount.log)
+        self.state = claimed(self.log.read(), owner, 1.0, "out")
+        self.log.append(self.state)
+
+    def take(self, batch: int, committed_before: int = -1) -> None:
+        state = received(self.state, arrival(batch, committed_before), "out")
+        assert state is not None
+        state = written(state, arrival(batch), (), ("key", "schema"))
+        self.log.append(state)
+        self.state = state
+
+
+def test_a_running_sink_does_not_write_on_into_the_bare_mount_point(mount: Mount) -> None:
+    sink = Sink(mount, FIRST)
+    for batch in range(100):  # old entries of the log are deleted meanwhile
+        sink.take(batch)
+    mount.go_away()
+    with pytest.raises(OutputUnavailable, match="was there and is not now"):
+        sink.take(100)
+    with pytest.raises(OutputUnavailable):
+        sink.log.read()
+    assert not list(mount.point.rglob("*.record")), "nothing that would be hidden later"
+    mount.come_back()
+    sink.take(100)
+    kept = CommitLog(LocalFiles(), mount.log).read()
+    assert kept is not None
+    assert kept.last_batch == 100
+
+
+def test_an_entry_made_while_the_mount_goes_away_is_taken_back(mount: Mount) -> None:
+    class GoesAway(LocalFiles):
+        def create(self, path: str, data: bytes) -> None:
+            mount.go_away()
+            super().create(path, data)
+
+    sink = Sink(mount, FIRST)
+    sink.log._files = GoesAway()
+    with pytest.raises(OutputUnavailable):
+        sink.take(0)
+    assert not list(mount.point.rglob("*.record"))
+
+
+def test_the_next_attempt_does_not_begin_in_the_middle(mount: Mount) -> None:
+    Sink(mount, FIRST).take(0)
+    mount.go_away()
+    with pytest.raises(OutputUnavailable, match="batches up to 0 to out, but no trace"):
+        Sink(mount, SECOND).take(1, committed_before=0)
+    again = Sink(mount, SECOND)  # it finds the entry of an attempt that has written no batch
+    with pytest.raises(OutputUnavailable, match="submit the job again"):
+        again.take(1, committed_before=0)
+    mount.come_back()
+    Sink(mount, msgspec.structs.replace(SECOND, attempt=3)).take(1, committed_before=0)
+
+
+def test_a_new_output_of_a_query_that_has_run_elsewhere_is_begun(mount: Mount) -> None:
+    Sink(mount, FIRST).take(41)
+
+
+def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) -> None:
+    output, work = f"{mount.point}/events", f"{mount.point}/_emberkeep-events"
+
+    class Frames(MemoryFrames):
+        def stage(self, frame: list[Row], directory: str) -> None:
+            Path(directory).mkdir(parents=True)
+            (Path(directory) / "part-00000-c000.x.parquet").write_text(str(frame))
+
+        def rows(self, paths: object) -> list[int]:
+            return [1]
+
+    class GoesAway(LocalFiles):
+        is_next = True
+
+        def move(self, source: str, target: str) -> None:
+            if self.is_next:
+                self.is_next = False
+                mount.go_away()
+            super().move(source, target)
+
+    writer = PartWriter(
+        GoesAway(),
+        Frames(None),  # type: ignore[arg-type]
+        Places(output=output, work=work),
+        FIRST,
+        FileFormat.PARQUET,
+        Limits(max_bytes=1),
+        lambda: 0,
+    )
+    writer.write_batch(arrival(0), [("", 1)])
+    with pytest.raises(OutputUnavailable):
+        writer.write_batch(arrival(1), [("", 2)])  # batch 0 is committed: its part is shown now
+    mount.come_back()
+    writer.write_batch(arrival(1), [("", 2)])
+    assert [path.read_text() for path in Path(output).iterdir()] == ["[('', 1)]"]
+
+
+def test_a_checkpoint_is_known_under_each_form_of_its_location() -> None:
+    commits = EarlierCommits()
+    commits.note("/data/checkpoints/q", 7)
+    assert [commits.newest(place) for place in ("file:/data/checkpoints/q", "file:///data/checkpoints/q/")] == [7, 7]
+    assert commits.newest("/data/checkpoints/other") == -1
+
+
+def test_what_the_job_store_knows_of_a_checkpoint_reaches_the_sink(monkeypatch: pytest.MonkeyPatch) -> None:
+    commits = EarlierCommits()
+    monkeypatch.setattr(committed_before, "EARLIER_COMMITS", commits)
+    known = committed_before.CommittedBefore({"/data/q": 7}, Notices())
+    with contextlib.suppress(AttributeError):  # there is no Spark that could look at the checkpoint
+        known.check(None, "/data/q", "http://gateway/data/q")
+    assert commits.newest("http://gateway/data/q") == 7
