@@ -13,11 +13,18 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
+from emberkeep.adapters.cluster_storage import ClusterStorage
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper_owner import RootOwner
 from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.errors import Conflict, Fatal, RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.config import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import JobId, SystemIds
+from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.ownership import Unclaimed
+from emberkeep.base.state_layout import StateLayout
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
 from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
@@ -73,9 +80,12 @@ class Cluster:
         self.sessions.append(session)
         return session
 
-    def store_of(self, session: ZooKeeperSession, *, elected: bool = False) -> PatientStore:
+    def store_of(
+        self, session: ZooKeeperSession, *, elected: bool = False, storage: ClusterStorage | None = None
+    ) -> PatientStore:
+        address = f"jm-{len(self.sessions)}:1"
         return PatientStore(
-            session, self.layout, self.graphs, SystemIds(), address=f"jm-{len(self.sessions)}:1", elected=elected
+            session, self.layout, self.graphs, SystemIds(), address=address, elected=elected, storage=storage
         )
 
     def store(self) -> PatientStore:
@@ -127,6 +137,57 @@ async def cluster(ensemble: Ensemble, tmp_path: Path) -> AsyncIterator[Cluster]:
     cluster = Cluster(ensemble.hosts, tmp_path / "graphs")
     yield cluster
     await cluster.close()
+
+
+class StorageOfARoot:
+    """A storage without a record, with data of a job, and the JobManagers that lead one after the other."""
+
+    def __init__(self, cluster: Cluster, directory: Path) -> None:
+        texts = {STORAGE_DIRECTORY.key: str(directory), HA_TYPE.key: "zookeeper", HA_CLUSTER_ID.key: "north"}
+        self.place = StateLayout(directory.with_name("state"), Configuration().with_texts(texts, "test"))
+        self._cluster = cluster
+        (self.place.checkpoints / job(1).job_id).mkdir(parents=True)
+
+    async def problem_at_a_start(self) -> EmberkeepError | None:
+        storage = ClusterStorage(self.place, lambda: 1000)
+        store = self._cluster.store_of(self._cluster.session(), storage=storage)
+        await store.open()
+        await store.close()
+        return storage.problem()
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_new_root_adopts_data_without_a_record_at_no_start(cluster: Cluster, tmp_path: Path) -> None:
+    site = StorageOfARoot(cluster, tmp_path / "storage")
+    for _ in range(3):
+        assert isinstance(await site.problem_at_a_start(), Unclaimed)
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_root_whose_first_leader_died_at_its_start_adopts_nothing(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has taken the first epoch, and nothing more."""
+
+    async def die(_: object) -> StoreOrigin:
+        raise RetryLater("ZooKeeper cannot be reached")
+
+    site = StorageOfARoot(cluster, tmp_path / "storage")
+    with monkeypatch.context() as dying:
+        dying.setattr(RootOwner, "origin", die)
+        with pytest.raises(RetryLater):
+            await site.problem_at_a_start()
+    assert isinstance(await site.problem_at_a_start(), Unclaimed)
+
+
+@pytest.mark.req("SAFE-14")
+async def test_a_root_of_the_release_before_adopts_its_data(cluster: Cluster, tmp_path: Path) -> None:
+    before = cluster.store()  # without a storage no record is kept, as in that release
+    await before.open()
+    await before.close()
+    site = StorageOfARoot(cluster, tmp_path / "storage")
+    for _ in range(2):
+        assert await site.problem_at_a_start() is None
 
 
 class TestZooKeeper(JobStoreContract):

@@ -36,10 +36,12 @@ log = structlog.get_logger(__name__)
 
 class Binding(msgspec.Struct, frozen=True, kw_only=True):
     """Which place of BLOBs a storage is used with; ``location`` is "" for BLOBs in the storage, ``place_id`` "" before
-    the place was claimed. Persisted (kind "blob-place", version 1); unknown fields are ignored."""
+    the place was claimed. ``unrecorded``: a release that kept no records has led with that place until then. Persisted
+    (kind "blob-place", version 1); unknown fields are ignored."""
 
     location: str
     place_id: str = ""
+    unrecorded: bool = False
 
 
 class StorageOfBlobs(Protocol):
@@ -72,8 +74,8 @@ class BlobPlace:
         self._turn = threading.Lock()
 
     def settle(self, *, was_led: bool) -> None:
-        """Claim the place where it is empty; what cannot be done now is done later. ``was_led``: the job store was,
-        before this leader. Raises OwnedByAnother or NewerFormat: this JobManager must not lead with it."""
+        """Claim the place where it is empty; what cannot be done now is done later. ``was_led``: as of ``StoreOrigin``.
+        Raises OwnedByAnother or NewerFormat: this JobManager must not lead with it."""
         self._was_led = was_led
         try:
             self.require()
@@ -100,9 +102,9 @@ class BlobPlace:
                 self._bind(self._binding_or_none(), Binding(location=""))
                 return
             binding = self._binding()
-            if binding is None and not self._was_led:
-                # From now on data without a record is not what a release without records has left.
-                binding = self._bind(binding, Binding(location=self.location))
+            if binding is None:
+                # Decided once: at later starts data without a record may be another cluster's.
+                binding = self._bind(binding, Binding(location=self.location, unrecorded=self._was_led))
             owner = self._record.read() or self._claim(binding)
             self._refuse_others(owner)
             if owner.belongs_to != self._storage.place_id and not self._record.has_jobs():
@@ -170,10 +172,10 @@ class BlobPlace:
             self._found = open_blob_owner_record(self.location)
         return self._found
 
-    def _claim(self, binding: Binding | None) -> Owner:
+    def _claim(self, binding: Binding) -> Owner:
         has_jobs = self._refuse_missing(binding)
         # A release before this one has led here: it kept no records, and the place was this cluster's alone.
-        if has_jobs and (binding is not None or not self._was_led):
+        if has_jobs and not (binding.unrecorded and binding.location == self.location):
             raise Unclaimed(f"the HA store {self.location} holds data and no ownership record", hint=ADOPT)
         return self._create()
 

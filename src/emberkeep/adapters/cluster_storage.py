@@ -10,7 +10,6 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -19,6 +18,7 @@ import structlog
 from emberkeep.adapters.blob_place import ADOPT, BlobPlace
 from emberkeep.adapters.checkpoint_place import CHECKPOINTS, make_checkpoint_place, record_checkpoint_place
 from emberkeep.adapters.storage_marks import MARKS_FILE, read_marks, write_marks
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
 from emberkeep.base.durable import write_file
 from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavailable
@@ -39,16 +39,6 @@ from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Item, Kind, Mark
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class StoreOrigin:
-    """What a job store knows of itself. ``identity``: drawn when it was made. ``storage``: identity of the storage that
-    it was used with, "" before the first time. ``was_led``: before this leader."""
-
-    identity: str
-    storage: str
-    was_led: bool
 
 
 class ClusterStorage:

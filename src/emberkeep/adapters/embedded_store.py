@@ -14,11 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar, TypeVarTuple
 
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.job_database import JobDatabase
+from emberkeep.adapters.store_origin import StoreOrigin, kept_after
 from emberkeep.base.clock import Clock, SystemClock
 from emberkeep.base.errors import Conflict, Fatal
 from emberkeep.base.ids import JobId
+from emberkeep.base.ownership import OwnedByAnother
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.damaged_leftovers import DamagedJob
@@ -62,13 +64,22 @@ class EmbeddedJobStore:
         self._lock = _take_lock(self._path.with_name(f"{self._path.name}.lock"))
         self._database = database = JobDatabase(self._path, self._graph_dir, self._clock.now_ms())
         if self._storage is not None:
-            origin = database.origin()
-            self._bind(database, origin, self._storage.settle(origin))
+            self._settle(database, self._storage)
         return database.epoch
 
-    def _bind(self, database: JobDatabase, origin: StoreOrigin, place_id: str) -> None:
-        if place_id not in ("", origin.storage):
-            database.bind_storage(place_id)
+    def _settle(self, database: JobDatabase, storage: ClusterStorage) -> None:
+        origin = database.origin()
+        try:
+            settled = storage.settle(origin)
+        except OwnedByAnother:
+            self._bind(database, origin, "")
+            raise
+        self._bind(database, origin, settled)
+
+    def _bind(self, database: JobDatabase, origin: StoreOrigin, settled: str) -> None:
+        kept = kept_after(origin, settled)
+        if origin.was_led or kept != origin.storage:
+            database.bind_storage(kept)
 
     async def adopt_storage(self) -> None:
         """See ``ClusterStorage.adopt``."""

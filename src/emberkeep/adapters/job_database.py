@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 import structlog
 
-from emberkeep.adapters.cluster_storage import StoreOrigin
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import (
     StoredAttempt,
@@ -31,6 +30,7 @@ from emberkeep.adapters.job_records import (
     is_same_end,
 )
 from emberkeep.adapters.job_schema import prepare
+from emberkeep.adapters.store_origin import StoreOrigin, origin_of
 from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, NewerFormat, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
@@ -71,8 +71,6 @@ class JobDatabase:
         """The time only lifts it: in a file that was put back from an older copy, above what leaders before have told
         to task managers and drivers, who would refuse this one else. Whatever the clock says, the epoch grows."""
         with self._transaction():
-            ((before,),) = self._read("SELECT epoch FROM store")
-            self._was_led = before > 0
             self._connection.execute("UPDATE store SET epoch = MAX(epoch + 1, ?)", (now_ms,))
             epoch, graphs = self._connection.execute("SELECT epoch, graphs FROM store").fetchone()
         return int(epoch), str(graphs)
@@ -80,12 +78,8 @@ class JobDatabase:
     # --- the storage that belongs to it ------------------------------------------------------------------------------
 
     def origin(self) -> StoreOrigin:
-        bound = self._read("SELECT place_id FROM storage")
-        return StoreOrigin(
-            identity=self.lineage,
-            storage=str(bound[0][0]) if bound else "",
-            was_led=self._was_led,
-        )
+        kept = self._read("SELECT place_id FROM storage")
+        return origin_of(self.lineage, str(kept[0][0]) if kept else "")
 
     def bind_storage(self, place_id: str) -> None:
         with self._leading() as connection:

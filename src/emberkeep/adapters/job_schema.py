@@ -15,6 +15,7 @@ from pathlib import Path
 
 import structlog
 
+from emberkeep.adapters.store_origin import kept_first
 from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat
 
@@ -24,7 +25,7 @@ _CHECKPOINTS = "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers 
 _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
 # One row at most: which storage this store was used with. Beside the versions: the release before this one needs no
 # such table and minds none, so that it can be started again.
-_STORAGE = "CREATE TABLE IF NOT EXISTS storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
+_STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
 # Since when a row of ``damaged`` is kept, by this machine's clock. Beside the versions for the same reason: one more
 # column in that table would break the statement by which the release before writes such a row.
@@ -94,9 +95,19 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
         raise Damaged(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
     if 0 < version < SCHEMA_VERSION:
         _migrate(connection, path, version)
-    connection.execute(_STORAGE)
+    _keep_storage(connection)
     connection.execute(_DAMAGED_SINCE)
     connection.execute(_SINCE_NOW)
+
+
+def _keep_storage(connection: sqlite3.Connection) -> None:
+    """From now on keep which storage the store is used with, and whether it was led before that."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'storage'").fetchone():
+        return
+    with _changing(connection, SCHEMA_VERSION):
+        ((epoch,),) = connection.execute("SELECT epoch FROM store")
+        connection.execute(_STORAGE)
+        connection.execute("INSERT INTO storage VALUES (1, ?)", (kept_first(was_led=epoch > 0),))
 
 
 def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:

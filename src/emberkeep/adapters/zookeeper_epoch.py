@@ -5,7 +5,7 @@ The epoch's number is the version of one node, so that a check of that version c
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -50,20 +50,21 @@ class LeaderEpoch:
         """Raises Conflict."""
         _ = self.number
 
-    async def take(self) -> int:
-        """Raises Conflict: another session is published and the election has not decided against it, another
-        JobManager was faster, or it is taken already."""
+    async def take(self, prepare: Callable[[int], Awaitable[None]] | None = None) -> int:
+        """``prepare``: called with the epoch before, as long as it is not taken. Raises what that does, and Conflict:
+        another session is published and the election has not decided against it, another JobManager was faster, or it
+        is taken already."""
         if self._number is not None or self._taking:
             raise Conflict("this store is open already: it leads")
         self._taking = True
         try:
             await make_paths(self._session, self._layout)
-            self._number = await self._write()
+            self._number = await self._write(prepare)
             return self._number
         finally:
             self._taking = False
 
-    async def _write(self) -> int:
+    async def _write(self, prepare: Callable[[int], Awaitable[None]] | None) -> int:
         layout, own = self._layout, self._record
         epoch = await self._session.get(layout.epoch)
         self.lineage = f"{epoch.created:x}-{epoch.created_ms:x}"
@@ -73,6 +74,8 @@ class LeaderEpoch:
         if leader is not None and not self._elected and leader.owner != self._session.id:
             other = _leader(leader, layout.leader)
             raise Conflict(f"another JobManager leads: {other.address if other else 'its address cannot be read'}")
+        if prepare is not None:
+            await prepare(epoch.version)
         data = encode_node(own)
 
         def build(transaction: TransactionRequest) -> None:

@@ -1,22 +1,24 @@
 """The ownership record of a cluster's root in ZooKeeper, and which storage it belongs with.
 
-It is written at the first start. A root without it is new, or was made by a release that kept no such records.
+It is written at the first start, before the epoch. A root without it is new if nobody has taken an epoch there; else it
+was made by a release that kept no such records.
 """
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
 
 import msgspec
 import structlog
 
-from emberkeep.adapters.cluster_storage import StoreOrigin
+from emberkeep.adapters.store_origin import StoreOrigin, kept_first, origin_of
 from emberkeep.adapters.zookeeper_epoch import LeaderEpoch
 from emberkeep.adapters.zookeeper_errors import TransactionRefused
 from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
 from emberkeep.adapters.zookeeper_session import ZooKeeperSession
-from emberkeep.base.errors import Damaged, RetryLater
+from emberkeep.base.errors import Conflict, Damaged, RetryLater
 from emberkeep.base.ownership import Owner, PlaceKind, decode_owner, encode_owner
 
 _LOST = "lost"
@@ -33,48 +35,49 @@ class RootOwner:
         self._layout = layout
         self._epoch = epoch
 
-    async def origin(self) -> StoreOrigin:
-        """What the root knows of itself; the record is written where there is none."""
-        try:
-            owner, is_damaged = await self._find(), False
-        except Damaged as error:
-            log.error("the ownership record in ZooKeeper is replaced", reason=str(error))
-            owner, is_damaged = None, True
-        if owner is None:
-            owner = Owner(
-                cluster_id=self._layout.base.rpartition("/")[2],
-                kind=PlaceKind.ZOOKEEPER,
-                created_at_ms=time.time_ns() // 1_000_000,
-                place_id=secrets.token_hex(8),
-                # Which storage belonged to it is lost: a person has to say it.
-                belongs_to=_LOST if is_damaged else "",
-            )
-            await self._write("write the ownership record", owner, is_new=not is_damaged)
-        return StoreOrigin(
-            identity=owner.place_id,
-            storage=owner.belongs_to,
-            was_led=self._epoch.number > 1,
+    async def prepare(self, epoch_before: int) -> None:
+        """Write the record where there is none, before this JobManager takes an epoch and is one that has led."""
+        if not await self._session.exists(self._layout.owner):
+            with contextlib.suppress(Conflict):  # another JobManager of this release was faster
+                await self._session.create(
+                    self._layout.owner, encode_owner(self._drawn(kept_first(was_led=epoch_before > 0)))
+                )
+
+    def _drawn(self, kept: str) -> Owner:
+        return Owner(
+            cluster_id=self._layout.base.rpartition("/")[2],
+            kind=PlaceKind.ZOOKEEPER,
+            created_at_ms=time.time_ns() // 1_000_000,
+            place_id=secrets.token_hex(8),
+            belongs_to=kept,
         )
 
-    async def bind(self, place_id: str) -> None:
+    async def origin(self) -> StoreOrigin:
+        """What the root knows of itself; a damaged record is replaced."""
+        try:
+            owner = await self._find()
+        except Damaged as error:
+            log.error("the ownership record in ZooKeeper is replaced", reason=str(error))
+            owner = self._drawn(_LOST)  # which storage belonged to it: a person has to say it
+            await self._write("write the ownership record", owner)
+        return origin_of(owner.place_id, owner.belongs_to)
+
+    async def bind(self, kept: str) -> None:
         """Keep which storage belongs with the root."""
         owner = await self._find()
-        if owner is None:
-            raise RetryLater(f"{self._layout.owner} is gone from ZooKeeper", hint="restart the JobManager")
-        if owner.belongs_to != place_id:
-            bound = msgspec.structs.replace(owner, belongs_to=place_id)
-            await self._write("bind the storage", bound, is_new=False)
+        if owner.belongs_to != kept:
+            await self._write("bind the storage", msgspec.structs.replace(owner, belongs_to=kept))
 
-    async def _find(self) -> Owner | None:
+    async def _find(self) -> Owner:
         path = self._layout.owner
         node = await self._session.find(path)
-        return None if node is None else decode_owner(node.data, where=f"ZooKeeper, {path}")
+        if node is None:
+            raise RetryLater(f"{path} is gone from ZooKeeper", hint="restart the JobManager")
+        return decode_owner(node.data, where=f"ZooKeeper, {path}")
 
-    async def _write(self, what: str, owner: Owner, *, is_new: bool) -> None:
+    async def _write(self, what: str, owner: Owner) -> None:
         path, data = self._layout.owner, encode_owner(owner)
         try:
-            await self._epoch.commit(
-                what, lambda each: each.create(path, data) if is_new else each.set_data(path, data)
-            )
+            await self._epoch.commit(what, lambda each: each.set_data(path, data))
         except TransactionRefused as refused:
             raise RetryLater(f"{path} has changed meanwhile: {refused}", hint="try again") from None

@@ -20,6 +20,7 @@ from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.graph_files import GraphFiles, StateHandle, decode_handle, encode_handle
 from emberkeep.adapters.job_records import StoredAttempt, is_same_end
 from emberkeep.adapters.result_files import ResultFile, ResultFiles
+from emberkeep.adapters.store_origin import kept_after
 from emberkeep.adapters.stored_jobs import stored_job
 from emberkeep.adapters.zookeeper_checkpoints import CheckpointNodes
 from emberkeep.adapters.zookeeper_damaged import DamagedNodes
@@ -84,7 +85,7 @@ class ZooKeeperJobStore:
     # --- leading ----------------------------------------------------------------------------------------------------
 
     async def open(self) -> int:
-        number = await self._epoch.take()
+        number = await self._epoch.take(None if self._storage is None else self._owner.prepare)
         self._graphs = GraphFiles(self._graph_dir, number)
         self._result_files = ResultFiles(self._graph_dir, number)
         if self._storage is not None:
@@ -102,9 +103,7 @@ class ZooKeeperJobStore:
 
     async def _settle(self, storage: ClusterStorage) -> None:
         origin = await self._owner.origin()
-        place_id = await asyncio.to_thread(storage.settle, origin)
-        if place_id:
-            await self._owner.bind(place_id)
+        await self._owner.bind(kept_after(origin, await asyncio.to_thread(storage.settle, origin)))
 
     async def adopt_storage(self) -> None:
         """See ``ClusterStorage.adopt``."""

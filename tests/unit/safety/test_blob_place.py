@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from emberkeep.adapters.blob_place import BINDING_FILE, BlobPlace
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.directory_blobs import DirectoryBlobs
 from emberkeep.adapters.owned_blobs import OwnedBlobs
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import encode_record
 from emberkeep.base.errors import Damaged, EmberkeepError, NewerFormat, Unavailable
@@ -51,7 +52,7 @@ class Site:
 
     def again(self, storage: ClusterStorage, cluster: str = "north") -> ClusterStorage:
         """A later start of the same job store."""
-        return self.start(StoreOrigin(identity="store-1", storage=storage.place_id, was_led=True), cluster)
+        return self.start(StoreOrigin(identity="store-1", storage=storage.place_id, was_led=False), cluster)
 
     def put(self, job_id: str = ONE) -> None:
         """BLOBs of a job, by a release without records."""
@@ -96,15 +97,12 @@ def test_what_the_release_before_has_left_belongs_to_the_store_that_was_led_then
 @pytest.mark.req("SAFE-14")
 def test_an_upgrade_takes_the_place_over_when_it_is_there_again(site: Site) -> None:
     site.put()
-    site.blobs.chmod(0)
-    try:
-        storage = site.start(UPGRADED)
-        if isinstance(storage.blobs.problem(), Unavailable):  # not for root, whom nothing hinders
-            site.blobs.chmod(0o700)
-            storage = site.again(storage)
-    finally:
-        site.blobs.chmod(0o700)
-    assert storage.blobs.problem() is None
+    record = site.blobs / OWNER_FILE
+    record.symlink_to(record)  # reading it is an error, also for root
+    storage = site.start(UPGRADED)
+    assert isinstance(storage.blobs.problem(), Unavailable)
+    record.unlink()
+    assert site.again(storage).blobs.problem() is None
 
 
 @pytest.mark.req("SAFE-4", "SAFE-6")
@@ -204,7 +202,7 @@ def test_a_place_that_was_exchanged_for_another_one_of_the_cluster_deletes_nothi
     other.directory.mkdir()
     record.unlink()
     (site.layout().storage_record / BINDING_FILE).rename(site.directory / "binding")
-    site.again(first)  # made anew
+    site.again(first).blobs.adopt()  # made anew
     (site.directory / "binding").rename(site.layout().storage_record / BINDING_FILE)
     with pytest.raises(Unclaimed, match="used with another HA store"):
         site.again(first).blobs.require()

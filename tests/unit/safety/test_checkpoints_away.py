@@ -13,10 +13,11 @@ import pytest
 from aiohttp import ClientSession
 
 from emberkeep.adapters.checkpoint_place import require_checkpoint_place
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.state_directory import DirectoryState
 from emberkeep.adapters.state_directory_tree import FirstStart
 from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.ids import JobId

@@ -10,8 +10,9 @@ from typing import NoReturn
 
 import pytest
 
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.directory_blobs import DirectoryBlobs
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.adapters.watched_blobs import WatchedBlobs
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import Unavailable

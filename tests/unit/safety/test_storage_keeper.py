@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.adapters.cluster_storage import ClusterStorage, StoreOrigin
+from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.storage_marks import MARKS_FILE
+from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import write_record
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
