@@ -257,7 +257,12 @@ class DirectoryState:
         if entries and not recursive:
             raise NotEmpty(f"{self._root.location} is not empty")
         with self._errors("delete", ""):
-            self._tree.remove_root()
+            try:
+                self._tree.remove_root(lambda name: recursive or is_side_file(name) or name == INCOMING)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise NotEmpty(f"{self._root.location} is not empty") from None
         return True
 
     def close(self) -> None:

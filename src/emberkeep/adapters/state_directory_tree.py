@@ -6,7 +6,7 @@ import contextlib
 import enum
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from emberkeep.base.durable import sync_directory
@@ -129,10 +129,10 @@ class DirectoryTree:
                 os.close(inner)
             self._files.remove_directory(name, directory=parent)
 
-    def remove_root(self) -> None:
-        """With everything in it; it may be made again."""
+    def remove_root(self, goes: Callable[[str], bool]) -> None:
+        """With all in it of which the name ``goes``; it may be made again."""
         with self.opened(()) as root:
-            for name in os.listdir(root):  # noqa: PTH208
+            for name in filter(goes, os.listdir(root)):  # noqa: PTH208
                 self.remove(root, name)
             self._files.remove_directory(self.root)
         self._was_seen = False

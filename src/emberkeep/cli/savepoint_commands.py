@@ -157,7 +157,7 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
 @savepoint_app.command
 def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Delete a savepoint. Nothing else is ever deleted: a directory without a savepoint's manifest is refused, and one
-    that a running job has started from.
+    that a running job has started from. Files that the manifest does not name stay.
 
     Parameters
     ----------
@@ -167,8 +167,10 @@ def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     from emberkeep.client.savepoint_calls import savepoint_location
 
     location, watch = savepoint_location(path), Stopwatch()
-    with_client(cluster.require(), lambda client: client.savepoints.dispose(location))
+    left = with_client(cluster.require(), lambda client: client.savepoints.dispose(location))
     say(f"{location} is deleted {watch}")
+    if left:
+        say(f"left there, as the savepoint does not name it: {', '.join(left)}")
     return ExitCode.OK
 
 

@@ -79,8 +79,11 @@ class SavepointCalls:
         body = SavepointFiles(savepoint_path=path, first=first, count=count)
         return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
 
-    async def dispose(self, path: str) -> None:
-        """Delete it. Raises Absent (there is none), Fatal with the JobManager's reason."""
+    async def dispose(self, path: str) -> tuple[str, ...]:
+        """Delete it. Returns names of files in its directory that are left because they are not its own.
+
+        Raises Absent (there is none), Fatal with the JobManager's reason.
+        """
         body = SavepointPath(savepoint_path=path)
         trigger = await self._post("/savepoint-disposal", body, TriggerResponse)
         while True:
@@ -90,7 +93,7 @@ class SavepointCalls:
                 if failure is not None:
                     kind = Absent if failure.kind == Absent.__name__ else Fatal
                     raise kind(failure.stack_trace)
-                return
+                return state.left
             await asyncio.sleep(_POLL)
 
     async def _get(self, path: str, kind: type[T]) -> T:

@@ -9,10 +9,9 @@ from contextlib import closing
 from functools import partial
 from typing import TypeVar
 
-import structlog
-
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat
+from emberkeep.daemons.savepoint_disposal import dispose
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
 from emberkeep.lifecycle.spark_versions import judge
@@ -21,8 +20,6 @@ from emberkeep.protocol.rest_savepoints import SavepointCheck
 from emberkeep.rest.locations import HADOOP_SCHEMES
 
 T = TypeVar("T")
-
-log = structlog.get_logger(__name__)
 
 MOST_PROBLEMS = 100  # that a check names
 _LARGEST_MANIFEST = 256 * 1024**2  # bytes
@@ -43,9 +40,9 @@ class SavepointStore:
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
         return await asyncio.to_thread(_with_store, path, check)
 
-    async def dispose(self, path: str) -> None:
-        """Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
-        await asyncio.to_thread(_with_store, path, lambda store: _dispose(store, path))
+    async def dispose(self, path: str) -> tuple[str, ...]:
+        """See ``rest.ports.Savepoints``. Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
 
 
 def _with_store(path: str, work: Callable[[DurableState], T]) -> T:
@@ -113,12 +110,3 @@ def _problem(store: DurableState, file: SavepointFile) -> str:
     if size != file.size:
         return f"{file.path} has {size} bytes, and was made with {file.size}"
     return "" if digest.hexdigest() == file.sha256 else f"{file.path} was changed: its SHA-256 is another one"
-
-
-def _dispose(store: DurableState, path: str) -> None:
-    # The manifest goes last: what was begun can be asked for again, and only what has one is ever deleted.
-    manifest, _ = _manifest(store, path)
-    for directory in sorted({file.path.partition("/")[0] for file in manifest.files}):
-        store.delete(directory, recursive=True)
-    store.delete("", recursive=True)
-    log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(manifest.files))

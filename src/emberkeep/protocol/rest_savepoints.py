@@ -113,10 +113,12 @@ class SavepointFiles(SavepointPath, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class DisposalStatus(Kebab, frozen=True, kw_only=True):
-    """``operation``: null while it is in progress; its ``location`` is never set."""
+    """``operation``: null while it is in progress; its ``location`` is never set. ``left``: files in the savepoint's
+    directory that are left because they are not its own, a few of many."""
 
     status: QueueStatus
     operation: SavepointOutcome | None
+    left: tuple[str, ...] = ()
 
 
 class SavepointEntry(Kebab, frozen=True, kw_only=True):

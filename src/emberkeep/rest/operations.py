@@ -20,6 +20,7 @@ class Operation:
 
     done: bool = False
     error: EmberkeepError | None = None
+    left: tuple[str, ...] = ()
 
 
 class Operations:
@@ -29,7 +30,7 @@ class Operations:
         self._known: OrderedDict[str, Operation] = OrderedDict()
         self._running: set[asyncio.Task[None]] = set()
 
-    def start(self, trigger_id: str, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, trigger_id: str, work: Coroutine[Any, Any, tuple[str, ...]]) -> None:
         """Run ``work``, which may raise EmberkeepErrors. A trigger id that is known is the same operation again.
 
         Raises RetryLater when as many run as may.
@@ -47,9 +48,9 @@ class Operations:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    async def _run(self, operation: Operation, work: Coroutine[Any, Any, None]) -> None:
+    async def _run(self, operation: Operation, work: Coroutine[Any, Any, tuple[str, ...]]) -> None:
         try:
-            await work
+            operation.left = await work
         except EmberkeepError as error:
             operation.error = error
         except asyncio.CancelledError:

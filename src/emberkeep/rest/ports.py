@@ -86,8 +86,9 @@ class Savepoints(Protocol):
         """Read ``count`` of its files, from number ``first`` of the manifest's list on; None: all that follow. Raises
         Absent, RetryLater, Fatal."""
 
-    async def dispose(self, path: str) -> None:
-        """Delete it. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""
+    async def dispose(self, path: str) -> tuple[str, ...]:
+        """Delete it. Returns names of files in its directory that are left because they are not its own, a few of
+        many. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""
 
 
 class StorageCondition(msgspec.Struct, frozen=True, kw_only=True):

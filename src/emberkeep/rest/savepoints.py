@@ -140,7 +140,7 @@ async def dispose(call: Call) -> msgspec.Struct:
     return TriggerResponse(request_id=trigger_id)
 
 
-async def _dispose(api: Api, path: str) -> None:
+async def _dispose(api: Api, path: str) -> tuple[str, ...]:
     """Raises Conflict while a job may start from it."""
     for view in await api.gateway.jobs():
         starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
@@ -149,7 +149,7 @@ async def _dispose(api: Api, path: str) -> None:
                 f"job {view.job_id} ({view.name}) has started from {path}, and may have to do so again",
                 hint="dispose of it once that job has ended, or stop that job with a savepoint of its own",
             )
-    await api.savepoints.dispose(path)
+    return await api.savepoints.dispose(path)
 
 
 async def disposal(call: Call) -> msgspec.Struct:
@@ -157,7 +157,7 @@ async def disposal(call: Call) -> msgspec.Struct:
     if not operation.done:
         return DisposalStatus(status=QueueStatus(id=OperationStatus.IN_PROGRESS), operation=None)
     outcome = SavepointOutcome(failure_cause=None if operation.error is None else _cause(operation.error))
-    return DisposalStatus(status=QueueStatus(id=OperationStatus.COMPLETED), operation=outcome)
+    return DisposalStatus(status=QueueStatus(id=OperationStatus.COMPLETED), operation=outcome, left=operation.left)
 
 
 def _cause(error: EmberkeepError) -> FailureCause:

@@ -244,9 +244,12 @@ def test_savepoints_are_listed_shown_checked_and_deleted(
     flip(root / "functions/0")
     assert main(["savepoint", "verify", str(root)]) == 1
     assert "functions/0 was changed" in capfd.readouterr().out
+    (root / "notes").write_bytes(b"x")
     assert main(["savepoint", "dispose", str(root)]) == 0
-    assert f"{root} is deleted after " in capfd.readouterr().err
-    assert not root.exists()
+    told = capfd.readouterr().err
+    assert f"{root} is deleted after " in told
+    assert "left there, as the savepoint does not name it: notes" in told
+    assert [path.name for path in root.iterdir()] == ["notes"]
     assert main(["savepoint", "dispose", str(root)]) == 4, "there is none any more"
 
 

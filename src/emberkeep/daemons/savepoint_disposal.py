@@ -1,0 +1,68 @@
+"""Deletes a savepoint: the files that its manifest names, and no other ones that lie in its directory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+
+import structlog
+
+from emberkeep.base.errors import Absent
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest
+from emberkeep.local_state.errors import NotEmpty
+from emberkeep.local_state.model import FileKind
+from emberkeep.local_state.ports import DurableState
+
+_AT_ONCE = 8  # files that are deleted
+MOST_NAMED = 10  # files that are left
+
+log = structlog.get_logger(__name__)
+
+
+def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ...]:
+    """Delete the savepoint at ``path``. Returns names of files that are left because they are not its own, a few of
+    many. Blocks. Raises RetryLater, UnknownOutcome, Fatal: it can be asked for again then."""
+    files = [file.path for file in manifest.files]
+    with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
+        deque(threads.map(lambda name: _delete(store, name), files), maxlen=0)
+        for directories in _by_depth(files):
+            deque(threads.map(lambda name: _delete(store, name), directories), maxlen=0)
+    # The manifest goes last: what was begun can be asked for again, and only what has one is ever deleted.
+    left = tuple(islice((name for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
+    store.delete(MANIFEST_NAME, recursive=False)
+    _delete(store, "")
+    log.info("a savepoint was deleted", path=path, job=manifest.job_id, files=len(files))
+    if left:
+        log.warning("files in a savepoint's directory that are not its own are left", path=path, files=left)
+    return left
+
+
+def _delete(store: DurableState, name: str) -> None:
+    """A file or an empty directory; one that is not there is fine."""
+    with contextlib.suppress(NotEmpty):
+        store.delete(name, recursive=False)
+
+
+def _by_depth(files: Iterable[str]) -> list[list[str]]:
+    """The directories that the files lie in, the deepest first."""
+    found: dict[int, set[str]] = {}
+    for file in files:
+        parts = file.split("/")[:-1]
+        for depth in range(1, len(parts) + 1):
+            found.setdefault(depth, set()).add("/".join(parts[:depth]))
+    return [sorted(found[depth]) for depth in sorted(found, reverse=True)]
+
+
+def _files(store: DurableState, directory: str) -> Iterator[str]:
+    try:
+        entries = store.listing(directory)
+    except Absent:
+        return
+    for entry in entries:
+        if entry.kind is FileKind.FILE:
+            yield entry.name
+        else:
+            yield from _files(store, entry.name)

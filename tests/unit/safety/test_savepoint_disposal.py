@@ -1,0 +1,92 @@
+"""Who disposes of a savepoint deletes what its manifest names, and nothing that others have put beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from emberkeep.base.ids import JobId
+from emberkeep.daemons.savepoint_store import SavepointStore
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest
+from emberkeep.lifecycle.model import Procedure
+
+pytestmark = pytest.mark.anyio
+
+FILES = ("queries/query-a/metadata", "queries/query-a/state/0/0/1.delta", "queries/query-b/metadata", "functions/0")
+EMPTY = Manifest(
+    job_id=JobId("a" * 32),
+    job_name="flights",
+    attempt=1,
+    trigger_id="b" * 32,
+    procedure=Procedure.SUSPEND,
+    created_ms=1,
+    spark_version="4.3.0",
+    emberkeep_version="0.1.0",
+    queries=(),
+    files=(),
+)
+STORE = SavepointStore("4.3.0")
+
+
+@pytest.fixture
+def savepoint(tmp_path: Path) -> Path:
+    root = tmp_path / "savepoint"
+    for name in FILES:
+        put(root, name)
+    files = tuple(described(name, b"x") for name in FILES)
+    (root / MANIFEST_NAME).write_bytes(encode_manifest(msgspec.structs.replace(EMPTY, files=files)))
+    return root
+
+
+def put(root: Path, name: str) -> None:
+    (root / name).parent.mkdir(parents=True, exist_ok=True)
+    (root / name).write_bytes(b"x")
+
+
+def names(root: Path) -> set[str]:
+    return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_symlink() or not path.is_dir()}
+
+
+@pytest.mark.req("SAFE-4")
+async def test_foreign_files_stay_and_are_named(savepoint: Path) -> None:
+    foreign = {
+        "notes.txt",
+        "queries/query-a/state/0/0/2.delta",
+        "queries/query-c/metadata",
+        "other/savepoint/_manifest",
+    }
+    for name in foreign:
+        put(savepoint, name)
+    assert set(await STORE.dispose(str(savepoint))) == foreign
+    assert names(savepoint) == foreign
+    assert not (savepoint / "functions").exists()
+    assert not (savepoint / "queries/query-b").exists()
+
+
+@pytest.mark.req("SAFE-4")
+@pytest.mark.parametrize("place", ["linked", "queries/linked"])
+async def test_links_stay(savepoint: Path, tmp_path: Path, place: str) -> None:
+    put(tmp_path, "elsewhere/file")
+    (savepoint / place).symlink_to(tmp_path / "elsewhere")
+    await STORE.dispose(str(savepoint))
+    assert names(savepoint) == {place}
+    assert (tmp_path / "elsewhere" / "file").exists()
+
+
+async def test_a_whole_savepoint_goes_with_its_check_sums(savepoint: Path) -> None:
+    """Those that Hadoop writes beside files of its local file system."""
+    for name in (*FILES, MANIFEST_NAME):
+        directory, _, leaf = name.rpartition("/")
+        put(savepoint, f"{directory}/.{leaf}.crc".lstrip("/"))
+    assert await STORE.dispose(str(savepoint)) == ()
+    assert not savepoint.exists()
+
+
+@pytest.mark.req("SAFE-4")
+async def test_what_was_broken_off_is_taken_up_again(savepoint: Path) -> None:
+    for name in FILES[:2]:
+        (savepoint / name).unlink()
+    assert await STORE.dispose(str(savepoint)) == ()
+    assert not savepoint.exists()
