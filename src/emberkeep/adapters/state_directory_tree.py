@@ -64,10 +64,11 @@ class DirectoryTree:
             os.close(current)
 
     def _root(self) -> int:
+        was_seen = self._was_seen  # asked first: another thread may make it right after this one has missed it
         try:
             root = os.open(self.root, _FLAGS)
         except FileNotFoundError:
-            self._check_absence()
+            self._check_absence(was_seen=was_seen)
             raise
         self._was_seen = True
         return root
@@ -84,9 +85,9 @@ class DirectoryTree:
             sync_directory(directory.parent)
         return self._root()
 
-    def _check_absence(self) -> None:
+    def _check_absence(self, *, was_seen: bool) -> None:
         """Raises Unavailable."""
-        if self._was_seen or self._first_start is FirstStart.ELSEWHERE:
+        if was_seen or self._first_start is FirstStart.ELSEWHERE:
             reason = f"{self.root} is not there now"
         elif self._first_start is FirstStart.IN_PLACE and not is_directory(Path(self.root).parent):
             reason = f"{Path(self.root).parent} is not there, and {self.root} is not made without it"
