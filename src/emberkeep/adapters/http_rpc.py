@@ -1,5 +1,8 @@
 """RPC over HTTP: ``POST /rpc/v1/<kind>`` with a MessagePack body, a protocol version header and a bearer token.
 
+Both sides say with each message that they ignore fields that they do not know. Release 0.1.0 refuses such fields and
+says nothing, so it is sent what it knows (``protocol.first_release``).
+
 A body is small: what is larger than ``rpc.offload.min-size`` travels as a BLOB (``rpc_offload``). What can go wrong
 reaches the caller as ``protocol.transport`` says: a connection that was never made is RetryLater,
 silence or a broken connection is UnknownOutcome, and the receiver's own errors arrive as the class that it raised.
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import io
 from http import HTTPStatus
+from typing import NamedTuple
 
 import aiohttp
 import structlog
@@ -27,6 +31,7 @@ from emberkeep.base.errors import (
 )
 from emberkeep.base.options import OFFLOAD_MIN_SIZE
 from emberkeep.blobs.errors import CannotStore, NotUploaded
+from emberkeep.protocol.first_release import for_first_release
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
 from emberkeep.protocol.transport import ReplyT, RpcService
 from emberkeep.protocol.wire import (
@@ -41,9 +46,13 @@ from emberkeep.protocol.wire import (
 
 RPC_PATH = "/rpc/v1/"
 VERSION_HEADER = "Emberkeep-Protocol"
+# Who sends it ignores fields that it does not know. Its value says nothing.
+LENIENT_HEADER = "Emberkeep-Unknown-Fields"
+_LENIENT = {LENIENT_HEADER: "ignored"}
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
 
 _CONNECTIONS = 512
+_MOST_STRICT = 10_000  # addresses of processes of release 0.1.0
 CONNECTIONS_PER_PEER = 16  # a frozen peer takes at most these
 _REPLY_SECONDS = 120.0  # for the BLOBs of an off-loaded reply
 _STREAMED_BYTES = 512 * 1024  # larger bodies are sent in pieces, so that the loop goes on meanwhile
@@ -52,6 +61,13 @@ _CHUNK_BYTES = 256 * 1024
 _SAME_MINIMUM = "larger parts travel as BLOBs: set rpc.offload.min-size to the same value everywhere"
 
 _log = structlog.get_logger(__name__)
+
+
+class _Answer(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
+    lenient: bool  # from a process that ignores fields that it does not know
 
 
 class HttpRpcClient:
@@ -67,10 +83,12 @@ class HttpRpcClient:
         self._headers = {
             "Authorization": f"Bearer {token}",
             VERSION_HEADER: str(PROTOCOL_VERSION),
+            **_LENIENT,
             "Content-Type": CONTENT_TYPE,
             "Accept-Encoding": "identity",
         }
         self._session: aiohttp.ClientSession | None = None
+        self._strict: set[str] = set()  # where a process of release 0.1.0 has answered
         self._closed = False
 
     async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
@@ -79,15 +97,36 @@ class HttpRpcClient:
         if self._closed:
             raise RetryLater("this process is ending and sends no more requests")
         check_address(address)
-        packed = await pack(self._offload, request, seconds=timeout)
-        status, content_type, data = await self._exchange(address, type(request).__name__, packed, timeout)
-        if content_type != CONTENT_TYPE:
-            raise _foreign_answer(address, status)
+        status, data = await self._send(address, request, timeout)
         if status != HTTPStatus.OK:
             raise decode_error(data, sender=address)
         return decode_reply(await self._unpack(data, address), reply, sender=address)
 
-    async def _exchange(self, address: str, kind: str, packed: Packed, seconds: float) -> tuple[int, str, bytes]:
+    async def _send(self, address: str, request: Message, seconds: float) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        reduced = for_first_release(request)
+        sent = reduced if address in self._strict else request
+        answer = await self._exchange(address, sent, seconds)
+        if not answer.lenient and answer.status == HTTPStatus.BAD_REQUEST and sent is not reduced:
+            # It was refused as it was read: nothing has been done about it.
+            answer = await self._exchange(address, reduced, seconds)
+        if answer.lenient:
+            self._strict.discard(address)
+        else:
+            if len(self._strict) >= _MOST_STRICT:
+                self._strict.clear()  # they are found again
+            self._strict.add(address)
+        return answer.status, answer.body
+
+    async def _exchange(self, address: str, request: Message, seconds: float) -> _Answer:
+        """Raises RetryLater, UnknownOutcome and, for what does not come from an RPC handler, Fatal."""
+        packed = await pack(self._offload, request, seconds=seconds)
+        answer = await self._deliver(address, type(request).__name__, packed, seconds)
+        if answer.content_type != CONTENT_TYPE:
+            raise _foreign_answer(address, answer.status)
+        return answer
+
+    async def _deliver(self, address: str, kind: str, packed: Packed, seconds: float) -> _Answer:
         arrived = True
         try:
             async with asyncio.timeout(seconds + packed.offloaded / PACE):
@@ -119,7 +158,7 @@ class HttpRpcClient:
         except (EmberkeepError, TimeoutError) as error:
             raise UnknownOutcome(f"the reply of {address} did not arrive whole: {error}") from error
 
-    async def _post(self, url: str, body: bytes) -> tuple[int, str, bytes]:
+    async def _post(self, url: str, body: bytes) -> _Answer:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS, limit_per_host=self._connections_per_peer),
@@ -134,7 +173,7 @@ class HttpRpcClient:
             if answer is None:
                 response.close()
                 raise Fatal(f"the answer from {url} is larger than {self._inline_limit} bytes", hint=_SAME_MINIMUM)
-            return response.status, response.content_type, answer
+            return _Answer(response.status, response.content_type, answer, LENIENT_HEADER in response.headers)
 
     async def close(self) -> None:
         """Close the connections; later calls raise RetryLater. Idempotent."""
@@ -219,7 +258,10 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
         try:
             body = await _checked_body(request, limit)
             message = decode_request(kind, body if offload is None else await offload.unpack(body))
-            packed = await _pack_reply(offload, await service.serve(message), message)
+            reply = await service.serve(message)
+            if LENIENT_HEADER not in request.headers:
+                reply = for_first_release(reply)
+            packed = await _pack_reply(offload, reply, message)
         except EmberkeepError as error:
             if http_status(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
                 _log.error("rpc_failed", kind=kind, error=str(error))
@@ -229,7 +271,7 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
             return _error_answer(internal_error())
         if offload is not None:
             offload.sent(packed)
-        return web.Response(body=packed.body, content_type=CONTENT_TYPE)
+        return web.Response(body=packed.body, content_type=CONTENT_TYPE, headers=_LENIENT)
 
     return [web.post(RPC_PATH + "{kind}", handle)]
 
@@ -256,4 +298,6 @@ async def _checked_body(request: web.Request, limit: int) -> bytes:
 
 
 def _error_answer(error: EmberkeepError) -> web.Response:
-    return web.Response(status=http_status(error), body=encode_error(error), content_type=CONTENT_TYPE)
+    return web.Response(
+        status=http_status(error), body=encode_error(error), content_type=CONTENT_TYPE, headers=_LENIENT
+    )

@@ -1,0 +1,66 @@
+"""Messages for processes of release 0.1.0, which refuse fields that they do not know.
+
+All later releases ignore such fields (``base.compatible``), and say so with each request and each answer. Who does not
+say it is sent only the fields that 0.1.0 knows. Their defaults mean what 0.1.0 does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol import messages
+from emberkeep.protocol.messages import Message
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+# By class, what came after 0.1.0.
+ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
+    AttemptOutcome: ("lasting",),
+    messages.AllocateSlot: ("lineage",),
+    messages.ExecutorView: ("outgoing", "cordoned"),
+    messages.JobMasterHeartbeat: ("lineage",),
+    messages.JobMasterReply: ("blocklist_lost", "lineage"),
+    messages.JobMasterStatus: ("blocklist", "blocklist_epoch"),
+    messages.OfferSlotsReply: ("later",),
+    messages.RegisterJobMaster: ("lineage",),
+    messages.RegisterTaskManager: ("attempts", "lineage"),
+    messages.ReportOutcome: ("lineage",),
+    messages.StartDriver: ("checkpoints_recorded", "lineage"),
+    messages.StopDriver: ("lineage",),
+    messages.StopTaskManager: ("lineage",),
+    messages.TaskManagerHeartbeat: ("lineage",),
+    messages.TaskManagerHeartbeatReply: ("lineage",),
+    messages.TaskManagerRegistered: ("lineage",),
+}
+
+
+def for_first_release(message: MessageT) -> MessageT:
+    """Return ``message`` without what 0.1.0 does not know; ``message`` itself when there is nothing of the kind."""
+    reduced: MessageT = _reduced(message)
+    return reduced
+
+
+def _reduced(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _reduced_struct(value)
+    if isinstance(value, tuple):
+        items = tuple(map(_reduced, value))
+        return value if all(new is old for new, old in zip(items, value, strict=True)) else items
+    if isinstance(value, dict):
+        entries = {key: _reduced(entry) for key, entry in value.items()}
+        return value if all(entries[key] is entry for key, entry in value.items()) else entries
+    return value
+
+
+def _reduced_struct(value: msgspec.Struct) -> msgspec.Struct:
+    added = ADDED.get(type(value), ())
+    changes: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        old = getattr(value, field.name)
+        new = field.default if field.name in added else _reduced(old)
+        if new is not old and new != old:
+            changes[field.name] = new
+    return msgspec.structs.replace(value, **changes) if changes else value
