@@ -44,7 +44,23 @@ def artefact_keys(graph: JobGraph) -> tuple[BlobKey, ...]:
 
 def job_configuration(cluster: Configuration, graph: JobGraph) -> Configuration:
     """The cluster's configuration, overridden by the job's options. Raises InvalidInput."""
-    return cluster.with_texts(graph.options, f"option of job {graph.name!r}")
+    return cluster.with_texts(graph.options, _origin(graph))
+
+
+def usable_configuration(cluster: Configuration, graph: JobGraph) -> tuple[Configuration, str]:
+    """The configuration of a job that another release has accepted, as far as this one knows its options; and which
+    release the job needs, in words, "" where this one will do."""
+    configuration, unknown = cluster, []
+    for key, text in graph.options.items():
+        try:
+            configuration = configuration.with_texts({key: text}, _origin(graph))
+        except InvalidInput as error:
+            unknown.append(error.message)
+    return configuration, f"a release that takes its options: {'; '.join(unknown)}" if unknown else ""
+
+
+def _origin(graph: JobGraph) -> str:
+    return f"option of job {graph.name!r}"
 
 
 def check_graph(graph: JobGraph) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from emberkeep.base import options
 from emberkeep.base.actors import INBOX_LIMIT, Actor
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.places import BlockedPlaces
@@ -23,9 +23,11 @@ from emberkeep.jobmanager.admission import (
     driver_need,
     job_configuration,
     unreadable_graph,
+    usable_configuration,
 )
 from emberkeep.jobmanager.alarms import Alarms
 from emberkeep.jobmanager.answers import Answers
+from emberkeep.jobmanager.attempt_hold import AttemptHold
 from emberkeep.jobmanager.authority import Authority
 from emberkeep.jobmanager.blob_views import BlobServerGateway
 from emberkeep.jobmanager.bounded_calls import BoundedCalls
@@ -36,7 +38,6 @@ from emberkeep.jobmanager.procedure_views import ProcedureView
 from emberkeep.jobmanager.procedures import Procedures
 from emberkeep.jobmanager.resource_manager import MESSAGES_PER_JOB, Call, ResourceManager
 from emberkeep.jobmanager.steady_clock import SteadyClock
-from emberkeep.jobmanager.storage_hold import StorageHold
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.unread_jobs import UnreadJobs
 from emberkeep.jobmanager.views import JobView, Submission
@@ -121,7 +122,7 @@ class Dispatcher(Actor[Call]):
         self._procedures = Procedures(
             self, self._writes, self._apply, self._checkpoints_written, self._lacks_driver, clock.now_ms
         )
-        self._hold = StorageHold(storage_problem)
+        self._hold = AttemptHold(storage_problem)
         self._answers = Answers()
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
@@ -222,7 +223,7 @@ class Dispatcher(Actor[Call]):
     def _add(self, graph: JobGraph, stored: StoredJob, *, recovered: bool = False) -> None:
         """``graph``: the stored one, or what stands for it where it could not be read."""
         attempt = stored.attempt
-        configuration, problem = self._configured(graph, stored)
+        configuration, lacks = usable_configuration(self._configuration, graph)
         machine = JobMachine(
             graph,
             job_policy(configuration),
@@ -232,28 +233,19 @@ class Dispatcher(Actor[Call]):
             stopped=bool(stored.stopped),
         )
         standing = Procedures.recovered(graph.job_id, stored.procedure, stored.stopped, stored.pointers)
-        job = Job(machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing)
+        job = Job(
+            machine, stored.graph, self._table.next_order(), pointers=stored.pointers, standing=standing, lacks=lacks
+        )
         self._table.active[graph.job_id] = job
         self._procedures.watch_deadline(graph.job_id, standing)
         if stored.graph is not None:  # of an unreadable one everything is kept
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
         if stored.trouble is Trouble.AWAY:
-            logger.warning("job %s waits for its job graph: %s", graph.job_id, problem)
-            self._apply(graph.job_id, ev.BeginWithoutGraph(problem))
+            logger.warning("job %s waits for its job graph: %s", graph.job_id, stored.problem)
+            self._apply(graph.job_id, ev.BeginWithoutGraph(stored.problem))
         else:
-            self._apply(graph.job_id, ev.Begin(problem, recovered))
-
-    def _configured(self, graph: JobGraph, stored: StoredJob) -> tuple[Configuration, str]:
-        """The job's own configuration, and why it cannot be started, "" if it can."""
-        try:
-            return job_configuration(self._configuration, graph), stored.problem
-        except InvalidInput as error:  # accepted by another release
-            if stored.attempt == 0:
-                return self._configuration, stored.problem or str(error)
-            # Its driver may run, and can go on. The next attempt, if there is one, says what it cannot use.
-            logger.error("job %s goes on by the cluster's own options: %s", graph.job_id, error)
-            return self._configuration, stored.problem
+            self._apply(graph.job_id, ev.Begin(stored.problem, recovered))
 
     def _take_again(self, stored: StoredJob) -> None:
         """A job that could not be read was read again."""
@@ -264,10 +256,10 @@ class Dispatcher(Actor[Call]):
             self._apply(stored.job_id, ev.GraphStillAway(stored.problem))
             return
         graph = stored.graph
-        configuration, problem = self._configured(graph or job.machine.graph, stored)
-        if graph is None or problem:
-            self._apply(stored.job_id, ev.GraphDamaged(problem))
+        if graph is None or stored.problem:
+            self._apply(stored.job_id, ev.GraphDamaged(stored.problem))
             return
+        configuration, job.lacks = usable_configuration(self._configuration, graph)
         logger.info("job %s: its job graph can be read again", stored.job_id)
         job.graph = graph
         self._blobs.job_submitted(stored.job_id, artefact_keys(graph), job.machine.attempt)
@@ -715,7 +707,7 @@ class Dispatcher(Actor[Call]):
         self._expiring = False
 
     async def _start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
-        if self._hold.is_on() or not await self._authority.confirmed():
+        if self._hold.waits_for(job) or not await self._authority.confirmed():
             return  # the machine orders it again
         if self._moves.is_blocked(place):
             return  # since it waited for its turn; the machine orders it again, and hears that

@@ -32,6 +32,7 @@ class Job:
     standing: Standing = field(default_factory=Standing)  # what it was asked to do
     moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
     asked_to_move_at: float | None = None
+    lacks: str = ""  # which release its next attempt needs, in words; "": this one will do
     held: str = ""  # what the next attempt waits for before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
