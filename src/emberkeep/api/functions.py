@@ -94,3 +94,9 @@ def close_once(function: Any) -> None:
     close = getattr(function, "close", None)
     if callable(close):
         close()
+
+
+def keeps_state(function: Any) -> bool:
+    """Whether a function has a ``snapshot_state`` of its own."""
+    method = getattr(function, "snapshot_state", None)
+    return callable(method) and getattr(method, "__func__", None) is not RichFunction.snapshot_state

@@ -435,7 +435,8 @@ EVACUATION_TIMEOUT = define(
         duration,
         "duration",
         "How long an executor on an evacuated node may take until another one is there, its blocks are handed over and "
-        "it has ended. Then it is ended, and what it still kept is computed again.",
+        "it has ended. Then it is ended, and what it still kept is computed again. A streaming driver there has as "
+        "long to stop between two micro-batches; then it is restarted elsewhere, without what its functions took last.",
     )
 )
 

@@ -50,6 +50,7 @@ def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
         blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(asked.leaving | cordoned).items()},
         cordoned=cordoned,
         excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
+        functions=runtime.functions.with_state(),
         commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
     )
 

@@ -385,6 +385,7 @@ class Dispatcher(Actor[Call]):
         move = self._moves.due(job, self._clock.now())
         if move is Move.RESTART:
             logger.info("job %s: its driver leaves an evacuated node", job.job_id)
+            self._note_left_behind(job)
             self._apply(job.job_id, ev.MoveDriver(job.machine.attempt))
         elif move is Move.ASK:
             request = ProcedureRequest(
@@ -394,6 +395,20 @@ class Dispatcher(Actor[Call]):
                 self._procedures.request(job.job_id, job.standing, job.machine.status, request, self._answers.new())
             except Conflict as error:
                 logger.info("job %s does not move: %s", job.job_id, error)
+
+    def _note_left_behind(self, job: Job) -> None:
+        entries = self._moves.left_behind(job, self._clock.now_ms())
+        for entry in entries:
+            logger.warning("job %s: %s", job.job_id, entry.message)
+        if entries:
+            self._apply(job.job_id, ev.ExceptionsNoted(job.machine.attempt, entries))
+
+    def _judged(self, job: Job, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
+        """The loss of a driver that had to move is its move."""
+        judged = self._moves.outcome(job, outcome)
+        if judged is not outcome and attempt == job.machine.attempt:
+            self._note_left_behind(job)
+        return judged
 
     # --- views --------------------------------------------------------------------------------------------------------
 
@@ -514,7 +529,7 @@ class Dispatcher(Actor[Call]):
         if job.machine.phase in (Phase.WITHOUT_GRAPH, Phase.ADOPTING):
             self._apply(job.job_id, ev.JobMasterHeard(request.attempt))
             raise RetryLater(f"how job {job.job_id} goes on is not decided: it waits for {job.machine.waiting()}")
-        outcome = self._moves.outcome(job, request.outcome)
+        outcome = self._judged(job, request.attempt, request.outcome)
         self._apply(job.job_id, ev.OutcomeReported(request.attempt, outcome))
         if job.machine.phase is Phase.RECORDING_RESULT:
             return job.result_stored
@@ -577,7 +592,7 @@ class Dispatcher(Actor[Call]):
                     exit_code=1, kind=FailureKind.LOST, message="the driver ended without a word"
                 )
                 job = self._table.active.get(driver.job_id)
-                outcome = outcome if job is None else self._moves.outcome(job, outcome)
+                outcome = outcome if job is None else self._judged(job, driver.attempt, outcome)
                 self._apply(driver.job_id, ev.DriverExited(driver.attempt, place, outcome))
             else:
                 self._apply(driver.job_id, ev.DriverListed(driver.attempt, place, driver.pid))

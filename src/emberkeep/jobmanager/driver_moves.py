@@ -2,6 +2,10 @@
 restarted elsewhere or stays until its job ends, as the blocklist says. A task manager that drains is left likewise, by
 streaming drivers only, and as soon as there is room for them elsewhere.
 
+A stream whose driver cannot stop so is asked again. On an evacuated node it is restarted in the end, as somebody takes
+the node away; its functions go on without what they took last, which the job's exceptions say. A drain has a time of
+its own, and until that is over nothing is lost.
+
 What has to move follows from the list and from where the drivers are. It is looked at with each word of a JobMaster and
 with each change of the list, so a new leader need not know what was decided before it.
 """
@@ -16,7 +20,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmanager.job_table import Job
 from emberkeep.jobs.events import DriverPlace
-from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, FailureKind
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure
 
@@ -32,8 +36,8 @@ class Move(enum.Enum):
 
 
 class DriverMoves:
-    """``patience``: seconds after which a streaming driver that has not moved is restarted: it continues after its
-    newest committed batch all the same. The time of a savepoint does not count."""
+    """``patience``: seconds after which a streaming driver on an evacuated node that has not moved is restarted: it
+    continues after its newest committed batch all the same. The time of a savepoint does not count."""
 
     def __init__(self, places: BlockedPlaces, patience: float) -> None:
         self.places = places
@@ -46,7 +50,8 @@ class DriverMoves:
         machine, running = job.machine, job.standing.running
         if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
             return Move.NONE
-        if not self._is_evacuated(job) and not (self._drains(job) and job.job_id in self.movable):
+        evacuated = self._is_evacuated(job)
+        if not evacuated and not (self._drains(job) and job.job_id in self.movable):
             job.moving_since = None
             return Move.NONE
         if running is not None and running.procedure in (Procedure.SUSPEND, Procedure.DRAIN):
@@ -56,8 +61,10 @@ class DriverMoves:
         if job.moving_since is None or job.moving_since[0] != machine.attempt:
             job.moving_since = (machine.attempt, now)
             job.asked_to_move_at = None
-        if running is not None and running.procedure is Procedure.SAVEPOINT:
-            # It has bounds of its own, and a restart would throw it away: the patience begins when it is over.
+            job.cannot_move = ""
+        job.cannot_move = _obstacle(job) or job.cannot_move
+        if not evacuated or (running is not None and running.procedure is Procedure.SAVEPOINT):
+            # Each has bounds of its own, and a restart would throw away what it is about: the patience begins later.
             job.moving_since = (machine.attempt, now)
         if now - job.moving_since[1] >= self._patience:
             return Move.RESTART
@@ -73,6 +80,30 @@ class DriverMoves:
         if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
+
+    def left_behind(self, job: Job, now_ms: int) -> tuple[ExceptionEntry, ...]:
+        """What people are to know once a streaming driver that had to move is ended as it is. Told once."""
+        home, report = _home(job), job.report
+        if job.machine.phase is not Phase.RUNNING or job.machine.stopped or home is None or report is None:
+            return ()
+        if not report.functions or not _streams(job) or job.left_behind == job.machine.attempt:
+            return ()
+        job.left_behind = job.machine.attempt
+        why = f" The driver could not leave by itself: {job.cannot_move}" if job.cannot_move else ""
+        message = (
+            f"the driver is restarted, as it has to leave node {home.node_id or home.task_manager}, without the state "
+            f"of these functions: {', '.join(report.functions)}. They go on with what they had in the newest savepoint "
+            f"or planned move.{why}"
+        )
+        return (
+            ExceptionEntry(
+                timestamp_ms=now_ms,
+                attempt=job.machine.attempt,
+                kind="FunctionStateLost",
+                message=message,
+                task_manager=home.task_manager,
+            ),
+        )
 
     def is_blocked(self, place: DriverPlace) -> bool:
         """Whether no driver is to be started there."""
@@ -95,6 +126,14 @@ def _home(job: Job) -> DriverHome | None:
     """Where the driver of the present attempt is; None when there is none."""
     driver = job.machine.driver
     return None if driver is None or driver.gone else driver.stands_at
+
+
+def _obstacle(job: Job) -> str:
+    """How far the present request to move is, or why it has failed; "" where nothing is known of it."""
+    running, told = job.standing.running, None if job.report is None else job.report.procedure
+    if running is None or running.procedure is not Procedure.MOVE or told is None:
+        return ""
+    return (told.failure or told.detail) if told.trigger_id == running.trigger_id else ""
 
 
 def _streams(job: Job) -> bool:

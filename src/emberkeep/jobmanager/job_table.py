@@ -33,6 +33,8 @@ class Job:
     moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
     asked_to_move_at: float | None = None
     lacks: str = ""  # which release its next attempt needs, in words; "": this one will do
+    cannot_move: str = ""  # why it has not moved so far
+    left_behind: int = 0  # the newest attempt of which people were told that it was ended without its functions' state
     held: str = ""  # what the next attempt waits for before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -44,7 +46,10 @@ class Job:
         """Its picture."""
         procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
         moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
-        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=self.held)
+        held = self.held
+        if moving and self.cannot_move and not (held or self.machine.waiting()):
+            held = f"its driver to leave its node; not possible so far: {self.cannot_move}"
+        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 
     def take(self, report: JobMasterStatus) -> bool:
         """Take over a JobMaster's report; False: it is an older one."""

@@ -61,6 +61,7 @@ class SparkView(msgspec.Struct, frozen=True, kw_only=True):
     blocks: dict[ExecutorId, BlocksLeft] = {}  # of those that leave, and of cordoned ones
     cordoned: frozenset[ExecutorId] = frozenset()  # those that take no new task
     excluded: frozenset[ExecutorId] = frozenset()  # those that Spark excludes, as tasks have failed there repeatedly
+    functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

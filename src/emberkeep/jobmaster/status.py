@@ -54,6 +54,7 @@ def job_master_status(
         blocklist_epoch=blocklist_epoch,
         block_reports=blocklist.reports,
         procedure=procedure,
+        functions=seen.functions,
     )
 
 

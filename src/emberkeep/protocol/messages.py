@@ -445,6 +445,7 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     block_reports: tuple[Report, ...] = ()  # what it wants in the list and has not found answered there, bounded
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
     procedure: ProcedureProgress | None = None  # the one that it was asked for last, until another one comes
+    functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):

@@ -82,6 +82,12 @@ class ExecutorFunctions:
             self._give_up_overdue()
             return [remote.place for remote in self._remotes]
 
+    def names(self) -> set[str]:
+        """Of functions that have instances, or states that wait for one."""
+        with self._changed:
+            waiting = {name for name, states in (self._kept or {}).items() if states}
+            return waiting | {remote.name for remote in self._remotes}
+
     def losses(self) -> list[str]:
         """Instances that were lost with what they had taken, and no complete savepoint has told of; in words."""
         with self._changed:

@@ -17,7 +17,7 @@ import structlog
 from emberkeep.api.executor_functions import serve_link
 from emberkeep.api.foreach_functions import ForeachObjects
 from emberkeep.api.function_state import decode_state, encode_state
-from emberkeep.api.functions import FollowsQueries, close_once, open_once
+from emberkeep.api.functions import FollowsQueries, close_once, keeps_state, open_once
 from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
 from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import EmberkeepError
@@ -28,6 +28,8 @@ from emberkeep.spark.function_calls import FunctionCalls
 from emberkeep.spark.scheduler_control import call
 
 log = structlog.get_logger(__name__)
+
+_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # how many, and characters of each
 
 
 class DriverFunctions:
@@ -128,6 +130,11 @@ class DriverFunctions:
     def close(self) -> None:
         """Those on executors first, then the last one first: what came later may stand on what came before."""
         self._calls.close_all(self._closings())
+
+    def with_state(self) -> tuple[str, ...]:
+        """Names of functions that may have state, for people; bounded."""
+        names = self._executors.names() | {entry.name for entry in self._living() if keeps_state(entry.function)}
+        return tuple(name[:_NAME_SHOWN] for name in sorted(names)[:_NAMES_SHOWN])
 
     # --- what Spark says of executors -------------------------------------------------------------------------------
 

@@ -7,12 +7,23 @@ import asyncio
 import pytest
 
 from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure
 from emberkeep.testing.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, executor_in
 from tests.unit.jobmanager.memory_store import FailingStore
-from tests.unit.jobmanager.test_driver_moves import JOB, MOVED, ONCE, TOLD_TO_END, asked, started_elsewhere
+from tests.unit.jobmanager.test_driver_moves import (
+    FAILURE,
+    JOB,
+    MOVED,
+    ONCE,
+    TOLD_TO_END,
+    asked,
+    asked_in_vain,
+    left_without_state,
+    started_elsewhere,
+)
 
 TM_1 = TaskManagerId("tm-1")
 
@@ -55,6 +66,29 @@ def test_a_streaming_driver_moves_as_soon_as_there_is_room_also_by_the_next_lead
             assert reply.procedure.procedure is Procedure.MOVE
             await master.ends(MOVED)
             await started_elsewhere(cluster, home, MOVED)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-19", "LOC-6")
+def test_a_streaming_driver_that_cannot_keep_its_state_stays_and_says_why_until_the_time_is_over() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading():
+            home, master = await draining_job(cluster)
+            await cluster.add("tm-2")
+            triggers = await asked_in_vain(cluster, master, seconds=1_000.0)
+            assert not home.stopped, "the drain has a time of its own"
+            assert len(triggers) > 20, "it is asked again and again"
+            view = await cluster.view(JOB)
+            assert view.waiting == f"its driver to leave its node; not possible so far: {FAILURE}"
+            assert not view.exceptions
+            home.exits(JOB, 1, TOLD_TO_END)  # the time is over
+            await cluster.next_jobmaster(JOB, 2)
+            view = await cluster.reaches(JOB, JobStatus.RUNNING)
+            (entry,) = view.exceptions
+            assert entry.message == left_without_state("node tm-1")
+            assert not view.waiting
 
     in_virtual_time(scenario)
 

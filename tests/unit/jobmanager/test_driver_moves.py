@@ -116,6 +116,74 @@ def test_one_that_cannot_move_is_asked_again_and_restarted_in_the_end() -> None:
     in_virtual_time(scenario)
 
 
+FAILURE = "snapshot_state of alerts.Alerts: OSError: no space left"
+FUNCTIONS = ("alerts.Alerts", "counter")
+
+
+def left_without_state(where: str) -> str:
+    return (
+        f"the driver is restarted, as it has to leave {where}, without the state of these functions: alerts.Alerts, "
+        f"counter. They go on with what they had in the newest savepoint or planned move. The driver could not leave "
+        f"by itself: {FAILURE}"
+    )
+
+
+async def asked_in_vain(cluster: SmallCluster, master: FakeJobMaster, seconds: float) -> list[str]:
+    """A stream whose functions fail, for so long. Returns by which requests it was asked to move."""
+    triggers: list[str] = []
+    done: ProcedureProgress | None = None
+    until = cluster.loop.time() + seconds
+    while cluster.loop.time() < until:
+        wanted = (await master.beat(queries=(STREAM,), functions=FUNCTIONS, procedure=done)).procedure
+        if wanted is not None and wanted.trigger_id not in triggers:
+            triggers.append(wanted.trigger_id)
+            done = ProcedureProgress(trigger_id=wanted.trigger_id, phase=ProcedurePhase.FAILED, failure=FAILURE)
+        await asyncio.sleep(1.0)
+    return triggers
+
+
+@pytest.mark.req("SAFE-19")
+def test_where_the_patience_is_over_the_job_says_which_functions_go_on_without_their_state() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home, master = await job_beside_an_empty_node(cluster)
+            await master.beat(queries=(STREAM,))
+            await service.block(evacuated(), merge=False)
+            await asked_in_vain(cluster, master, seconds=90.0)
+            assert not home.stopped
+            view = await cluster.view(JOB)
+            assert view.waiting == f"its driver to leave its node; not possible so far: {FAILURE}"
+            assert not view.exceptions
+            await asked_in_vain(cluster, master, seconds=20.0)
+            assert home.stopped
+            home.exits(JOB, 1, TOLD_TO_END)
+            await cluster.next_jobmaster(JOB, 2)
+            view = await cluster.reaches(JOB, JobStatus.RUNNING)
+            (entry,) = view.exceptions
+            assert entry.message == left_without_state("node tm-1")
+            assert (entry.kind, entry.attempt) == ("FunctionStateLost", 1)
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-19")
+def test_an_evacuation_of_a_node_that_drains_has_its_whole_patience() -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore(), ONCE)
+        async with cluster.leading() as service:
+            home, master = await job_beside_an_empty_node(cluster)
+            await service.stop_task_manager(TaskManagerId("tm-1"), drain=3600.0)
+            await asked_in_vain(cluster, master, seconds=500.0)
+            await service.block(evacuated(), merge=False)
+            await asked_in_vain(cluster, master, seconds=90.0)
+            assert not home.stopped
+            await asked_in_vain(cluster, master, seconds=20.0)
+            assert home.stopped
+
+    in_virtual_time(scenario)
+
+
 @pytest.mark.req("SAFE-19")
 def test_a_savepoint_that_takes_longer_than_the_patience_is_not_aborted() -> None:
     async def scenario() -> None:

@@ -317,6 +317,16 @@ def test_a_function_that_comes_before_spark_gets_its_state_when_spark_is_up() ->
     assert function.calls == ["initialize_state", "open"]
 
 
+@pytest.mark.req("SAFE-19")
+def test_functions_that_may_have_state_are_named() -> None:
+    class Stateless(RichFunction):
+        pass
+
+    driver = functions_of(Traced(), Stateless(), OnlyClose())
+    (name,) = driver.with_state()
+    assert name.endswith(".Traced")
+
+
 def test_state_that_cannot_be_kept_or_read_is_refused() -> None:
     with pytest.raises(UserFunctionFailed, match="return bytes, or what JSON can hold"):
         functions_of(Traced(state=object())).snapshot_state(1)
