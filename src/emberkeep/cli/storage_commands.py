@@ -12,6 +12,7 @@ from emberkeep.cli.cluster_options import ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
 from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.other_store import print_of_another_store
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def adopt(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFA
 def purge(
     *,
     yes: Annotated[bool, Parameter(name="--yes")] = False,
+    force: Annotated[bool, Parameter(name="--force")] = False,
     output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
@@ -62,6 +64,8 @@ def purge(
     ----------
     yes
         Do not ask.
+    force
+        Delete also while task managers of another job store run, whose jobs may use what is deleted.
     output
         How to print: for people, or the API's JSON.
     """
@@ -71,7 +75,7 @@ def purge(
     if unknown and not yes:
         _show(found, OutputFormat.TABLE)
         _confirm(len(unknown))
-    _show(with_client(endpoint, lambda client: client.storage.purge()), output)
+    _show(with_client(endpoint, lambda client: client.storage.purge(force=force)), output)
     return ExitCode.OK
 
 
@@ -109,4 +113,7 @@ def _show(found: StorageInfo, output: OutputFormat) -> None:
                 for data in found.data
             ],
         )
+    if found.used_by:
+        print_of_another_store(found.used_by)
+        say("their jobs may use what lies there: it stays as long as this JobManager has heard of them")
     say(f"{counted(len({data.jobid for data in found.data}), 'job')} with data that no job needs")

@@ -20,6 +20,7 @@ class StorageCalls:
         """Let what lies there belong to the cluster. Raises Conflict."""
         return decode(await self._http.call(Request("POST", "/storage/adopt")), StorageInfo)
 
-    async def purge(self) -> StorageInfo:
-        """The same, and delete what belongs to no known job. Raises Conflict."""
-        return decode(await self._http.call(Request("POST", "/storage/purge")), StorageInfo)
+    async def purge(self, *, force: bool = False) -> StorageInfo:
+        """The same, and delete what belongs to no known job; ``force``: also what may be in use. Raises Conflict."""
+        parameters = {"force": "true"} if force else {}
+        return decode(await self._http.call(Request("POST", "/storage/purge", parameters)), StorageInfo)

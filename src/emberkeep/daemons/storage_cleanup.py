@@ -6,6 +6,9 @@ as well and kept for long (``jobs.leftovers``): a store that was put back from a
 jobs. Graphs that no handle leads to go in the same way. What the job store keeps of damaged jobs goes after a warning
 (``jobs.damaged_leftovers``).
 
+While task managers of another job store are heard of, their jobs may use what this job store knows nothing of. So the
+periods of unknown jobs begin anew then.
+
 Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
 are there. So what lay there before this leader was confirmed belongs to a job that was accepted before, which this
 leader knows, or which has ended for good.
@@ -23,14 +26,15 @@ import structlog
 
 from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
 from emberkeep.jobmanager.views import JobManagerGateway
 from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
-from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, stages
+from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, begun_anew, stages
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
+from emberkeep.rest.cluster_shapes import of_another_store
 from emberkeep.rest.ports import StorageCondition
 
 log = structlog.get_logger(__name__)
@@ -154,6 +158,8 @@ class StorageKeeper:
     async def _look(self) -> _Look:
         found = await asyncio.to_thread(self._storage.checkpoints) | await self._files_of_store()
         marks = await asyncio.to_thread(self._storage.marks)
+        if self._gateway.strangers():
+            marks = begun_anew(marks, self._now_ms())
         problem = await asyncio.to_thread(self._storage.blobs.problem)
         blobs = self._strange_blobs() if problem is None else None
         # Where they cannot be told, or not be deleted, their periods go on.
@@ -260,6 +266,7 @@ class StorageKeeper:
             problem="" if blobs is None else blobs.message,
             hint="" if blobs is None else blobs.hint or "",
             data=data,
+            used_by=of_another_store(self._gateway.strangers()),
         )
 
     async def _everything(self) -> set[Item]:
@@ -303,15 +310,18 @@ class StorageKeeper:
         await self._store.adopt_storage()
         await asyncio.to_thread(self._storage.blobs.adopt)
 
-    async def purge(self) -> StorageInfo:
-        """Adopt the storage, and remove at once what belongs to no job of the job store."""
+    async def purge(self, *, force: bool = False) -> StorageInfo:
+        """Adopt the storage, and remove at once what belongs to no job of the job store. ``force``: also while there
+        are task managers of another job store, whose jobs may use it. Raises Conflict."""
         async with self._turn:
+            self._refuse_users(force=force)
             strangers = self._blobs.strangers()
             await self._adopt()
             found = await self._everything()
             known = await self._known()
             for item in sorted(found, key=lambda item: (item[1], item[0].value)):
                 if item[1] not in known and item[0] is not Kind.BLOBS:
+                    self._refuse_users(force=force)
                     log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
                     if item[0] is not Kind.RESULT:
                         await asyncio.to_thread(self._storage.remove, item)
@@ -320,3 +330,13 @@ class StorageKeeper:
             self._blobs.give_up(strangers - known.keys())
         await self.clean()
         return await self.status()
+
+    def _refuse_users(self, *, force: bool) -> None:
+        others = self._gateway.strangers()
+        if others and not force:
+            names = ", ".join(f"{other.id} at {other.address}" for other in others[:3]) + (", …" * (len(others) > 3))
+            raise Conflict(
+                f"jobs of another job store may use what lies in the storage: {names} works for it",
+                hint="stop these task managers first, or restart each with taskmanager.adopt-leader: true, then the "
+                "JobManager; `purge --force` deletes it under running jobs",
+            )

@@ -88,6 +88,11 @@ def stages(
     return Stages(tuple(kept), tuple(mark for mark in kept if periods.due_ms(mark) <= now_ms))
 
 
+def begun_anew(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
+    """Marks whose periods begin now, where the job store does not know the job: somebody may use its data still."""
+    return tuple(mark if mark.ended else msgspec.structs.replace(mark, since_ms=now_ms) for mark in marks)
+
+
 def _is_over(status: JobStatus) -> bool:
     """Whether nobody can want the data of such a job; those of a failed one are for somebody to look at."""
     return status in (JobStatus.FINISHED, JobStatus.CANCELED)

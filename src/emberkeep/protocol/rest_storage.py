@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from emberkeep.base.ids import JobId
-from emberkeep.protocol.rest import Kebab, Millis
+from emberkeep.protocol.rest import Kebab, Millis, TaskManagerOfAnotherStore
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):
@@ -22,6 +22,8 @@ class StorageData(Kebab, frozen=True, kw_only=True):
 class StorageInfo(Kebab, frozen=True, kw_only=True):
     """The shared storage. ``owned``: it belongs to this cluster's job store, and what no job needs is deleted in
     stages; else ``problem`` says why nothing is deleted there, or in ``blobs``: where BLOBs lie, "" for in the storage.
+    ``used_by``: task managers of another job store, whose jobs may use what lies there: periods of data of unknown jobs
+    begin anew while one is heard of.
     """
 
     location: str
@@ -31,3 +33,4 @@ class StorageInfo(Kebab, frozen=True, kw_only=True):
     hint: str
     data: list[StorageData]
     blobs: str = ""
+    used_by: tuple[TaskManagerOfAnotherStore, ...] = ()

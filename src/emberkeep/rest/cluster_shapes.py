@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 import emberkeep
-from emberkeep.jobmanager.views import JobManagerGateway, JobView, TaskManagerView
+from emberkeep.jobmanager.views import JobManagerGateway, JobView, Stranger, TaskManagerView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import DriverReport
 from emberkeep.protocol.rest import (
@@ -63,18 +63,22 @@ def cluster_overview(
             driver_places_total=sum(view.info.driver_places for view in task_managers),
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
-            taskmanagers_of_another_store=tuple(
-                TaskManagerOfAnotherStore(
-                    id=other.id, path=other.address, node_id=other.node_id, pid=other.pid, store=other.lineage
-                )
-                for other in gateway.strangers()
-            ),
+            taskmanagers_of_another_store=of_another_store(gateway.strangers()),
             blocklist_problem=blocklist_problem,
             storage_problem=storage.problem,
             storage_unneeded=storage.unneeded,
         ),
         taskmanagers_blocked=sum(view.blocked for view in task_managers),
         slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),
+    )
+
+
+def of_another_store(others: Iterable[Stranger]) -> tuple[TaskManagerOfAnotherStore, ...]:
+    return tuple(
+        TaskManagerOfAnotherStore(
+            id=other.id, path=other.address, node_id=other.node_id, pid=other.pid, store=other.lineage
+        )
+        for other in others
     )
 
 

@@ -111,8 +111,9 @@ class Storage(Protocol):
         """Let what lies there belong to this cluster: what no job needs is deleted in stages. Raises Conflict (it is
         another cluster's), RetryLater, Fatal."""
 
-    async def purge(self) -> StorageInfo:
-        """The same, and what belongs to no known job is deleted at once. Raises as ``adopt``."""
+    async def purge(self, *, force: bool = False) -> StorageInfo:
+        """The same, and what belongs to no known job is deleted at once; with ``force`` also while task managers of
+        another job store run, which is a Conflict else. Raises as ``adopt``."""
 
 
 class RemoteLogs(Protocol):

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from emberkeep.protocol.rest_storage import StorageInfo
 from emberkeep.rest.routing import Call, Route
+
+
+class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a purge."""
+
+    force: Annotated[
+        bool, Meta(description="Also while task managers of another job store run, whose jobs may use it.")
+    ] = False
 
 
 async def status(call: Call) -> msgspec.Struct:
@@ -17,7 +28,8 @@ async def adopt(call: Call) -> msgspec.Struct:
 
 
 async def purge(call: Call) -> msgspec.Struct:
-    return await call.api.storage.purge()
+    query: PurgeStorage = call.query
+    return await call.api.storage.purge(force=query.force)
 
 
 ROUTES = (
@@ -51,8 +63,9 @@ ROUTES = (
         "Storage",
         reply=StorageInfo,
         operation="purge_storage",
+        query=PurgeStorage,
         problems=(409, 503, 507),
         doc="Checkpoints and graphs are gone when this returns; BLOBs go with one of the next clean-ups. Savepoints "
-        "stay.",
+        "stay. 409: it is another cluster's, or `used-by` names task managers.",
     ),
 )

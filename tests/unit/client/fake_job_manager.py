@@ -287,7 +287,10 @@ class FakeJobManager:
         return reply(self.storage)
 
     async def _settle_storage(self, request: web.Request) -> web.Response:
-        data = [] if request.match_info["what"] == "purge" else self.storage.data
+        purges = request.match_info["what"] == "purge"
+        if purges and self.storage.used_by and request.query.get("force") != "true":
+            return problem(409, "jobs of another job store may use what lies in the storage")
+        data = [] if purges else self.storage.data
         self.storage = msgspec.structs.replace(self.storage, owned=True, problem="", hint="", data=data)
         return reply(self.storage)
 

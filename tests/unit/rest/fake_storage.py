@@ -28,7 +28,7 @@ class FakeStorage:
         self.info = msgspec.structs.replace(self.info, owned=True, problem="", hint="")
         return self.info
 
-    async def purge(self) -> StorageInfo:
-        self.asked.append("purge")
+    async def purge(self, *, force: bool = False) -> StorageInfo:
+        self.asked.append("purge by force" if force else "purge")
         self.info = msgspec.structs.replace(self.info, owned=True, problem="", hint="", data=[])
         return self.info

@@ -7,10 +7,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.cli.main import main
+from emberkeep.protocol.rest import TaskManagerOfAnotherStore
 from emberkeep.protocol.rest_storage import StorageData, StorageInfo
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager
 
@@ -69,3 +71,18 @@ def test_a_purge_is_refused_without_a_word_of_a_person(fake: FakeJobManager, cap
     assert "POST /v1/storage/purge" not in fake.requests
     assert main(["storage", "purge", "--yes"]) == 0
     assert "POST /v1/storage/purge" in fake.requests
+
+
+@pytest.mark.req("SAFE-6")
+def test_who_may_use_the_data_is_told_before_the_question(fake: FakeJobManager, capfd: Output) -> None:
+    user = TaskManagerOfAnotherStore(
+        id=TaskManagerId("tm-9"), path="127.0.0.9:1", node_id="node-9", pid=42, store="lost-store"
+    )
+    fake.storage = msgspec.structs.replace(UNSETTLED, used_by=(user,))
+    for words in (["status"], ["purge"]):
+        assert main(["storage", *words]) != 0
+        assert "tm-9" in capfd.readouterr().out
+    assert main(["storage", "purge", "--yes"]) != 0
+    assert "may use what lies in the storage" in capfd.readouterr().err
+    assert main(["storage", "purge", "--yes", "--force"]) == 0
+    assert not fake.storage.data

@@ -17,11 +17,11 @@ from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import write_record
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
-from emberkeep.base.ids import JobId
+from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.storage_cleanup import StorageKeeper
-from emberkeep.jobmanager.views import JobView
+from emberkeep.jobmanager.views import JobView, Stranger
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view
@@ -345,6 +345,43 @@ async def test_what_is_adopted_goes_in_stages(bench: Bench) -> None:
     assert adopted.owned
     assert [data.due for data in adopted.data] == [1_000_000]
     await bench.clean_at(1000)
+    assert not bench.left()
+
+
+STRANGER = Stranger(id=TaskManagerId("tm-9"), address="127.0.0.9:1", node_id="node-9", pid=42, lineage="lost-store")
+
+
+@pytest.mark.req("SAFE-6")
+async def test_nothing_falls_due_that_jobs_of_another_job_store_may_use(bench: Bench, tmp_path: Path) -> None:
+    over = job_view(job_id(1), "job", JobStatus.FINISHED)
+    bench.know(over)
+    bench.put(UNKNOWN, over.job_id)
+    bench.blobs.unknown = bench.graphs = bench.results = {UNKNOWN}
+    bench.give_to(belongs_to="lost-store")
+    await bench.keeper.adopt()
+    bench.gateway.others = (STRANGER,)
+    for seconds in (500, 1000, 5000):
+        await bench.clean_at(seconds)
+    assert bench.left() == {UNKNOWN}, "what this job store knows goes as always"
+    assert (bench.graphs, bench.results, bench.blobs.given_up) == ({UNKNOWN}, {UNKNOWN}, set())
+    assert [each.id for each in (await bench.keeper.status()).used_by] == [STRANGER.id]
+    following = Bench(tmp_path)  # has not heard of it yet
+    await following.clean_at(5999)
+    assert following.left() == {UNKNOWN}
+    await following.clean_at(6000)
+    assert not following.left()
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_purge_is_refused_while_jobs_of_another_job_store_may_use_the_data(bench: Bench) -> None:
+    bench.put(UNKNOWN)
+    bench.give_to(belongs_to="lost-store")
+    bench.gateway.others = (STRANGER,)
+    with pytest.raises(Conflict, match=r"tm-9 at 127\.0\.0\.9:1"):
+        await bench.keeper.purge()
+    assert bench.left() == {UNKNOWN}
+    assert not (await bench.keeper.status()).owned, "it is not adopted either"
+    assert (await bench.keeper.purge(force=True)).owned
     assert not bench.left()
 
 

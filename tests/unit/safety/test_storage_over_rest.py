@@ -49,10 +49,12 @@ async def test_an_unsettled_storage_is_told_everywhere(site: Site) -> None:
 
 
 @pytest.mark.req("SAFE-6")
-@pytest.mark.parametrize("wanted", ["adopt", "purge"])
-async def test_a_person_settles_it(site: Site, wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "wanted"), [("adopt", "adopt"), ("purge", "purge"), ("purge?force=true", "purge by force")]
+)
+async def test_a_person_settles_it(site: Site, path: str, wanted: str) -> None:
     site.storage.info = UNSETTLED
-    answer = await site.request("POST", f"/v1/storage/{wanted}")
+    answer = await site.request("POST", f"/v1/storage/{path}")
     assert answer.status == 200
     assert answer.json()["owned"] is True
     assert site.storage.asked == [wanted]
