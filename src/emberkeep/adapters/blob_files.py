@@ -23,7 +23,7 @@ from emberkeep.adapters.blob_files_incoming import Incoming, Intake
 from emberkeep.adapters.blob_files_index import Place
 from emberkeep.adapters.blob_files_threads import DiskThreads
 from emberkeep.adapters.blob_files_tree import BlobTree
-from emberkeep.base.errors import Absent, Fatal, InvalidInput
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob
@@ -157,7 +157,7 @@ class BlobFiles:
                 continue
             try:
                 await self._verified(*source)
-            except (Absent, Damaged):
+            except (Absent, Damaged, Unavailable):
                 continue
             if await self._writers.run(lambda source=source: self._share(source, owner, key)):  # type: ignore[misc]
                 return True
@@ -174,7 +174,8 @@ class BlobFiles:
         return self._tree.file(owner, key)
 
     async def _verified(self, owner: JobId, key: BlobKey) -> None:
-        """Return when the file has been looked through, once for all who ask. Raises Absent, Damaged, Fatal."""
+        """Return when the file has been looked through, once for all who ask. Raises Absent, Damaged, Unavailable,
+        Fatal."""
         place = (owner, key)
         while not self._tree.is_verified(owner, key):
             check = self._checks.get(key.sha256)
@@ -195,12 +196,18 @@ class BlobFiles:
                 return
 
     def _check(self, place: Place) -> _Verdict:
-        with _using(self._tree.root, "read"):
-            damage = self._tree.verify(*place)
-            if damage is None:
-                return _Verdict()
-            dropped = self._tree.drop(*place, damage)
         path = self._tree.file(*place)
+        try:
+            damage = self._tree.verify(*place)
+        except OSError as error:
+            raise Unavailable(
+                f"BLOB {place[1]} of job {place[0]} cannot be read now in {path}: {error.strerror or error}",
+                hint="check that disk; another store may have the BLOB",
+            ) from error
+        if damage is None:
+            return _Verdict()
+        with _using(self._tree.root, "delete"):
+            dropped = self._tree.drop(*place, damage)
         log.warning("a damaged BLOB is dropped", path=str(path), actual=damage.actual, owners=len(dropped))
         return _Verdict(damage.actual, frozenset([place, *dropped]))
 

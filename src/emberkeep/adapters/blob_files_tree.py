@@ -40,7 +40,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that does not hold its content. ``actual``: its SHA-256, "" when it cannot be read."""
+    """A file that was read whole and does not hold its content. ``actual``: its SHA-256, "" for a file that was
+    replaced each time while it was read."""
 
     actual: str
     file: Identity
@@ -180,7 +181,8 @@ class BlobTree:
         return stat.S_ISREG(status.st_mode) and self._index.is_verified(key.sha256, identity(status))
 
     def verify(self, owner: JobId, key: BlobKey) -> Damage | None:
-        """Read the file, unless it was read before and has not changed since. Raises Absent."""
+        """Read the file, unless it was read before and has not changed since. Raises Absent, and OSError where it
+        cannot be read now, which says nothing about its bytes."""
         place, path = (owner, key), self.file(owner, key)
         found = Damage("", (0, 0, 0))
         for _ in range(_READS):
@@ -188,12 +190,8 @@ class BlobTree:
                 before = identity(os.fstat(descriptor))
                 if self._index.is_verified(key.sha256, before):
                     return None
-                try:
-                    with open(descriptor, "rb", buffering=0, closefd=False) as file:
-                        found = Damage(hashlib.file_digest(file, "sha256").hexdigest(), before)
-                except OSError as error:
-                    log.warning("a BLOB cannot be read", path=str(path), reason=error.strerror)
-                    return Damage("", before)
+                with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                    found = Damage(hashlib.file_digest(file, "sha256").hexdigest(), before)
             with self._lock:
                 if _identity_or_none(path) != before:
                     continue  # replaced or changed meanwhile: what was read says nothing

@@ -77,11 +77,18 @@ class DirectoryBlobs:
         for source in self._tree.places(key):
             if source == (owner, key):
                 continue
-            with contextlib.suppress(Absent, FileNotFoundError):
-                # What has another size is not worth reading; what is damaged is replaced for all by the copy.
-                if self._tree.file(*source).stat().st_size == size and self._tree.verify(*source) is None:
+            if self._is_sound(*source, size):
+                with contextlib.suppress(Absent, FileNotFoundError):
                     return self._tree.share(source, owner, key)
         return False
+
+    def _is_sound(self, owner: JobId, key: BlobKey, size: int) -> bool:
+        """Whether the file was read and holds its content. One that cannot be read now stays as it is."""
+        try:
+            # What has another size is not worth reading; what is damaged is replaced for all by the copy.
+            return self._tree.file(owner, key).stat().st_size == size and self._tree.verify(owner, key) is None
+        except (Absent, OSError):
+            return False
 
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
         await self._threads.run(lambda abort: self._fetch(owner, key, destination, abort))

@@ -47,7 +47,8 @@ class LocalStore(Protocol):
     async def path(self, owner: JobId, key: BlobKey) -> Path:
         """The file, verified at its first use in this process and when it has changed since (BLOB-2).
 
-        Raises Absent; Damaged: it was dropped, for every owner that shares it.
+        Raises Absent; Damaged: it was dropped, for every owner that shares it; Unavailable: it cannot be read now, and
+        stays.
         """
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:

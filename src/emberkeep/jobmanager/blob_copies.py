@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey
@@ -28,10 +28,14 @@ class BlobCopies:
         self._places = asyncio.Semaphore(COPIES)
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
-        """The verified file. Raises Absent, Damaged (in both stores), RetryLater and Fatal of the HA store."""
+        """The verified file.
+
+        Raises Absent, Damaged (in both stores), Unavailable (the local copy cannot be read now, and the HA store has
+        none), RetryLater and Fatal of the HA store.
+        """
         counters = self._core.counters
         try:
-            path, damage = await self._look(owner, key)
+            path, trouble = await self._look(owner, key)
         except Absent:
             counters.misses += 1
             raise
@@ -40,32 +44,33 @@ class BlobCopies:
             return path
         if not key.is_permanent:
             counters.misses += 1
-            raise damage or Absent(f"BLOB {key} of job {owner} is not there any more", hint="it has to be made again")
+            raise trouble or Absent(f"BLOB {key} of job {owner} is not there any more", hint="it has to be made again")
         try:
-            await self.bring(owner, key)
+            await self.bring(owner, key, keeps_local=isinstance(trouble, Unavailable))
         except Damaged as error:
-            if damage is None:
+            if trouble is None:
                 raise
-            raise Fatal(f"{damage.message}; {error.message}", hint=error.hint) from error
+            kind = Unavailable if isinstance(trouble, Unavailable) else Fatal
+            raise kind(f"{trouble.message}; {error.message}", hint=error.hint) from error
         except Absent as error:
             counters.misses += 1
-            raise damage or error from error
+            raise trouble or error from error
         counters.ha_hits += 1
         return await self._core.local.path(owner, key)
 
-    async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | None]:
+    async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | Unavailable | None]:
         """The file in the local store, or what is wrong with it. Raises Absent: there is no such BLOB."""
         number = self._core.machine.begin_read(owner, key)
         found: bool | None = None
         try:
-            path, damage = await self._here(owner, key)
-            found = path is not None
+            path, trouble = await self._here(owner, key)
+            found = None if isinstance(trouble, Unavailable) else path is not None
         finally:
             self._core.machine.end_read(owner, key, number, in_local=found)
             self._core.decide()
-        return path, damage
+        return path, trouble
 
-    async def _here(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | None]:
+    async def _here(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | Unavailable | None]:
         try:
             return await self._core.local.path(owner, key), None
         except Absent:
@@ -74,13 +79,17 @@ class BlobCopies:
             self._core.counters.verify_failures += 1
             log.warning("a BLOB in the local store is damaged", reason=error.message)
             return None, error
+        except Unavailable as error:
+            log.warning("a BLOB in the local store cannot be read now; the HA store is asked", reason=error.message)
+            return None, error
 
-    async def bring(self, owner: JobId, key: BlobKey) -> None:
-        """Copy a BLOB from the HA store into the local store; concurrent calls share one copy. Raises like ``path``."""
+    async def bring(self, owner: JobId, key: BlobKey, *, keeps_local: bool = False) -> None:
+        """Copy a BLOB from the HA store into the local store; concurrent calls share one copy. ``keeps_local``: a copy
+        may be there that cannot be read now. Raises like ``path``."""
         flight = self._flights.get((owner, key))
         if flight is None:
             self._core.refuse_closed()
-            flight = asyncio.create_task(self._fly(owner, key), name=f"copy of {key}")
+            flight = asyncio.create_task(self._fly(owner, key, keeps_local=keeps_local), name=f"copy of {key}")
             self._flights[owner, key] = flight
             flight.add_done_callback(lambda done: self._landed(owner, key, done))
         await asyncio.shield(flight)
@@ -90,7 +99,7 @@ class BlobCopies:
         if not flight.cancelled():
             flight.exception()  # those who wait raise it; there may be nobody left
 
-    async def _fly(self, owner: JobId, key: BlobKey) -> None:
+    async def _fly(self, owner: JobId, key: BlobKey, *, keeps_local: bool) -> None:
         core = self._core
         number = core.machine.begin_read(owner, key)
         in_local: bool | None = None
@@ -102,10 +111,10 @@ class BlobCopies:
                 await core.local.adopt(owner, key, file)
             in_local = in_ha = True
         except Absent:
-            in_local = in_ha = False
+            in_local, in_ha = (None if keeps_local else False), False
             raise
         except Damaged as error:
-            in_local = in_ha = False
+            in_local, in_ha = (None if keeps_local else False), False
             core.counters.verify_failures += 1
             log.error("a BLOB in the HA store is damaged", reason=error.message, store=core.ha.location)
             raise Damaged(owner, key, error.actual, core.ha.location) from error

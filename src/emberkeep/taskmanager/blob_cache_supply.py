@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore, Damaged
@@ -130,7 +130,7 @@ class BlobSupply:
             return await self._local.path(owner, key)
         except Absent:
             return None
-        except Damaged as error:
+        except (Damaged, Unavailable) as error:
             self._note(tried, "local store", error, owner, key)
             return None
 

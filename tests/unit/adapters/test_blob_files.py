@@ -16,7 +16,7 @@ import pytest
 import structlog
 
 from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.base.errors import Absent, Fatal, InvalidInput
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore, Damaged
 from emberkeep.blobs.model import BlobKey, transient
@@ -217,18 +217,21 @@ async def test_all_who_wait_hear_of_the_damage(root: Path, monkeypatch: pytest.M
     assert [result.owner for result in results if isinstance(result, Damaged)] == [ONE, OTHER] * 5
 
 
-async def test_a_file_that_cannot_be_read_counts_as_damaged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.req("SAFE-1")
+async def test_a_file_that_cannot_be_read_now_is_not_damaged(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = await receive(await opened(root), ONE, "a")
     store = await opened(root)
 
     def bad_sector(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(hashlib, "file_digest", bad_sector)
-    with pytest.raises(Damaged, match="cannot be read") as told:
-        await store.path(ONE, key)
-    assert told.value.actual == ""
-    assert files_in(root) == set()
+    with monkeypatch.context() as failing:
+        failing.setattr(hashlib, "file_digest", bad_sector)
+        with pytest.raises(Unavailable, match="cannot be read now"):
+            await store.path(ONE, key)
+        assert not await store.share(OTHER, key)
+    assert files_in(root) == {f"{ONE}/{key}"}
+    assert (await store.path(ONE, key)).read_bytes() == blob("a")[1]
 
 
 async def test_a_file_replaced_while_it_is_read_is_read_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,118 @@
+"""A local copy of a BLOB that cannot be read now is neither damaged nor gone: it stays, and other stores are asked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blob_files_tree import BlobTree
+from emberkeep.adapters.directory_blobs import DirectoryBlobs
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.base.ids import SeededIds
+from emberkeep.base.system import System
+from emberkeep.taskmanager.blob_cache import BlobCache
+from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
+from tests.unit.jobmanager.cluster import in_virtual_time
+from tests.unit.jobmanager.test_blob_server import SCRIPT, A, Bench, put
+
+KEY, CONTENT = blob("a")
+
+
+class BadDisk:
+    """Below ``root`` no BLOB can be verified, ``times`` times."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.times = 0
+        verify = BlobTree.verify
+
+        def failing(tree: BlobTree, *place: object) -> object:
+            if tree.root == root and self.times:
+                self.times -= 1
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return verify(tree, *place)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(BlobTree, "verify", failing)
+
+
+async def _stored(tmp_path: Path) -> None:
+    """In the HA store, and in a local one."""
+    for number, root in enumerate((tmp_path / "ha", tmp_path / "local")):
+        file = tmp_path / str(number)
+        file.write_bytes(CONTENT)
+        await DirectoryBlobs(root).put(ONE, KEY, file)
+
+
+def _cache(tmp_path: Path, *, with_ha: bool) -> BlobCache:
+    rng = random.Random(1)
+    system = System(SystemClock(), rng, SeededIds(rng))
+    ha = DirectoryBlobs(tmp_path / "ha") if with_ha else None
+    return BlobCache(system, BlobFiles(tmp_path / "local"), ha, [], retention=1800.0, patience=0.0)
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_a_cache_asks_the_next_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _stored(tmp_path)
+    disk = BadDisk(tmp_path / "local", monkeypatch)
+    cache = _cache(tmp_path, with_ha=True)
+    await cache.start()
+    disk.times = 1
+    assert (await cache.acquire(ONE, KEY, "driver")).read_bytes() == CONTENT
+    report = cache.report()
+    assert (report.ha_hits, report.verify_failures) == (1, 0)
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_a_cache_without_another_source_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _stored(tmp_path)
+    disk = BadDisk(tmp_path / "local", monkeypatch)
+    cache = _cache(tmp_path, with_ha=False)
+    await cache.start()
+    disk.times = 1
+    with pytest.raises(RetryLater, match="cannot be read now"):
+        await cache.acquire(ONE, KEY, "driver")
+    assert (await cache.acquire(ONE, KEY, "driver")).read_bytes() == CONTENT
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+async def test_the_ha_store_takes_a_copy_where_another_jobs_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await _stored(tmp_path)
+    store = DirectoryBlobs(tmp_path / "ha")
+    await store.listing()
+    disk = BadDisk(tmp_path / "ha", monkeypatch)
+    disk.times = 1
+    await store.put(OTHER, KEY, tmp_path / "0")
+    assert not disk.times, "the other job's was tried"
+    for owner in (ONE, OTHER):
+        assert (tmp_path / "ha" / owner / str(KEY)).read_bytes() == CONTENT
+
+
+@pytest.mark.req("SAFE-1")
+@pytest.mark.parametrize("has_ha", [True, False])
+def test_the_server_asks_the_ha_store_and_forgets_nothing(has_ha: bool) -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        async with bench.serving() as server:
+            key = await put(server, SCRIPT, holders=("driver",))
+            if not has_ha:
+                bench.shared.contents.clear()
+            bench.at_local.errors["path"] = [Unavailable("the BLOB cannot be read now")]
+            if has_ha:
+                await server.path(A, key)
+            else:
+                with pytest.raises(Unavailable, match="cannot be read now"):
+                    await server.path(A, key)
+            await server.path(A, key)
+            assert bench.in_local() == {SCRIPT}
+
+    in_virtual_time(scenario)
