@@ -253,15 +253,16 @@ class ClusterStorage:
         return {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints)) - others}
 
     def _strange_graphs(self) -> list[Path]:
-        """Graphs that this job store does not sweep itself: an embedded one has a folder of its own for them."""
+        """Graphs that this job store does not sweep itself: an embedded one has a folder of its own for them. Raises
+        Unavailable."""
         root = self._layout.graphs
         if self._layout.configuration[HA_TYPE] != "embedded":
             return [] if self.problem() is None else [root / name for name in _names(root)]
         return [
             root / folder / name
             for folder in _names(root)
-            if folder != self._identity and (root / folder).is_dir()
-            for name in _names(root / folder)
+            if folder != self._identity
+            for name in _names_in_folder(root / folder)
         ]
 
     def remove(self, item: Item) -> None:
@@ -273,7 +274,7 @@ class ClusterStorage:
             return
         for path in self._strange_graphs():
             if _jobs([path.name]) == {job_id}:
-                path.unlink(missing_ok=True)
+                _remove_file(path)
 
     # --- marks --------------------------------------------------------------------------------------------------------
 
@@ -298,6 +299,16 @@ def _names(directory: Path) -> list[str]:
         raise problem if isinstance(problem, Unavailable) else Unavailable(str(problem)) from error
 
 
+def _names_in_folder(path: Path) -> list[str]:
+    """The same; empty also where a file lies there. To ask first whether it is a folder can fail in its own way."""
+    try:
+        return _names(path)
+    except Unavailable as error:
+        if isinstance(error.__cause__, NotADirectoryError):
+            return []
+        raise
+
+
 def _jobs(names: Iterable[str]) -> set[JobId]:
     """Ids that names begin with, up to a dot; what has no job's name is nobody's to delete."""
     found = set()
@@ -317,3 +328,11 @@ def _remove_tree(directory: Path) -> None:
         return
     except OSError as error:
         raise cannot_write(directory, error) from error
+
+
+def _remove_file(path: Path) -> None:
+    """Raises Unavailable."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise cannot_write(path, error) from error

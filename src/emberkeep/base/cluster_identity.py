@@ -65,9 +65,17 @@ def _read(path: Path) -> str | None:
         text = path.read_text(encoding="ascii", errors="replace").strip()
     except OSError as error:
         problem = cannot_read(path, error)
-        if isinstance(problem, Absent) or not path.parent.exists():
+        if isinstance(problem, Absent) or _is_missing(path.parent):
             return None
         raise problem from error
     if not _DRAWN.fullmatch(text):
         raise Damaged(f"{path} holds no cluster id", hint="restore it: it names the owner of this cluster's data")
     return text
+
+
+def _is_missing(directory: Path) -> bool:
+    """Whether it is sure that there is nothing."""
+    try:
+        return not directory.exists()
+    except OSError:
+        return False

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping
+import errno
+import os
+from collections.abc import Callable, Collection, Mapping, MutableMapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -383,6 +385,68 @@ async def test_a_purge_is_refused_while_jobs_of_another_job_store_may_use_the_da
     assert not (await bench.keeper.status()).owned, "it is not adopted either"
     assert (await bench.keeper.purge(force=True)).owned
     assert not bench.left()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, number: int, calls: Collection[str], path: Path) -> None:
+    """Let the operating system refuse these calls for a path."""
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(where: Any, *words: Any, **more: Any) -> Any:
+            if str(where) == str(path):
+                raise OSError(number, os.strerror(number), str(path))
+            return call(where, *words, **more)
+
+        return run
+
+    for name in calls:
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+
+
+FAILURES = pytest.mark.parametrize("number", [errno.ESTALE, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
+
+
+@pytest.mark.req("SAFE-1")
+@FAILURES
+async def test_graphs_that_cannot_be_read_now_end_no_clean_up(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = bench.layout.graphs / "another-store"
+    graphs.mkdir(parents=True)
+    bench.put(UNKNOWN)
+    await bench.clean_at(0)
+    with monkeypatch.context() as refused:
+        failing(refused, number, ("stat", "listdir", "scandir"), graphs)
+        with pytest.raises(Unavailable):
+            await bench.clean_at(1000)
+        with pytest.raises(Unavailable):
+            await bench.keeper.purge()
+    assert bench.left() == {UNKNOWN}, "a graph of another store may be its job's"
+    await bench.keeper.clean()
+    assert not bench.left()
+
+
+@pytest.mark.req("SAFE-1")
+@FAILURES
+async def test_a_purge_that_cannot_remove_a_graph_now_can_be_said_again(
+    bench: Bench, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = bench.layout.graphs / "another-store" / f"{UNKNOWN}.graph"
+    graph.parent.mkdir(parents=True)
+    graph.touch()
+    with monkeypatch.context() as refused:
+        failing(refused, number, ("unlink", "remove"), graph)
+        with pytest.raises(Unavailable, match=str(graph)):
+            await bench.keeper.purge()
+    await bench.keeper.purge()
+    assert not graph.exists()
+
+
+@pytest.mark.req("SAFE-6")
+async def test_a_file_among_the_folders_of_graphs_is_nobodys(bench: Bench) -> None:
+    bench.layout.graphs.mkdir(parents=True, exist_ok=True)
+    (bench.layout.graphs / "notes.txt").touch()
+    await bench.keeper.purge()
+    assert (bench.layout.graphs / "notes.txt").exists()
 
 
 def warned(logs: list[MutableMapping[str, Any]]) -> list[tuple[str, str, str]]:
