@@ -168,8 +168,8 @@ class QueryHook:
             path=described.path,
         )
         if started.location is not None:
-            self._places.wait_for(writer._spark, started.location)
             query.reached = self._locations.for_spark(writer._spark, started.location)
+            self._places.wait_for(writer._spark, started.location, query.reached)
             self._starts.restore(query)
             self._committed.check(writer._spark, started.location, query.reached)
         with self._starts.starting(query):

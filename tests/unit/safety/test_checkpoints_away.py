@@ -313,11 +313,35 @@ def test_a_query_waits_for_a_checkpoint_that_has_batches(
     mount: Mount, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(checkpoint_places, "HadoopFiles", lambda _: files_on_disk())
-    (query := mount.place / "query").mkdir()
-    places = CheckpointPlaces(mount.require, {str(query), "s3://bucket/query"}, Notices())
+    query = mount.place / "query"
+    (query / "commits").mkdir(parents=True)
+    places = CheckpointPlaces(mount.require, {str(query)}, Notices())
     mount.unmount()
-    places.wait_for(None, str(query))
+    places.wait_for(None, str(query), str(query))
     assert mount.pauses == 2
     assert f"{query} is not there, but earlier attempts have committed" in capsys.readouterr().err
-    for new in (f"{mount.place}/new", "s3://bucket/query"):
-        places.wait_for(None, new)
+    places.wait_for(None, f"{mount.place}/new", f"{mount.place}/new")
+
+
+@pytest.mark.req("SAFE-1")
+@pytest.mark.parametrize("scheme", ["", "s3://bucket"])
+def test_a_checkpoint_without_commits_may_be_a_bare_mount_point(
+    scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where it is no directory of this node. Who makes the directory of the commits means it."""
+    pauses = 0
+
+    def make_at_the_second_look(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 2:
+            (tmp_path / "commits").mkdir()
+
+    monkeypatch.setattr(checkpoint_places, "time", SimpleNamespace(sleep=make_at_the_second_look))
+    monkeypatch.setattr(checkpoint_places, "HadoopFiles", lambda _: files_on_disk())
+    location = f"{scheme}{tmp_path}"
+    CheckpointPlaces(lambda: None, {location}, Notices()).wait_for(None, location, str(tmp_path))
+    assert pauses == 2
+    said = capsys.readouterr().err
+    assert f"{location} holds no commits, but earlier attempts have committed" in said
+    assert f"make the directory {location}/commits" in said
