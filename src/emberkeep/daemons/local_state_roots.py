@@ -26,6 +26,7 @@ from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.base.clock import Clock
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.file_errors import cannot_read, is_directory
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.base.options import LOCAL_STATE_DIRECTORY
 from emberkeep.base.ownership import OWNER_FILE, Owner, PlaceKind, Standing, adopt, check, read_owner
@@ -117,7 +118,7 @@ def take_over(root: LocalStateRoot, allocations: Iterable[tuple[JobId, Allocatio
 
     All others stay: of another task manager they may be its own, and who they belonged to is not recorded.
     """
-    if root.shared is None or not (root.shared / "copies").is_dir():
+    if root.shared is None or not is_directory(root.shared / "copies"):
         return
     before = root.shared / "copies"
     for job_id, allocation_id in allocations:
@@ -127,7 +128,7 @@ def take_over(root: LocalStateRoot, allocations: Iterable[tuple[JobId, Allocatio
     for directory in (before, root.shared / "staging"):
         with contextlib.suppress(OSError):
             directory.rmdir()
-    if before.is_dir():
+    if is_directory(before):
         log.warning(
             "local copies of the release before belong to no slot of this task manager, and stay",
             directory=str(before),
@@ -172,7 +173,7 @@ def _others(shared: Path, own: Path) -> list[Path]:
 
 def _is_local_state(path: Path) -> bool:
     try:
-        owner = read_owner(path) if path.is_dir() else None
+        owner = read_owner(path) if is_directory(path) else None
     except EmberkeepError:
         return False
     return owner is not None and owner.kind is PlaceKind.LOCAL_STATE
@@ -192,8 +193,12 @@ def _disk_bytes(path: Path) -> int:
 
 def delete_own(root: LocalStateRoot) -> None:
     """Delete this task manager's own directory; one that is not there is fine. Raises Fatal, Conflict, Unavailable."""
-    if not os.path.lexists(root.path):
+    try:
+        root.path.lstat()
+    except FileNotFoundError:
         return
+    except OSError as error:
+        raise cannot_read(root.path, error) from error
     if root.shared is None:
         DiskCopies(root.path).clear()
         return

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
+
+import structlog
+
+log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 60.0
 _QUIET_SECONDS = 3600.0  # somebody may still read what was written within it
@@ -24,9 +29,14 @@ def prune_once(
 ) -> list[str]:
     """Remove the folders of jobs that are not ``live``, except the ``retained`` newest and those changed within
     ``quiet_seconds`` of the newest of all. Returns the names."""
-    if not directory.is_dir():
+    try:
+        jobs = [job for job in directory.iterdir() if job.is_dir()]
+    except FileNotFoundError:
         return []
-    ages = sorted(((_last_change(job), job) for job in directory.iterdir() if job.is_dir()), reverse=True)
+    except OSError as error:
+        log.warning("the logs of jobs cannot be listed now", directory=str(directory), reason=error.strerror)
+        return []
+    ages = sorted(((changed, job) for job in jobs if (changed := _last_change(job)) is not None), reverse=True)
     ended = [(changed, job) for changed, job in ages if job.name not in live]
     removed = []
     for changed, job in ended[retained:]:
@@ -36,5 +46,14 @@ def prune_once(
     return removed
 
 
-def _last_change(job: Path) -> float:
-    return max((path.stat().st_mtime for path in job.rglob("*")), default=job.stat().st_mtime)
+def _last_change(job: Path) -> float | None:
+    """Return when anything in a job's folder was changed last; None where that cannot be found out now."""
+    newest = 0.0
+    try:
+        for path in (job, *job.rglob("*")):
+            with contextlib.suppress(FileNotFoundError):  # it was removed in the meantime
+                newest = max(newest, path.lstat().st_mtime)
+    except OSError as error:
+        log.warning("the logs of a job cannot be looked at now, and stay", directory=str(job), reason=error.strerror)
+        return None
+    return newest

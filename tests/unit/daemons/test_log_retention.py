@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from emberkeep.daemons.log_retention import prune_once
 
@@ -49,6 +54,61 @@ def test_a_job_that_runs_keeps_its_logs_however_long_it_has_been_silent(tmp_path
         job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
     assert prune_once(tmp_path, 1, {"silent-stream"}) == ["job-1", "job-2"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-0", "silent-stream"]
+
+
+@pytest.mark.req("SAFE-15")
+def test_a_link_whose_log_is_gone_stops_nothing(tmp_path: Path) -> None:
+    for number in range(2):
+        job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
+    link = tmp_path / "job-1" / "1" / "stderr"
+    link.symlink_to("/nonexistent")
+    os.utime(link, (NOW - 2 * HOUR, NOW - 2 * HOUR), follow_symlinks=False)
+    os.utime(link.parent, (NOW - 2 * HOUR, NOW - 2 * HOUR))
+    assert prune_once(tmp_path, 1, frozenset()) == ["job-1"]
+
+
+@pytest.mark.req("SAFE-15")
+def test_a_log_that_vanishes_while_it_is_looked_at_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2):
+        job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
+    listed = Path.rglob
+
+    def vanishing(path: Path, pattern: str) -> Iterator[Path]:
+        for found in list(listed(path, pattern)):
+            if found.name == "driver.stdout":
+                found.unlink()
+                os.utime(found.parent, (NOW - 2 * HOUR, NOW - 2 * HOUR))
+            yield found
+
+    monkeypatch.setattr(Path, "rglob", vanishing)
+    assert prune_once(tmp_path, 2, frozenset()) == []
+
+
+@pytest.mark.req("SAFE-15")
+@pytest.mark.parametrize("unreadable", ["", "job-1"])
+def test_logs_that_cannot_be_read_now_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unreadable: str) -> None:
+    for number in range(3):
+        job(tmp_path, f"job-{number}", hours_ago=2.0 * number)
+    list_names, scan = os.listdir, os.scandir
+
+    def failing(path: Path | str = ".") -> list[str]:
+        if str(path) == str(tmp_path / unreadable):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return list_names(path)
+
+    def failing_scan(path: Path | str = ".") -> Any:
+        if str(path) == str(tmp_path / unreadable):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "listdir", failing)
+    monkeypatch.setattr(os, "scandir", failing_scan)
+    removed = prune_once(tmp_path, 1, frozenset())
+    monkeypatch.undo()
+    assert removed == (["job-2"] if unreadable else [])
+    assert (tmp_path / "job-1").exists()
 
 
 def test_nothing_is_there_yet(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,14 +14,21 @@ from emberkeep.adapters.state_copies import DiskCopies
 from emberkeep.adapters.state_storage import open_state_store
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict
+from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.ownership import OWNER_FILE, read_owner
 from emberkeep.base.process_identity import own_identity
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.agent_files import SlotsFile
-from emberkeep.daemons.local_state_roots import LocalStateRoot, held_copies, local_state_root, share_of
+from emberkeep.daemons.local_state_roots import (
+    LocalStateRoot,
+    delete_own,
+    held_copies,
+    local_state_root,
+    share_of,
+    take_over,
+)
 from emberkeep.daemons.place_lock import LockHolder
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.state_gateways import state_gateway_link
@@ -55,6 +65,35 @@ def contents(root: Path) -> dict[str, bytes]:
 def put(copies: DiskCopies, tmp_path: Path, allocation: AllocationId, version: int = 1) -> None:
     name = f"q/state/0/0/{version}.delta"
     keep(copies, name, b"state", job=JOB, allocation=allocation, root=open_state_store(str(tmp_path / "d")).location)
+
+
+ALLOCATION = (JobId("1" * 32), AllocationId("a" * 32))
+
+
+@pytest.mark.req("SAFE-1", "SAFE-15")
+def test_a_shared_root_that_cannot_be_read_now_ends_no_task_manager(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shared" / "copies").mkdir(parents=True)
+    root = root_of(tmp_path, "tm-1")
+    with held_copies(root):
+        pass
+    for call in ("stat", "lstat"):
+        look = getattr(os, call)
+
+        def failing(path: Any, *arguments: Any, look: Any = look, **named: Any) -> Any:
+            if str(path).startswith(str(tmp_path / "shared")):
+                raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+            return look(path, *arguments, **named)
+
+        monkeypatch.setattr(os, call, failing)
+    take_over(root, [ALLOCATION])
+    with held_copies(root):
+        assert share_of(root, 100) in range(101)
+    with pytest.raises(Unavailable, match="cannot be read now"):
+        delete_own(root)
+    monkeypatch.undo()
+    assert root.path.is_dir()
 
 
 @pytest.mark.req("SAFE-16", "SAFE-4")
