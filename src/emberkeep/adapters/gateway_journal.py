@@ -6,9 +6,10 @@ emberkeep-renames 1
 ```
 
 Lines are appended without fsync: they have to outlive this process, not the machine, as who asks again runs on it too.
-A line that a crash cut off, or that does not verify, counts for nothing. The file is begun anew when it has
-doubled, so that rewriting takes a constant share of the writing however many renames there are. While the disk takes
-nothing, renames are known to this process alone.
+A line that a crash cut off, or that does not verify, counts for nothing. A file that cannot be read now is left as it
+is and read later; whether a rename was begun is not known until then. The file is begun anew when it has doubled, so
+that rewriting takes a constant share of the writing however many renames there are. While the disk takes nothing,
+renames are known to this process alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import structlog
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.durable import remove_leftovers, write_file
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.local_state.gateway_ports import Rename
 
@@ -37,6 +38,7 @@ _LIFE_MS = 600_000  # beyond that nobody repeats a request: Hadoop's client give
 _LEAST = 2 * 1024**2  # bytes that are not worth a rewrite
 _MOST = 20_000  # entries
 _PAUSE_MS = 30_000  # in which a disk that refused a line is not asked again
+_LOOK_MS = 1000  # in which a file that cannot be read is not read again
 
 
 class _Entry(Compatible, frozen=True, kw_only=True):
@@ -59,9 +61,13 @@ class FileRenameJournal:
         self._largest = 0  # bytes, then only what is young is written anew
         self._failed_ms: int | None = None  # when the disk refused something
         self._closed = False
-        self._read()
-        with self._lock, self._failing():
-            self._begin_anew()
+        self._unread_until: int | None = None  # while the file cannot be read: until when anything in it counts
+        self._next_look_ms = 0
+        with self._lock:
+            self._read()
+            if self._unread_until is None:
+                with self._failing():
+                    self._begin_anew()
 
     def begin(self, rename: Rename) -> bool:
         with self._lock:
@@ -80,6 +86,11 @@ class FileRenameJournal:
 
     def knows(self, rename: Rename) -> bool:
         with self._lock:
+            if rename not in self._begun and self._is_unread():
+                raise Unavailable(
+                    f"{self._path} cannot be read now: it is not known whether {rename.source} was renamed",
+                    hint="check that disk",
+                )
             begun = self._begun.get(rename)
             return begun is not None and self._now_ms() - begun < _LIFE_MS
 
@@ -91,7 +102,7 @@ class FileRenameJournal:
 
     def _append(self, entry: _Entry) -> bool:
         """Whether it is in the file. The entry is in memory by now, or not there any more if it is void."""
-        if self._closed or self._is_paused():
+        if self._closed or self._is_paused() or self._is_unread():
             return False
         with self._failing():
             if self._file < 0 or os.fstat(self._file).st_size > self._largest:
@@ -142,23 +153,39 @@ class FileRenameJournal:
     def _is_paused(self) -> bool:
         return self._failed_ms is not None and 0 <= self._now_ms() - self._failed_ms < _PAUSE_MS
 
+    def _is_unread(self) -> bool:
+        """Whether the file may hold renames that are not known here; tries to read it."""
+        if self._unread_until is None:
+            return False
+        now = self._now_ms()
+        if now >= self._unread_until:
+            self._unread_until = None
+        elif now >= self._next_look_ms:
+            self._read()
+        return self._unread_until is not None
+
     def _read(self) -> None:
+        """Learn what the file holds, beside what has begun in this process. The file stays where that fails."""
         with contextlib.suppress(OSError):
             remove_leftovers(self._path)
         try:
             data = self._path.read_bytes()
         except FileNotFoundError:
-            return
+            data = _HEADER
         except OSError as error:
-            log.warning(
-                "the journal of renames cannot be read; it is begun anew", file=str(self._path), reason=str(error)
-            )
+            now = self._now_ms()
+            self._next_look_ms = now + _LOOK_MS
+            if self._unread_until is None:
+                self._unread_until = now + _LIFE_MS
+                log.warning("the journal of renames cannot be read now", file=str(self._path), reason=str(error))
             return
+        self._unread_until = None
         if not data.startswith(_HEADER):
             log.warning(
                 "the journal of renames is not in the form of this release; it is begun anew", file=str(self._path)
             )
             return
+        here = list(self._begun.items())
         for line in data.removeprefix(_HEADER).splitlines():
             entry = _entry(line)
             if entry is None:
@@ -166,6 +193,9 @@ class FileRenameJournal:
             self._begun.pop(entry.rename, None)
             if not entry.void:
                 self._begun[entry.rename] = entry.at_ms
+        for rename, at_ms in here:
+            self._begun.pop(rename, None)
+            self._begun[rename] = at_ms
 
 
 def _line(entry: _Entry) -> bytes:

@@ -8,7 +8,6 @@ use begins anew with each process, by the time at which copies were written.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import threading
 from collections.abc import Generator, Iterator
@@ -19,16 +18,15 @@ import structlog
 
 from emberkeep.adapters.state_copies_file import verified_pieces
 from emberkeep.adapters.state_copies_index import Copy, CopyIndex, Owner
-from emberkeep.adapters.state_copies_places import CopyPlaces
+from emberkeep.adapters.state_copies_places import NO_FILE, CopyPlaces
 from emberkeep.adapters.state_copies_staging import Staged
-from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+from emberkeep.base.file_errors import cannot_read
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import DamagedCopy
 from emberkeep.local_state.model import CopyRecord, Holding, StatePath
 from emberkeep.local_state.spark_layout import store_directory, store_version
-
-_SCARCE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 log = structlog.get_logger(__name__)
 
@@ -118,8 +116,9 @@ class DiskCopies:
             try:
                 file = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except OSError as error:
-                if error.errno in _SCARCE:
-                    raise Absent(f"{where} cannot be opened at present: {error.strerror}") from error
+                problem = cannot_read(Path(where), error)
+                if isinstance(problem, Unavailable) and error.errno not in NO_FILE:
+                    raise problem from error
                 self._forget([copy])
                 raise DamagedCopy(f"{where} cannot be opened: {error.strerror or error}") from error
         pieces = verified_pieces(file, copy.record, offset, length, where)

@@ -17,7 +17,7 @@ import google_crc32c
 import msgspec
 
 from emberkeep.base.durable import decode_record, encode_record
-from emberkeep.base.errors import Fatal
+from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.local_state.errors import DamagedCopy
 from emberkeep.local_state.model import CopyRecord
 
@@ -61,7 +61,7 @@ def _blocks_fit(record: CopyRecord) -> bool:
 def verified_pieces(file: int, record: CopyRecord, offset: int, length: int | None, where: str) -> Generator[bytes]:
     """First b"", then the bytes asked for, each piece from a block that verifies. Closes ``file`` at its end.
 
-    Raises DamagedCopy.
+    Raises DamagedCopy, Unavailable.
     """
     try:
         yield b""
@@ -83,7 +83,9 @@ def _block(file: int, begin: int, size: int, where: str) -> bytes:
     try:
         block = os.pread(file, size, begin)
     except OSError as error:
-        raise DamagedCopy(f"{where}: cannot be read at byte {begin}: {error.strerror or error}") from error
+        raise Unavailable(
+            f"{where}: cannot be read now at byte {begin}: {error.strerror or error}", hint="check that disk"
+        ) from error
     if len(block) != size:
         raise DamagedCopy(f"{where}: ends within the block at byte {begin}")
     return block

@@ -31,6 +31,7 @@ from emberkeep.base.file_ops import FileOps
 from emberkeep.base.ids import AllocationId, JobId, parse_job_id
 from emberkeep.local_state.errors import DamagedCopy
 
+NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)  # a link, a socket, …: nobody has put it there as a copy
 _ALLOCATION = re.compile(r"[0-9a-f]{1,64}")
 
 log = structlog.get_logger(__name__)
@@ -113,8 +114,9 @@ class CopyPlaces:
         owner = (job_id, AllocationId(allocation.name))
         for entry in list(os.scandir(allocation.path)):
             try:
-                yield _load(entry, owner)
-            except (DamagedCopy, OSError) as error:
+                with self._skipping(entry.path):
+                    yield _load(entry, owner)
+            except DamagedCopy as error:
                 log.debug("a local copy of state is removed", reason=str(error))
                 self.removed += 1
                 self._try_to_remove(entry.path)
@@ -210,8 +212,13 @@ def _relative(owner: Owner) -> str:
 
 
 def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:
-    """Time of change (ns) and copy. Raises DamagedCopy, OSError."""
-    file = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    """Time of change (ns) and copy. Raises DamagedCopy, OSError where it cannot be read now."""
+    try:
+        file = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        raise DamagedCopy(f"{entry.path}: no file") from None
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):

@@ -116,7 +116,7 @@ class RenameJournal(Protocol):
         """It was refused: nothing was done. False: as with ``begin``."""
 
     def knows(self, rename: Rename) -> bool:
-        """Whether it was begun within the last minutes, and is not void."""
+        """Whether it was begun within the last minutes, and is not void. Raises Unavailable: it cannot be told."""
 
 
 class Spool(Protocol):

@@ -101,12 +101,14 @@ class StagedCopy(Protocol):
 class LocalCopies(Protocol):
     """Copies on this node's disk, for one process. A crash leaves a copy that verifies, or one that is removed.
 
-    Local copies are never needed for correctness: whoever gets DamagedCopy or Fatal goes on with the durable store.
+    Local copies are never needed for correctness: whoever gets DamagedCopy, Unavailable or Fatal goes on with the
+    durable store.
     """
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
         """Make the directory, drop what a crash left (unfinished, torn or unknown records and their files), and return
-        the rest. Call once, before all else. What cannot be dropped is left out. Raises Fatal: nothing can be read."""
+        the rest. Call once, before all else. What cannot be read or dropped now is left out, and stays. Raises Fatal:
+        nothing can be read."""
 
     def stage(self) -> StagedCopy:
         """Raises Fatal (disk full, no permission)."""
@@ -118,7 +120,8 @@ class LocalCopies(Protocol):
         """Bytes whose blocks all verify, in pieces of at most a block; dropping the iterator frees what it holds.
 
         The iterator raises DamagedCopy at the first block that does not verify, before it yields any byte of it, and
-        has removed the copy then. Raises at once Absent (dropped or replaced since ``find``), DamagedCopy.
+        has removed the copy then. Raises at once Absent (dropped or replaced since ``find``), DamagedCopy. Raises
+        Unavailable at any time: the copy cannot be read now, and stays.
         """
 
     def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:

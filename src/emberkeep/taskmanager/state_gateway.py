@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from emberkeep.base.clock import Clock
-from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Exists, Fenced
 from emberkeep.local_state.gateway_paths import durable_location, resolve
@@ -133,14 +133,16 @@ class StateGateway:
         durable = self._admitted(caller, source)
         self._check(caller)
         rename = Rename(caller=caller, root=source.root, source=source.name, target=target.name)
-        repeated = self._journal.knows(rename)
+        repeated, unknown = self._is_repeated(rename)
         self._count(self._journal.begin(rename))
         try:
             status = durable.rename(source.name, target.name, overwrite=overwrite)
         except (Absent, Exists):
-            status_before = self._renamed_before(durable, rename) if repeated else None
-            if status_before is None:
+            status_before = self._renamed_before(durable, rename) if repeated or unknown else None
+            if status_before is None or unknown:
                 self._count(self._journal.void(rename))
+                if status_before is not None and unknown:
+                    raise unknown from None  # it may have been done before: whoever asks again learns it
                 raise
             status = status_before
         except UnknownOutcome as error:
@@ -198,6 +200,13 @@ class StateGateway:
 
     def _is_kept(self, caller: Caller) -> bool:
         return (caller.job_id, caller.allocation_id) in self.held
+
+    def _is_repeated(self, rename: Rename) -> tuple[bool, Unavailable | None]:
+        """Whether it was begun before; with the reason where that is not known now."""
+        try:
+            return self._journal.knows(rename), None
+        except Unavailable as error:
+            return False, error
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
         """Whether the answer to the same request was lost: its source is gone, its target is there."""

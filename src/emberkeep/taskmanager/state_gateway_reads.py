@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import structlog
 
-from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
 from emberkeep.local_state.errors import DamagedCopy, IsADirectory
 from emberkeep.local_state.file_names import is_unique
 from emberkeep.local_state.gateway_ports import OpenedFile
@@ -117,6 +117,9 @@ class GatewayReads:
                     "a local copy is damaged; the durable one is read", file=record.path.name, reason=str(error)
                 )
             self._disk.drop_records([record])
+        except Unavailable as error:
+            self._counters.add("disk_failures")
+            log.warning("a local copy cannot be read now; the durable one is read", reason=str(error))
         finally:
             self._counters.add("local_read_bytes", sent)
         if sent < length:

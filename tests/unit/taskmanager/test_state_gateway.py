@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater, Unavailable, UnknownOutcome
 from emberkeep.local_state.errors import Exists, IsADirectory
+from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import FileKind, StatePath
 from emberkeep.taskmanager import state_gateway_writes
 from emberkeep.testing.state_faults import FaultyCopies, disk_full
@@ -278,6 +281,56 @@ def test_a_rename_that_cannot_be_noted_is_done(node: Node, monkeypatch: pytest.M
     node.write(f"offsets/.0.{UUID}.tmp", CONTENT)
     node.rename(f"offsets/.0.{UUID}.tmp", "offsets/0")
     assert node.read("offsets/0") == CONTENT
+    assert node.counts("disk_failures") == (1,)
+
+
+@pytest.mark.req("SAFE-1", "LOC-8")
+def test_whether_a_rename_was_done_is_asked_again_while_its_journal_cannot_be_read(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_: Rename) -> bool:
+        raise Unavailable("the journal cannot be read now")
+
+    name = f"offsets/.0.{UUID}.tmp"
+    node.write(name, CONTENT)
+    node.durable.fail("rename", UnknownOutcome("the answer was lost"), applied=True)
+    with pytest.raises(RetryLater):
+        node.rename(name, "offsets/0")
+    begun = set(node.journal.begun)
+    with monkeypatch.context() as disk:
+        disk.setattr(node.journal, "knows", away)
+        with pytest.raises(Unavailable):
+            node.rename(name, "offsets/0")
+        node.write("offsets/1", b"1")
+        node.rename("offsets/1", "offsets/2")
+        with pytest.raises(Absent):
+            node.rename("offsets/3", "offsets/4")
+    node.journal.begun = begun  # as it is read later
+    node.rename(name, "offsets/0")
+    assert node.read("offsets/0") == CONTENT
+
+
+@pytest.mark.req("SAFE-1")
+def test_a_copy_that_cannot_be_read_now_costs_time_only_and_stays(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"state/0/1/{UUID}.sst"
+    node.write(name, CONTENT)
+    record = node.copies.find(node.path(name))
+
+    pread, calls = os.pread, 0
+
+    def bad_sector(file: int, size: int, begin: int) -> bytes:
+        nonlocal calls
+        calls += 1
+        if calls == 2:  # what follows reads the durable file
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(file, size, begin)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "pread", bad_sector)
+        assert node.read(name) == CONTENT
+    assert node.copies.find(node.path(name)) == record
+    assert node.counts("verify_failures", "disk_failures") == (0, 1)
+    assert node.read(name) == CONTENT
     assert node.counts("disk_failures") == (1,)
 
 
