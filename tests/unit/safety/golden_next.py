@@ -1,24 +1,37 @@
 """Formats that came after the newest release, with their golden files in ``golden/next``.
 
-Who adds a kind of record, or a version of one, adds an entry to FORMATS and runs this module with ``python -m``,
-which writes the files that are not there yet. The next release takes them over.
+Who adds a kind of record, a version of one, or a field or table to one that exists adds an entry to FORMATS and runs
+this module with ``python -m``, which writes the files that are not there yet. The next release takes them over.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from emberkeep.adapters.blob_place import Binding, read_binding, write_binding
+from emberkeep.adapters.job_database import JobDatabase
+from emberkeep.adapters.result_files import ResultFile
 from emberkeep.adapters.storage_marks import read_marks, write_marks
-from emberkeep.adapters.zookeeper_layout import RegisteredAddress, decode_node, encode_node
+from emberkeep.adapters.zookeeper_layout import RegisteredAddress, ResultNode, decode_node, encode_node
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import JobId
 from emberkeep.base.ownership import Owner, PlaceKind, decode_owner, encode_owner
 from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
+from emberkeep.daemons.agent_files import SlotsFile
+from emberkeep.daemons.driver_spec import read_outcome, read_spec, write_outcome, write_spec
 from emberkeep.daemons.leader_file import read_leader_file, write_leader_file
 from emberkeep.jobs.leftovers import Kind, Mark
+from emberkeep.jobs.model import FailureKind
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.taskmanager.agent_record import AgentRecord
+from tests.unit.safety import golden_samples as samples
 
 NEXT = Path(__file__).parent / "golden" / "next"
 
@@ -47,7 +60,80 @@ class Format:
     value: object
 
 
+# --- fields that came later, of formats that the newest release has ---------------------------------------------------
+
+STORAGE_OWNER = msgspec.structs.replace(
+    OWNER, kind=PlaceKind.STORAGE, holder="", belongs_to="lineage", parts=("checkpoints",)
+)
+KEPT_RESULT = msgspec.structs.replace(samples.RESULT, keeps_data=True)
+RESULT_IN_A_FILE: ResultNode = msgspec.structs.replace(
+    samples.ZOOKEEPER_NODES["result-in-a-file"],
+    file=ResultFile(location="2.7.result", size=1, sha256=samples.DIGEST, outline=KEPT_RESULT),
+)
+RESULT_THAT_KEEPS_DATA: ResultNode = msgspec.structs.replace(samples.ZOOKEEPER_NODES["result"], result=KEPT_RESULT)
+SLOTS: AgentRecord = msgspec.structs.replace(
+    samples.AGENT_RECORD, table=msgspec.structs.replace(samples.AGENT_RECORD.table, lineage="of-the-store")
+)
+SPEC = msgspec.structs.replace(samples.DRIVER_SPEC, leader="/var/tm-1/leader.record", checkpoints_recorded=True)
+OUTCOME = msgspec.structs.replace(samples.OUTCOME, kind=FailureKind.SETUP, lasting=True)
+BLOCKED = BlockedTaskManager(
+    id="tm-2",
+    action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS,
+    start_ms=samples.NOW_MS,
+    end_ms=samples.NOW_MS + 5,
+    causes=("by hand",),
+    drivers=EvacuatedDrivers.RESTART,
+)
+BLOCKLIST = msgspec.structs.replace(samples.BLOCKLIST, entries=(BLOCKED,))
+UNRECORDED_BINDING = msgspec.structs.replace(BINDING, unrecorded=True)
+DAMAGED = [(JobId("1" * 32), samples.NOW_MS)]
+
+
+def _write_job_store(path: Path) -> None:
+    """With the tables that came after version 3 without a version of their own: ``storage`` and ``damaged_since``."""
+    database = JobDatabase(path, path.with_name("graphs"), samples.NOW_MS)
+    database.bind_storage("p")
+    database.close()
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        for job_id, since_ms in DAMAGED:
+            connection.execute("INSERT INTO damaged VALUES (?, x'00', x'00')", (job_id,))
+            connection.execute("INSERT INTO damaged_since VALUES (?, ?)", (job_id, since_ms))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = DELETE")  # one file
+
+
+def _read_job_store(path: Path) -> object:
+    database = JobDatabase(path, path.with_name("graphs"), samples.NOW_MS)
+    try:
+        return database.origin().storage, [(job.job_id, job.since_ms) for job in database.damaged()]
+    finally:
+        database.close()
+
+
+def _node(value: Compatible) -> Format:
+    return Format(
+        lambda path: path.write_bytes(encode_node(value)),
+        lambda path: decode_node(path.read_bytes(), type(value), where=path.name),
+        value,
+    )
+
+
 FORMATS = {
+    "jobs.sqlite": Format(_write_job_store, _read_job_store, ("p", DAMAGED)),
+    "ownership-of-storage": Format(
+        lambda path: path.write_bytes(encode_owner(STORAGE_OWNER)),
+        lambda path: decode_owner(path.read_bytes(), where="ownership"),
+        STORAGE_OWNER,
+    ),
+    "blocklist": _node(BLOCKLIST),
+    "blob-place-without-record": Format(
+        lambda path: write_binding(path, UNRECORDED_BINDING), read_binding, UNRECORDED_BINDING
+    ),
+    "result": _node(RESULT_THAT_KEEPS_DATA),
+    "result-in-a-file": _node(RESULT_IN_A_FILE),
+    "slots.record": Format(lambda path: SlotsFile(path).store(SLOTS), lambda path: SlotsFile(path).load(), SLOTS),
+    "spec.record": Format(lambda path: write_spec(path, SPEC), read_spec, SPEC),
+    "outcome.record": Format(lambda path: write_outcome(path, OUTCOME), read_outcome, OUTCOME),
     "ownership": Format(
         lambda path: path.write_bytes(encode_owner(OWNER)),
         lambda path: decode_owner(path.read_bytes(), where="ownership"),

@@ -10,7 +10,7 @@ import ast
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +288,34 @@ def test_no_golden_file_is_unread() -> None:
     read |= {RELEASE / name for name in others} | {NEXT / name for name in FORMATS}
     files = {path for path in GOLDEN.rglob("*") if path.is_file()}
     assert {path for path in files if not read & {path, *path.parents}} == set()
+
+
+def _fields_with_samples(value: object, found: dict[type[msgspec.Struct], set[str]]) -> None:
+    """Add the fields that have another value than their default, of this record and of those in it."""
+    if isinstance(value, msgspec.Struct):
+        fields = found.setdefault(type(value), set())
+        for field in msgspec.structs.fields(value):
+            inner = getattr(value, field.name)
+            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            if inner != default:
+                fields.add(field.name)
+            _fields_with_samples(inner, found)
+    elif isinstance(value, Mapping):
+        _fields_with_samples(list(value.values()), found)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for each in value:
+            _fields_with_samples(each, found)
+
+
+def test_every_field_of_a_record_has_a_golden_file_in_which_it_is_set() -> None:
+    """A new field of an old record needs a file, too: see ``golden_next``."""
+    found: dict[type[msgspec.Struct], set[str]] = {}
+    _fields_with_samples([value for name, value in vars(samples).items() if name.isupper()], found)
+    _fields_with_samples([each.value for each in FORMATS.values()], found)
+    missing = {
+        kind.__name__: {field.name for field in msgspec.structs.fields(kind)} - fields for kind, fields in found.items()
+    }
+    assert {name: fields for name, fields in missing.items() if fields} == {}
 
 
 def test_no_field_of_a_record_was_dropped_or_renamed() -> None:
