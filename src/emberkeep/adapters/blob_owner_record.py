@@ -8,11 +8,11 @@ from typing import Protocol
 
 from emberkeep.adapters.file_patience import FilePatience
 from emberkeep.adapters.storage_location import directory_at, without_obstore
-from emberkeep.base.durable import create_file, write_file
+from emberkeep.base.durable import create_file
 from emberkeep.base.errors import InvalidInput, Unavailable
 from emberkeep.base.file_errors import cannot_read, cannot_write
 from emberkeep.base.ids import parse_job_id
-from emberkeep.base.ownership import OWNER_FILE, Owner, encode_owner, read_owner
+from emberkeep.base.ownership import OWNER_FILE, Owner, encode_owner, read_owner, rewrite
 
 
 class BlobOwnerRecord(Protocol):
@@ -77,7 +77,7 @@ class _DirectoryRecord:
     def replace(self, owner: Owner) -> None:
         def replace() -> None:
             self._make()
-            write_file(self._directory / OWNER_FILE, encode_owner(owner), mode=0o644)
+            rewrite(self._directory, owner)
 
         self._patience.run(self._directory, replace)
 

@@ -18,8 +18,11 @@ import msgspec
 import structlog
 
 from emberkeep.adapters.blob_owner_record import BlobOwnerRecord, open_blob_owner_record
-from emberkeep.base.durable import read_record, write_record
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.durable import read_record, write_file
 from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.file_errors import read_if_there
+from emberkeep.base.kept_fields import encode_over
 from emberkeep.base.options import BLOB_HA_STORAGE
 from emberkeep.base.ownership import OwnedByAnother, Owner, PlaceKind, Unclaimed
 from emberkeep.base.state_layout import StateLayout
@@ -34,10 +37,10 @@ _SEEN_SECONDS = 2.0  # for which a place that was there counts as being there
 log = structlog.get_logger(__name__)
 
 
-class Binding(msgspec.Struct, frozen=True, kw_only=True):
+class Binding(Compatible, frozen=True, kw_only=True):
     """Which place of BLOBs a storage is used with; ``location`` is "" for BLOBs in the storage, ``place_id`` "" before
     the place was claimed. ``unrecorded``: a release that kept no records has led with that place until then. Persisted
-    (kind "blob-place", version 1); unknown fields are ignored."""
+    (kind "blob-place", version 1)."""
 
     location: str
     place_id: str = ""
@@ -252,5 +255,5 @@ def read_binding(path: Path) -> Binding | None:
 
 
 def write_binding(path: Path, binding: Binding) -> None:
-    """Raises Fatal."""
-    write_record(path, _BINDING_KIND, _BINDING_VERSION, msgspec.json.encode(binding))
+    """Raises Unavailable, NewerFormat, Fatal."""
+    write_file(path, encode_over(_BINDING_KIND, _BINDING_VERSION, binding, read_if_there(path)))

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emberkeep.base.durable import sync_directory, write_file
+from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Damaged, NewerFormat, Unavailable
 from emberkeep.base.file_errors import is_directory
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Owner, encode_owner, read_owner
+from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Owner, read_owner, rewrite
 
 CHECKPOINTS = "checkpoints"  # among the parts of a storage's ownership record
 
@@ -32,7 +32,7 @@ def record_checkpoint_place(place: Path, owner: Owner) -> None:
     found = read_owner(place)
     if found is not None and not found.is_same_owner(owner):
         raise OwnedByAnother(str(place), found, owner)
-    write_file(place / OWNER_FILE, encode_owner(owner), mode=0o644)
+    rewrite(place, owner)
 
 
 def require_checkpoint_place(place: Path, node: str, *, is_recorded: bool) -> None:

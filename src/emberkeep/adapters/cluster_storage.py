@@ -20,20 +20,18 @@ from emberkeep.adapters.checkpoint_place import CHECKPOINTS, make_checkpoint_pla
 from emberkeep.adapters.storage_marks import MARKS_FILE, read_marks, write_marks
 from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.cluster_identity import cluster_id
-from emberkeep.base.durable import write_file
 from emberkeep.base.errors import Damaged, EmberkeepError, InvalidInput, Unavailable
 from emberkeep.base.file_errors import cannot_read, cannot_write, is_directory
 from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.base.options import BLOB_HA_STORAGE, HA_TYPE
 from emberkeep.base.ownership import (
-    OWNER_FILE,
     OwnedByAnother,
     Owner,
     PlaceKind,
     Unclaimed,
     adopt,
-    encode_owner,
     read_owner,
+    rewrite,
 )
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Item, Kind, Mark
@@ -129,7 +127,7 @@ class ClusterStorage:
                 return
             if CHECKPOINTS not in owner.parts:
                 record_checkpoint_place(place, owner)
-                self._write_owner(msgspec.structs.replace(owner, parts=(*owner.parts, CHECKPOINTS)))
+                rewrite(self._place, msgspec.structs.replace(owner, parts=(*owner.parts, CHECKPOINTS)))
             self._has_recorded_checkpoints = True
         except (EmberkeepError, OSError) as error:
             log.error("the directory of checkpoints is not ready", directory=str(place), reason=str(error))
@@ -222,12 +220,9 @@ class ClusterStorage:
 
     def _replace(self, owner: Owner) -> str:
         bound = msgspec.structs.replace(owner, belongs_to=self._identity)
-        self._write_owner(bound)
+        rewrite(self._place, bound)
         self._bound = bound.place_id
         return bound.place_id
-
-    def _write_owner(self, owner: Owner) -> None:
-        write_file(self._place / OWNER_FILE, encode_owner(owner), mode=0o644)
 
     def _mine(self) -> Owner:
         return Owner(

@@ -10,9 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import Migrations, decode_record, encode_record
-from emberkeep.base.errors import Damaged, Fatal, NewerFormat
-from emberkeep.base.kept_fields import encode_kept
+from emberkeep.base.durable import Migrations, decode_record
+from emberkeep.base.errors import Damaged
+from emberkeep.base.kept_fields import encode_over
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import DriverHome, JobResult
@@ -93,20 +93,6 @@ def encode_blocklist(blocklist: Blocklist, over: bytes | None = None) -> bytes:
 
 def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
     return decode_json(decode_record(data, _BLOCKLIST_KIND, _BLOCKLIST_VERSION, where=where), Blocklist, where=where)
-
-
-def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
-    """The record of ``value``, with what a newer release had added to the record ``over``. Raises NewerFormat.
-
-    A damaged record holds nothing to keep. Nor does one of an older version: no newer release has written it.
-    """
-    try:
-        read = None if over is None else decode_record(over, kind, version, where="the record that is replaced")
-        return encode_record(kind, version, encode_kept(value, read))
-    except NewerFormat:
-        raise
-    except (Fatal, msgspec.MsgspecError):
-        return encode_record(kind, version, msgspec.json.encode(value))
 
 
 def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:

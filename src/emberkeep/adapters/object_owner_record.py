@@ -26,12 +26,15 @@ class ObjectOwnerRecord:
             self._store = open_object_store(address)
 
     def read(self) -> Owner | None:
+        data = self._bytes()
+        return None if data is None else decode_owner(data, where=f"{self._location}/{OWNER_FILE}")
+
+    def _bytes(self) -> bytes | None:
         try:
             with self._errors("read"):
-                data = bytes(obstore.get(self._store, OWNER_FILE).bytes())
+                return bytes(obstore.get(self._store, OWNER_FILE).bytes())
         except Absent:
             return None
-        return decode_owner(data, where=f"{self._location}/{OWNER_FILE}")
 
     def create(self, owner: Owner) -> None:
         exists = Conflict(f"{self._location}/{OWNER_FILE} exists already")
@@ -49,8 +52,9 @@ class ObjectOwnerRecord:
             raise exists
 
     def replace(self, owner: Owner) -> None:
+        data = encode_owner(owner, self._bytes())
         with self._errors("write"):
-            obstore.put(self._store, OWNER_FILE, encode_owner(owner), use_multipart=False)
+            obstore.put(self._store, OWNER_FILE, data, use_multipart=False)
 
     def has_jobs(self) -> bool:
         with self._errors("list"):

@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from emberkeep.base.durable import decode_record, encode_record, write_file
-from emberkeep.base.errors import Absent, Fatal, NewerFormat
-from emberkeep.base.file_errors import cannot_read
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.durable import decode_record, write_file
+from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.base.file_errors import read_if_there
+from emberkeep.base.kept_fields import encode_over
 from emberkeep.jobs.leftovers import Mark
 
 MARKS_FILE = ".emberkeep-deletions"
@@ -19,21 +21,17 @@ _MARKS_KIND, _MARKS_VERSION = "storage-deletions", 1
 log = structlog.get_logger(__name__)
 
 
-class _Marks(msgspec.Struct, frozen=True, kw_only=True):
-    """Persisted (kind "storage-deletions", version 1); unknown fields are ignored."""
+class _Marks(Compatible, frozen=True, kw_only=True):
+    """Persisted (kind "storage-deletions", version 1)."""
 
     marks: tuple[Mark, ...] = ()
 
 
 def read_marks(path: Path) -> tuple[Mark, ...]:
     """Raises Unavailable, NewerFormat. Marks that are damaged count as none: their periods begin anew."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        problem = cannot_read(path, error)
-        if isinstance(problem, Absent):
-            return ()
-        raise problem from error
+    data = read_if_there(path)
+    if data is None:
+        return ()
     try:
         payload = decode_record(data, _MARKS_KIND, _MARKS_VERSION, where=str(path))
         return msgspec.json.decode(payload, type=_Marks).marks
@@ -45,6 +43,5 @@ def read_marks(path: Path) -> tuple[Mark, ...]:
 
 
 def write_marks(path: Path, marks: Iterable[Mark]) -> None:
-    """Replace all. Raises Fatal."""
-    data = msgspec.json.encode(_Marks(marks=tuple(marks)))
-    write_file(path, encode_record(_MARKS_KIND, _MARKS_VERSION, data))
+    """Replace all. Raises Unavailable, NewerFormat, Fatal."""
+    write_file(path, encode_over(_MARKS_KIND, _MARKS_VERSION, _Marks(marks=tuple(marks)), read_if_there(path)))

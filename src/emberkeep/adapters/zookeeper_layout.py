@@ -24,13 +24,14 @@ import enum
 import hashlib
 from typing import TypeVar
 
-from emberkeep.adapters.job_records import StoredAttempt, decode_json, encode_over
+from emberkeep.adapters.job_records import StoredAttempt, decode_json
 from emberkeep.adapters.result_files import ResultFile
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.config import Configuration
 from emberkeep.base.durable import decode_record
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
+from emberkeep.base.kept_fields import encode_over
 from emberkeep.base.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
 from emberkeep.base.process_identity import ProcessIdentity
 from emberkeep.blocklist.model import Blocklist

@@ -76,8 +76,10 @@ class RootOwner:
         return decode_owner(node.data, where=f"ZooKeeper, {path}")
 
     async def _write(self, what: str, owner: Owner) -> None:
-        path, data = self._layout.owner, encode_owner(owner)
+        path = self._layout.owner
+        node = await self._session.get(path)
+        data = encode_owner(owner, node.data)
         try:
-            await self._epoch.commit(what, lambda each: each.set_data(path, data))
+            await self._epoch.commit(what, lambda each: each.set_data(path, data, node.version))
         except TransactionRefused as refused:
             raise RetryLater(f"{path} has changed meanwhile: {refused}", hint="try again") from None

@@ -29,6 +29,17 @@ def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
     )
 
 
+def read_if_there(path: Path) -> bytes | None:
+    """The bytes of a file; None only where it is sure that there is none. Raises Unavailable."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        problem = cannot_read(path, error)
+        if isinstance(problem, Absent):
+            return None
+        raise problem from error
+
+
 def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
     """Translate an error of writing ``path``: Fatal where space or a name is the cause, Unavailable otherwise."""
     if error.errno in CANNOT_STORE:

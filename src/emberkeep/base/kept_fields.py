@@ -12,6 +12,22 @@ from typing import Any
 import msgspec
 
 from emberkeep.base.compatible import Compatible
+from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.base.errors import Fatal, NewerFormat
+
+
+def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
+    """The record of ``value``, with what a newer release had added to the record ``over``. Raises NewerFormat.
+
+    A damaged record holds nothing to keep. Nor does one of an older version: no newer release has written it.
+    """
+    try:
+        read = None if over is None else decode_record(over, kind, version, where="the record that is replaced")
+        return encode_record(kind, version, encode_kept(value, read))
+    except NewerFormat:
+        raise
+    except (Fatal, msgspec.MsgspecError):
+        return encode_record(kind, version, msgspec.json.encode(value))
 
 
 def encode_kept(value: Compatible, read: bytes | None, *, within: Container[str] = ()) -> bytes:

@@ -15,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from emberkeep.base.durable import create_file, decode_record, encode_record
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.durable import create_file, decode_record, write_file
 from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
-from emberkeep.base.file_errors import cannot_read
+from emberkeep.base.file_errors import read_if_there
 from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
+from emberkeep.base.kept_fields import encode_over
 
 OWNER_FILE = ".emberkeep-owner"
 _RECORD_KIND, _RECORD_VERSION = "ownership", 1
@@ -35,8 +37,8 @@ class PlaceKind(enum.Enum):
     BLOBS = "blobs"  # apart from the storage
 
 
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """The ownership record of one place. Persisted (kind "ownership", version 1); unknown fields are ignored."""
+class Owner(Compatible, frozen=True, kw_only=True):
+    """The ownership record of one place. Persisted (kind "ownership", version 1)."""
 
     cluster_id: str
     kind: PlaceKind
@@ -53,8 +55,10 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.kind.value} of cluster {self.cluster_id!r}" + (f", {self.holder!r}" if self.holder else "")
 
 
-def encode_owner(owner: Owner) -> bytes:
-    return encode_record(_RECORD_KIND, _RECORD_VERSION, msgspec.json.encode(owner))
+def encode_owner(owner: Owner, over: bytes | None = None) -> bytes:
+    """``over``: the record that it takes the place of: what a newer release has added to it is kept. Raises
+    NewerFormat."""
+    return encode_over(_RECORD_KIND, _RECORD_VERSION, owner, over)
 
 
 def decode_owner(data: bytes, *, where: str) -> Owner:
@@ -136,6 +140,12 @@ def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
     return mine
 
 
+def rewrite(place: Path, owner: Owner) -> None:
+    """Write ``owner`` in the place of the record that is there, if one is, damaged or not. Raises Unavailable, Fatal,
+    NewerFormat."""
+    write_file(place / OWNER_FILE, encode_owner(owner, read_if_there(place / OWNER_FILE)), mode=0o644)
+
+
 def require(place: Path, mine: Owner) -> Owner:
     """Return the record of a place that is owned by ``mine``: to be called before anything is deleted there.
 
@@ -163,15 +173,8 @@ def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Findin
 
 def read_owner(place: Path) -> Owner | None:
     """Return the record of a directory, None where it carries none. Raises Unavailable, Damaged or NewerFormat."""
-    path = place / OWNER_FILE
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        problem = cannot_read(path, error)
-        if isinstance(problem, Absent):
-            return None
-        raise problem from error
-    return decode_owner(data, where=str(path))
+    data = read_if_there(place / OWNER_FILE)
+    return None if data is None else decode_owner(data, where=str(place / OWNER_FILE))
 
 
 def is_owner_file(name: str) -> bool:

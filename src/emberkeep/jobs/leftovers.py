@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import JobStatus
 
@@ -25,7 +26,7 @@ class Kind(enum.Enum):
     DAMAGED = "damaged"  # what is left of a job that failed because of it
 
 
-class Mark(msgspec.Struct, frozen=True, kw_only=True):
+class Mark(Compatible, frozen=True, kw_only=True):
     """Data that no job needs. ``ended``: its job is known to have ended; else the job store does not know the job."""
 
     job_id: JobId

@@ -5,14 +5,17 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from emberkeep.adapters.blob_place import BINDING_FILE, Binding, write_binding
 from emberkeep.adapters.cluster_storage import ClusterStorage
 from emberkeep.adapters.storage_marks import MARKS_FILE
 from emberkeep.adapters.store_origin import StoreOrigin
 from emberkeep.base.config import Configuration
-from emberkeep.base.durable import encode_record
+from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
@@ -275,3 +278,44 @@ def test_marks_are_kept_and_damaged_ones_are_made_anew(site: Site) -> None:
     assert storage.marks() == marks
     (site.layout().storage_record / MARKS_FILE).write_bytes(b"torn")
     assert storage.marks() == ()
+
+
+def _extend(path: Path, kind: str, change: Callable[[dict[str, Any]], object]) -> None:
+    """Write a record as a newer release does that has added fields to it."""
+    fields = msgspec.json.decode(decode_record(path.read_bytes(), kind, 1, where="test"))
+    change(fields)
+    path.write_bytes(encode_record(kind, 1, msgspec.json.encode(fields)))
+
+
+@pytest.mark.req("SAFE-14")
+def test_what_a_newer_release_has_added_is_kept_when_records_are_written_again(site: Site) -> None:
+    site.bound()
+    site.put()
+    place = site.layout().storage_record
+    marks = (Mark(job_id=JOB, kind=Kind.CHECKPOINTS, since_ms=7, ended=True),)
+    settled(site.open(), site.bound()).write_marks(marks)
+    _extend(place / OWNER_FILE, "ownership", lambda fields: fields.update(tier="gold"))
+    _extend(place / MARKS_FILE, "storage-deletions", lambda fields: fields.update(looked="twice"))
+    _extend(place / MARKS_FILE, "storage-deletions", lambda fields: fields["marks"][0].update(why="ended"))
+    _extend(place / BINDING_FILE, "blob-place", lambda fields: fields.update(region="west"))
+    storage = settled(site.open(), EMPTIED)
+    storage.adopt()
+    storage.write_marks((*marks, Mark(job_id=OTHER, kind=Kind.CHECKPOINTS, since_ms=8, ended=True)))
+    write_binding(place / BINDING_FILE, Binding(location="/elsewhere"))
+    owner = read_owner(place)
+    assert owner is not None
+    assert owner.belongs_to == EMPTIED.identity
+    for name, added in ((OWNER_FILE, b"gold"), (MARKS_FILE, b"twice"), (MARKS_FILE, b"ended"), (BINDING_FILE, b"west")):
+        assert added in (place / name).read_bytes()
+    assert len(storage.marks()) == 2
+
+
+@pytest.mark.req("SAFE-14")
+def test_marks_of_a_newer_release_are_not_replaced(site: Site) -> None:
+    storage = settled(site.open(), NEW)
+    place = site.layout().storage_record / MARKS_FILE
+    newer = encode_record("storage-deletions", 2, b"{}")
+    place.write_bytes(newer)
+    with pytest.raises(NewerFormat):
+        storage.write_marks(())
+    assert place.read_bytes() == newer
