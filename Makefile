@@ -75,9 +75,10 @@ bench: $(STAMP) java ## Measure, and write a table and JSON
 	@$(BIN)/python -m bench
 
 .PHONY: format
-format: $(STAMP) ## Format the code and mend what ruff can mend
+format: $(STAMP) ## Format the code, mend what ruff can mend, wrap the documentation
 	@$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(BIN)/python -m tools.wrap_docs
 
 # pip-compile writes this command, not its own with a machine's paths, into the locks' header.
 LOCK := CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
