@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from tools import wrap_docs
+
 ROOT = Path(__file__).resolve().parent.parent
 
-# Documents written by code: `<module>.render() -> str` is the whole file. `--write` brings them up to date.
+# Documents written by code: `<module>.render() -> str`, wrapped, is the whole file. `--write` brings them up to date.
 GENERATED = {
     "docs/configuration.md": "emberkeep.base.config_reference",
     "docs/rest.md": "emberkeep.rest.reference",
@@ -117,7 +119,7 @@ def write_references(root: Path, generated: dict[str, str]) -> None:
 
 
 def _render(module: str) -> str:
-    return cast(Callable[[], str], importlib.import_module(module).render)()
+    return wrap_docs.wrap(cast(Callable[[], str], importlib.import_module(module).render)())
 
 
 def _problem(root: Path, file: Path, line: int, what: str) -> Problem:
