@@ -1,7 +1,8 @@
 """Holds the documentation to the project: `python -m tools.check_docs` prints each problem and exits 1 if there is one.
 
 Checked: relative links and their anchors lead somewhere; `make` targets that code blocks name exist; every decision
-record is listed; generated references are current; no file names a path of the machine it was written on.
+record is listed; generated references are current; paragraphs are wrapped at 100 columns; no file names a path of the
+machine it was written on.
 """
 
 import importlib
@@ -52,6 +53,7 @@ def check(root: Path, files: list[Path], generated: dict[str, str]) -> list[Prob
     problems += [p for f in files if f.suffix not in _NOT_OURS for p in private_paths(root, f)]
     problems += unlisted_decisions(root)
     problems += stale_references(root, generated)
+    problems += long_lines(root)
     return sorted(problems, key=lambda p: (p.path, p.line))
 
 
@@ -108,6 +110,14 @@ def stale_references(root: Path, generated: dict[str, str]) -> Iterator[Problem]
         page = root / path
         if not page.exists() or page.read_text() != _render(module):
             yield Problem(path, 1, f"differs from what {module} writes: run `python -m tools.check_docs --write`")
+
+
+def long_lines(root: Path) -> Iterator[Problem]:
+    """Paragraphs with lines over 100 columns that can be wrapped."""
+    for page in wrap_docs.pages(root):
+        for paragraph in wrap_docs.long_paragraphs(page.read_text()):
+            what = f"this paragraph has a line over {wrap_docs.WIDTH} columns: `make format` wraps it"
+            yield _problem(root, page, paragraph.first + 1, what)
 
 
 def write_references(root: Path, generated: dict[str, str]) -> None:

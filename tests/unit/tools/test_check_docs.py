@@ -72,6 +72,12 @@ def test_backticks_of_two_paragraphs_are_no_code_between_them(root: Path) -> Non
     assert found.startswith("README.md:3: link to absent.md")
 
 
+def test_paragraphs_with_long_lines_are_found(root: Path) -> None:
+    long = "word " * 30
+    (found,) = problems(root, f"# {long}\n\nshort\n{long}\n\n```\n{long}\n```\n\n| {long} |\n|---|\n")
+    assert found == "README.md:3: this paragraph has a line over 100 columns: `make format` wraps it"
+
+
 def test_make_targets_in_code_blocks_must_exist(root: Path) -> None:
     page = "make nothing of this\n```bash\nmake demo PYTEST_ARGS=x\ncd x && make absent  # make it\n```\n"
     assert problems(root, page) == ["README.md:4: `make absent`: the Makefile has no such target"]
