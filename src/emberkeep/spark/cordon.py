@@ -8,8 +8,8 @@ lock that Spark itself holds when it uses that table. Its block manager stays ou
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
 
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.scheduler_control import call
@@ -33,49 +33,79 @@ def probe(context: Any) -> None:
         ) from error
 
 
+class DecommissionTables:
+    """Which executors Spark takes to be decommissioned. Crosses into the JVM."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def close(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Returns those that were not closed before; unknown ones, and those that end, are not among them."""
+        context, closing = self._context, sorted(executor_ids)
+        pairs = context._gateway.new_array(context._jvm.scala.Tuple2, len(closing))
+        for index, executor_id in enumerate(closing):
+            pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, "its node is blocked"))
+        # Neither is another executor asked for, nor this one told: as if it had said so itself.
+        done = _backend(context).decommissionExecutors(pairs, False, True)
+        return frozenset(str(done.apply(index)) for index in range(done.size()))
+
+    def open(self, executor_ids: Collection[str]) -> None:
+        for owner in _owners(self._context):
+            table = _locked(self._context, owner)
+            for executor_id in sorted(executor_ids):
+                table.remove(executor_id)
+        _backend(self._context).reviveOffers()
+
+    def closed(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Those of them that are closed, or end."""
+        table = _locked(self._context, _backend(self._context))
+        return frozenset(executor_id for executor_id in executor_ids if table.containsKey(executor_id))
+
+
+class Tables(Protocol):
+    """See DecommissionTables."""
+
+    def close(self, executor_ids: Collection[str]) -> frozenset[str]: ...
+    def open(self, executor_ids: Collection[str]) -> None: ...
+    def closed(self, executor_ids: Collection[str]) -> frozenset[str]: ...
+
+
 class Cordon:
     """Which executors of the present application take no new task. One thread uses it."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Callable[[Any], Tables] = DecommissionTables) -> None:
+        self._tables = tables
         self._application = ""
         self._cordoned: frozenset[str] = frozenset()
+        self._doubtful: frozenset[str] = frozenset()  # told to close, by a call whose answer was lost
 
     def change(self, context: Any, executor_ids: Collection[str]) -> frozenset[str]:
         """Let exactly these executors take no new task.
 
         Returns those that are cordoned now; unknown ones, and those that end, are not among them. Raises
-        SparkUnavailable.
+        SparkUnavailable; whatever was done then is made up for by the next call.
         """
         application = call("the application's id", getattr, context, "applicationId")
         if self._application != application:
-            self._application, self._cordoned = application, frozenset()
-        if frozenset(executor_ids) != self._cordoned:
-            self._cordoned = frozenset(call("executors that take no new task", self._apply, context, executor_ids))
+            self._application, self._cordoned, self._doubtful = application, frozenset(), frozenset()
+        if frozenset(executor_ids) != self._cordoned or self._doubtful:
+            call("executors that take no new task", self._apply, self._tables(context), frozenset(executor_ids))
         return self._cordoned
 
-    def _apply(self, context: Any, executor_ids: Collection[str]) -> frozenset[str]:
-        new, back = sorted(set(executor_ids) - self._cordoned), sorted(self._cordoned - set(executor_ids))
-        done = _close(context, new) if new else frozenset()
+    def _apply(self, tables: Tables, wanted: frozenset[str]) -> None:
+        new = wanted - self._cordoned
+        if new:
+            doubtful, self._doubtful = self._doubtful, self._doubtful | new
+            done = tables.close(new)
+            # Spark does not name those again that it has closed already.
+            done |= tables.closed(doubtful & new - done)
+            self._cordoned |= done
+            self._doubtful = doubtful - new
+        back = (self._cordoned | self._doubtful) - wanted
         if back:
-            _open(context, back)
-        return done | (self._cordoned & set(executor_ids))
-
-
-def _close(context: Any, executor_ids: list[str]) -> frozenset[str]:
-    pairs = context._gateway.new_array(context._jvm.scala.Tuple2, len(executor_ids))
-    for index, executor_id in enumerate(executor_ids):
-        pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, "its node is blocked"))
-    # Neither is another executor asked for, nor this one told: as if it had said so itself.
-    done = _backend(context).decommissionExecutors(pairs, False, True)
-    return frozenset(str(done.apply(index)) for index in range(done.size()))
-
-
-def _open(context: Any, executor_ids: list[str]) -> None:
-    for owner in _owners(context):
-        table = _locked(context, owner)
-        for executor_id in executor_ids:
-            table.remove(executor_id)
-    _backend(context).reviveOffers()
+            tables.open(back)
+            self._cordoned -= back
+            self._doubtful -= back
 
 
 def _info(context: Any, message: str) -> Any:
