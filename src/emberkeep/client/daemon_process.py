@@ -7,6 +7,7 @@ A daemon writes one line of JSON to its standard output: ``{"url": …, "token_f
 from __future__ import annotations
 
 import asyncio
+import atexit
 import subprocess
 import sys
 import time
@@ -22,7 +23,14 @@ from emberkeep.base.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds
 _POLL = 0.05
-_OUTLIVING: list[subprocess.Popen[bytes]] = []  # Python complains about dropped ones that still run
+_OUTLIVING: list[subprocess.Popen[bytes]] = []  # kept until this process ends: nobody waits for them
+
+
+@atexit.register
+def _leave_running() -> None:
+    """Python warns of a child that still runs when its object goes, unless the child's end was seen."""
+    for process in _OUTLIVING:
+        process.returncode = 0
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
