@@ -68,6 +68,8 @@ class MemoryFiles:
         return sorted({path.split("/")[0] for path in below})
 
     def files(self, directory: str) -> list[FoundFile]:
+        if not self.names(directory):
+            raise RetryLater(directory)
         return [
             FoundFile(path=path.removeprefix(f"{directory}/"), size=len(data))
             for path, data in sorted(self.content.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ from emberkeep.api.file_sink.errors import OutputUnavailable
 from emberkeep.api.file_sink.local_files import LocalFiles
 from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
+from emberkeep.api.file_sink.ports import FoundFile
+from emberkeep.base.errors import RetryLater
 from emberkeep.spark import committed_before
 from emberkeep.spark.notices import Notices
 from tests.property.sink_world import MemoryFrames, Row
@@ -113,6 +116,39 @@ def test_the_next_attempt_does_not_begin_in_the_middle(mount: Mount) -> None:
 
 def test_a_new_output_of_a_query_that_has_run_elsewhere_is_begun(mount: Mount) -> None:
     Sink(mount, FIRST).take(41)
+
+
+def test_a_batch_whose_pieces_cannot_be_listed_is_no_batch_without_rows(mount: Mount) -> None:
+    class Frames(MemoryFrames):
+        def stage(self, frame: list[Row], directory: str) -> None:
+            Path(directory).mkdir(parents=True)
+            (Path(directory) / "part-00000-c000.x.parquet").write_text(str(frame))
+
+        def rows(self, paths: Sequence[str]) -> list[int]:
+            return [1] * len(paths)
+
+    class Away(LocalFiles):
+        is_next = True
+
+        def files(self, directory: str) -> list[FoundFile]:
+            if not self.is_next:
+                return super().files(directory)
+            self.is_next = False
+            mount.go_away()
+            try:
+                return super().files(directory)
+            finally:
+                mount.come_back()
+
+    places = Places(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
+    frames = Frames(None)  # type: ignore[arg-type]
+    writer = PartWriter(Away(), frames, places, FIRST, FileFormat.PARQUET, Limits(max_bytes=10**6), lambda: 0)
+    with pytest.raises(RetryLater):
+        writer.write_batch(arrival(0), [("", 1)])
+    writer.write_batch(arrival(0), [("", 1)])
+    kept = CommitLog(LocalFiles(), mount.log).read()
+    assert kept is not None
+    assert len(kept.pieces) == 1, "the batch's rows wait"
 
 
 def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) -> None:

@@ -67,7 +67,7 @@ class HadoopFiles:
             root = self._path(directory)
             system = root.getFileSystem(self._configuration)
             if not system.exists(root):
-                return []
+                raise RetryLater(f"{directory} is not there now", hint="check that its file system can be reached")
             prefix = f"{system.makeQualified(root).toString().rstrip('/')}/"
             files, found = system.listFiles(root, True), []
             while files.hasNext():

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from emberkeep.api.file_sink.ports import FoundFile
 from emberkeep.base.durable import sync_directory
@@ -56,12 +57,12 @@ class LocalFiles:
 
     def files(self, directory: str) -> list[FoundFile]:
         with _explained(directory):
-            root = Path(directory)
-            found = [path for path in root.rglob("*") if path.is_file()]
-            return sorted(
-                (FoundFile(path=path.relative_to(root).as_posix(), size=path.stat().st_size) for path in found),
-                key=lambda file: file.path,
-            )
+            found = [
+                FoundFile(path=os.path.relpath(path, directory), size=Path(path).stat().st_size)
+                for place, _, names in os.walk(directory, onerror=_raise)
+                for path in (f"{place}/{name}" for name in names)
+            ]
+            return sorted(found, key=lambda file: file.path)
 
     def move(self, source: str, target: str) -> None:
         with _explained(target):
@@ -110,6 +111,10 @@ def _make_directories(directory: Path) -> None:
         _make_directories(directory.parent)
         directory.mkdir(exist_ok=True)
         sync_directory(directory.parent)
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 @contextmanager

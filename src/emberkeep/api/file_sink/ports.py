@@ -31,7 +31,8 @@ class SinkFiles(Protocol):
         """What stands directly in it; [] where there is no such directory."""
 
     def files(self, directory: str) -> list[FoundFile]:
-        """All files below it, at every depth; [] where there is no such directory."""
+        """All files below a directory that Spark has written, at every depth. Raises RetryLater also where it is not
+        there: it is made for no rows, too."""
 
     def move(self, source: str, target: str) -> None:
         """Atomically, making the target's directory. Where ``source`` is gone, or ``target`` is there, it was moved
