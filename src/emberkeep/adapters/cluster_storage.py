@@ -120,9 +120,9 @@ class ClusterStorage:
         """Make the directory of all jobs' checkpoints at the first start, and never again: drivers wait for it."""
         place = self._layout.checkpoints
         try:
-            owner = read_owner(self._place) if is_ours else None
-            if owner is None:
-                if any(self._place.iterdir()):  # it can be seen, whoever it belongs to
+            owner = read_owner(self._place)
+            if owner is None or (CHECKPOINTS not in owner.parts and not is_ours):
+                if any(self._place.iterdir()) or any(self.find()):  # it can be seen, whoever it belongs to
                     make_checkpoint_place(place)
                 return
             if CHECKPOINTS not in owner.parts:

@@ -217,17 +217,26 @@ def test_checkpoints_of_the_release_before_get_their_record(layout: StateLayout)
 
 @pytest.mark.req("SAFE-4")
 def test_a_storage_that_is_not_settled_takes_jobs_all_the_same(layout: StateLayout) -> None:
-    """Data of an earlier job store lies there, and no job has kept checkpoints."""
-    settled(layout, was_led=False)
-    (layout.checkpoints / OWNER_FILE).unlink()
-    layout.checkpoints.rmdir()
-    (graphs := layout.graphs / "folder" if layout.configuration[HA_TYPE] == "embedded" else layout.graphs).mkdir(
-        parents=True
-    )
-    (graphs / f"{JOB}.graph").touch()
-    storage, place_id = settled(layout, "another")
+    """Data without a record lies there, and no job has kept checkpoints."""
+    folder = "folder" if layout.configuration[HA_TYPE] == "embedded" else ""
+    (layout.graphs / folder).mkdir(parents=True)
+    (layout.graphs / folder / f"{JOB}.graph").touch()
+    storage, place_id = settled(layout, was_led=False)
     assert (place_id, storage.has_recorded_checkpoints) == ("", False)
     require_checkpoint_place(layout.checkpoints, "here", is_recorded=False)
+
+
+@pytest.mark.req("SAFE-1", "SAFE-6")
+def test_a_leader_with_another_job_store_does_not_make_the_directory_again(layout: StateLayout) -> None:
+    settled(layout, was_led=False)
+    layout.checkpoints.rename(layout.root / "unmounted")
+    (folder := layout.graphs / "folder" if layout.configuration[HA_TYPE] == "embedded" else layout.graphs).mkdir(
+        parents=True
+    )
+    (folder / f"{JOB}.graph").touch()
+    storage, place_id = settled(layout, "another")
+    assert (place_id, storage.has_recorded_checkpoints) == ("", True)
+    assert not layout.checkpoints.exists()
 
 
 # --- what a job has kept ----------------------------------------------------------------------------------------------
