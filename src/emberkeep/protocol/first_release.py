@@ -23,7 +23,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     messages.ExecutorView: ("outgoing", "cordoned"),
     messages.JobMasterHeartbeat: ("lineage",),
     messages.JobMasterReply: ("blocklist_lost", "lineage"),
-    messages.JobMasterStatus: ("blocklist", "blocklist_epoch"),
+    messages.JobMasterStatus: ("blocklist", "blocklist_epoch", "functions"),
     messages.OfferSlotsReply: ("later",),
     messages.RegisterJobMaster: ("lineage",),
     messages.RegisterTaskManager: ("attempts", "lineage"),
