@@ -6,6 +6,8 @@ executor or driver that had been started counts as being started, and its start 
 
 from __future__ import annotations
 
+import msgspec
+
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.slots.fences import FenceRecord
@@ -80,16 +82,18 @@ def record_table(table: SlotTable) -> TableRecord:
 def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
     """The table of the next life, with every slot to be accepted anew.
 
-    The node may have been given less meanwhile: a driver without room is to be ended, a slot without room is gone.
+    The node may have been given less meanwhile: a driver without room is to be ended, a slot without room is gone. What
+    works claims its room first, and what is to end last.
     """
     table = SlotTable(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)
     table.fences.recall(record.fences)
-    for driver in record.drivers:
+    for driver in sorted(record.drivers, key=lambda each: each.stop_grace is not None):
         table.take_driver(_driver(table, driver), now)
-    for slot in record.slots:
-        if _has_room(table, slot):
-            table.take_slot(_slot(slot, now + limits.recovery_timeout), now)
+    for slot in sorted(record.slots, key=lambda each: (_rank(each), each.allocation.slot_index >= limits.slots)):
+        index = _free_index(table, slot.allocation.slot_index)
+        if index is not None and _has_room(table, slot):
+            table.take_slot(_slot(slot, index, now + limits.recovery_timeout), now)
     return table
 
 
@@ -113,21 +117,28 @@ def _driver(table: SlotTable, record: DriverRecord) -> DriverPlace:
     )
 
 
+def _rank(record: SlotRecord) -> int:
+    if record.state is SlotState.RELEASING:
+        return 2
+    return 0 if record.state in (SlotState.STARTING, SlotState.RUNNING) else 1
+
+
+def _free_index(table: SlotTable, own: int) -> int | None:
+    """Its own number, or the first free one where that is another's or too high; None: there is none."""
+    taken = {slot.allocation.slot_index for slot in table.slots.values()}
+    free = [index for index in range(table.limits.slots) if index not in taken]
+    return own if own in free else next(iter(free), None)
+
+
 def _has_room(table: SlotTable, record: SlotRecord) -> bool:
     allocation = record.allocation
-    taken = {slot.allocation.slot_index for slot in table.slots.values()}
     fenced = table.fences.is_refused(allocation.job_id, allocation.attempt)
-    return (
-        0 <= allocation.slot_index < table.limits.slots
-        and allocation.slot_index not in taken
-        and allocation.profile.fits_in(table.free)
-        and (not fenced or record.state is SlotState.RELEASING)
-    )
+    return allocation.profile.fits_in(table.free) and (not fenced or record.state is SlotState.RELEASING)
 
 
-def _slot(record: SlotRecord, claim_until: float) -> Slot:
+def _slot(record: SlotRecord, index: int, claim_until: float) -> Slot:
     return Slot(
-        record.allocation,
+        msgspec.structs.replace(record.allocation, slot_index=index),
         SlotState.STARTING if record.state is SlotState.RUNNING else record.state,
         claim_until,
         executor_id=record.executor_id,
