@@ -137,6 +137,9 @@ class StubNode:
     def followed_lineage(self) -> str:
         return ""
 
+    def followed_epoch(self) -> int:
+        return 0
+
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
         return ()
 

@@ -63,6 +63,7 @@ class Site:
         self.members: list[Member] = []
         self._ensemble = ensemble
         self._daemons: list[Daemon] = []
+        self._by_name: dict[str, Daemon] = {}
         self._proxies: list[Proxy] = []
         self._state = directory / "state"
 
@@ -99,7 +100,24 @@ class Site:
         arguments = tuple(word for key, value in settings.items() for word in ("-D", f"{key}={value}"))
         daemon = start_daemon(DaemonCommand(module, arguments, self.directory / name))
         self._daemons.append(daemon)
+        self._by_name[name] = daemon
         return (await daemon.ready()).url
+
+    async def stop(self, member: Member) -> None:
+        """SIGKILL to a JobManager; nobody waits for its session."""
+        name = f"jm-{self.members.index(member) + 1}"
+        await member.to_it.close()
+        await asyncio.to_thread(self._by_name[name].kill)
+
+    async def logged(self, name: str, text: str) -> bool:
+        """Whether a process has written this to its log."""
+        logs = self._state.glob(f"*/{name}/logs/*.log")
+        return any(text in path.read_text(errors="replace") for path in logs)
+
+    def data(self) -> set[Path]:
+        """Everything that jobs have in the storage."""
+        kinds = (self._state / "storage" / kind for kind in ("blobs", "checkpoints", "graphs"))
+        return {path for kind in kinds for path in kind.rglob("*") if path.is_file()}
 
     async def close(self) -> None:
         for proxy in self._proxies:

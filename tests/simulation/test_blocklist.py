@@ -23,7 +23,7 @@ SOMETIMES = {
     "fault: kill jobmanager": len(SEEDS) // 4,
     "executor replaced": len(SEEDS) // 4,
     "executor decommissioned": len(SEEDS) // 8,
-    "driver left": len(SEEDS) // 8,
+    "driver left": len(SEEDS) // 16,
 }
 
 

@@ -88,7 +88,16 @@ class ZooKeeperLocator(KnownLeader):
             await change.wait()
 
     async def _look_at_epoch(self, change: asyncio.Event) -> LeaderNews:
-        return LeaderNews(await read_leader(self._session, self._layout, change))
+        found, known = await read_leader(self._session, self._layout, change), self.leader()
+        if found is not None and known is not None and found.epoch < known.epoch:
+            log.warning(
+                "the leader in ZooKeeper is older than another one, and is not followed: "
+                "ZooKeeper was put back from an older copy. Raise the epoch: see docs/storage.md",
+                epoch=found.epoch,
+                address=found.address,
+                newest=known.epoch,
+            )
+        return LeaderNews(found)
 
     async def _look_at_queue(self, change: asyncio.Event) -> LeaderNews:
         """All JobManagers stand in it, the leader as well."""

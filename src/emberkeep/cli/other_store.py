@@ -10,7 +10,8 @@ from emberkeep.protocol.rest import TaskManagerOfAnotherStore
 _WHAT_TO_DO = """\
 What runs there goes on, and nothing new is placed there. Give the JobManager that job store back, and all goes on.
 Where it is lost for good, end what runs there: on each of these nodes `kill PID`, then, with its usual options,
-`emberkeep taskmanager -D taskmanager.adopt-leader=true` for one start."""
+`emberkeep taskmanager -D taskmanager.adopt-leader=true` for one start.
+Where an epoch is named, the job store was put back from an older copy: raise its epoch, see docs/storage.md."""
 
 
 def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -> None:

@@ -60,7 +60,7 @@ class JobManagerLink:
         self._rpc_timeout = rpc_timeout
         self._beacon = Beacon(interval, system.rng)
         self._known = False  # to the JobManager
-        self._epoch = 0
+        self.epoch = 0  # highest one that was heard of
         self._older_answers = False
         self.lineage = ""  # of the job store in which that epoch counts, once the JobManager has told it
         self.lease: AttemptLease | None = None  # of a process that commits something
@@ -102,12 +102,12 @@ class JobManagerLink:
             log.debug("the JobManager does not answer", reason=str(error))
             self.on_silence()
             return False
-        if reply.epoch < self._epoch:
+        if reply.epoch < self.epoch:
             self._note_older(reply.epoch)
             self.on_silence()
             return False
         self._older_answers = False
-        self._epoch = reply.epoch
+        self.epoch = reply.epoch
         self.lineage = reply.lineage or self.lineage
         if self.lease is not None and in_doubt and reply.known:
             self.lease.confirmed(asked)
@@ -118,7 +118,9 @@ class JobManagerLink:
     def _request(self, status: JobMasterStatus, *, in_doubt: bool) -> Message:
         own = self._identity
         if self._known and not in_doubt:
-            return JobMasterHeartbeat(job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage)
+            return JobMasterHeartbeat(
+                job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage, epoch=self.epoch
+            )
         return RegisterJobMaster(
             job_id=own.job_id,
             attempt=own.attempt,
@@ -128,6 +130,7 @@ class JobManagerLink:
             status=status,
             in_doubt=in_doubt,
             lineage=self.lineage,
+            epoch=self.epoch,
         )
 
     def _note_older(self, epoch: int) -> None:
@@ -136,7 +139,7 @@ class JobManagerLink:
                 "a JobManager that is not the newest answers; if no other leads, its job store was put back from an "
                 "older copy: see docs/storage.md",
                 epoch=epoch,
-                newest=self._epoch,
+                newest=self.epoch,
             )
         self._older_answers = True
 

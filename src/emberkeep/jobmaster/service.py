@@ -107,8 +107,13 @@ class JobMasterService:
 
     async def _report(self, outcome: AttemptOutcome) -> None:
         identity = self.master.identity
+        link = self.master.link
         request = ReportOutcome(
-            job_id=identity.job_id, attempt=identity.attempt, outcome=outcome, lineage=self.master.link.lineage
+            job_id=identity.job_id,
+            attempt=identity.attempt,
+            outcome=outcome,
+            lineage=link.lineage,
+            epoch=link.epoch,
         )
         patience = 0.0 if outcome.kind is FailureKind.LOST else self._report_timeout
         give_up = self._system.clock.monotonic() + patience

@@ -148,6 +148,7 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True):
     report: TaskManagerReport
     attempts: tuple[AttemptKey, ...] = ()
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
+    epoch: int = 0  # highest one that it has heard of in that job store
 
 
 class TaskManagerRegistered(Message, frozen=True, kw_only=True):
@@ -161,6 +162,7 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     instance: InstanceId
     report: TaskManagerReport
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
+    epoch: int = 0  # highest one that it has heard of in that job store
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
@@ -462,6 +464,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     status: JobMasterStatus
     in_doubt: bool = False
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
+    epoch: int = 0  # highest one that it has heard of in that job store
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
@@ -469,6 +472,7 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
     attempt: int
     status: JobMasterStatus
     lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
+    epoch: int = 0  # highest one that it has heard of in that job store
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
@@ -512,6 +516,7 @@ class ReportOutcome(Message, frozen=True, kw_only=True):
     attempt: int
     outcome: AttemptOutcome
     lineage: str = ""  # of the job store that its JobManagers have led with
+    epoch: int = 0  # highest one that it has heard of in that job store
 
 
 REQUESTS: dict[str, type[Message]] = {

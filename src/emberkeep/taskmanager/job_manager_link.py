@@ -44,6 +44,9 @@ class LinkOwner(Protocol):
     def followed_lineage(self) -> str:
         """Of the job store whose JobManagers alone are followed; "": any."""
 
+    def followed_epoch(self) -> int:
+        """The highest one that was heard of there; 0 where any job store is followed."""
+
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
         """The newest attempts that any JobManager has spoken of here, SEEN_JOBS at most."""
 
@@ -148,6 +151,7 @@ class JobManagerLink:
             report=report,
             attempts=self._owner.attempts_seen(),
             lineage=self._owner.followed_lineage(),
+            epoch=self._owner.followed_epoch(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
@@ -162,6 +166,7 @@ class JobManagerLink:
             instance=self.info.instance,
             report=await self._owner.take_report(),
             lineage=self._owner.followed_lineage(),
+            epoch=self._owner.followed_epoch(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
         if not reply.known:  # there is nothing else in it

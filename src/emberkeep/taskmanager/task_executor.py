@@ -234,6 +234,10 @@ class TaskExecutor(Actor[Event]):
         """Of the job store whose JobManagers alone are followed; "": any."""
         return "" if self._follows_any else self.table.fences.lineage
 
+    def followed_epoch(self) -> int:
+        """Implements LinkOwner."""
+        return 0 if self._follows_any else self.table.fences.epoch
+
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
         """Implements LinkOwner."""
         newest = self.table.fences.records()[-SEEN_JOBS:]

@@ -6,12 +6,21 @@ import asyncio
 
 import pytest
 
+from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.jobmanager.views import Stranger
 from emberkeep.testing.cluster import JM_NODE
+from emberkeep.testing.scripts import Script
 from emberkeep.testing.simulation import Run, simulate_many
 from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, drivers, node_of, passes, running, wait_for
+from tests.simulation.test_cut_off_leader import everything
 
 pytestmark = pytest.mark.req("SAFE-6")
+
+
+def strangers(run: Run) -> tuple[Stranger, ...]:
+    leader = run.cluster.jm_service
+    return () if leader is None else leader.strangers()
 
 
 def put_back(run: Run) -> None:
@@ -82,6 +91,43 @@ def test_a_job_that_the_copy_has_never_started(late: float) -> None:
         await asyncio.sleep(late)
         cluster.network.mend(home, JM_NODE)
         assert await running(run, job, number=1, executors=2) is first
+        await run.end_everything()
+
+    passes(story, task_managers=2, files=False)
+
+
+def test_a_leader_with_an_older_epoch_ends_nobody_and_goes_on_once_it_is_raised() -> None:
+    """As when the machine's clock stood before the last start, or in ZooKeeper. One job is newer than the copy."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        old = cluster.submit("old", STREAM)
+        before = await running(run, old, number=1, executors=2)
+        cluster.store.take_copy()
+        epoch = cluster.store.disk.epoch
+        new = cluster.submit("new", Script(seconds=None, executors=1))
+        unknown = await running(run, new, number=1, executors=1)
+        assert cluster.jm_process is not None
+        cluster.machines.kill(cluster.jm_process)
+        cluster.store.disk.crash()
+        cluster.store.disk.epoch += 5
+        cluster.start_job_manager()
+        await asyncio.sleep(2 * cluster.configuration[HEARTBEAT_TIMEOUT])
+        newest, processes = cluster.store.disk.epoch, everything(run)
+        cluster.jobs.remove(new)
+        put_back(run)
+        cluster.store.disk.epoch = epoch
+        await wait_for(run, lambda: strangers(run), "the JobManager names those who know of a later leader")
+        await asyncio.sleep(2 * cluster.configuration[DRIVER_LEASE] + cluster.configuration[HEARTBEAT_TIMEOUT])
+        assert all(process.alive for process in processes if process.name != "jobmanager")
+        assert {unknown, before} <= set(drivers(run))
+        assert all(f"epoch {newest} (the JobManager: {epoch + 1})" in stranger.lineage for stranger in strangers(run))
+        assert cluster.jm_process is not None
+        cluster.machines.kill(cluster.jm_process)
+        cluster.store.disk.crash()
+        cluster.store.disk.epoch = newest
+        cluster.start_job_manager()
+        assert await running(run, old, number=1, executors=2) is before
         await run.end_everything()
 
     passes(story, task_managers=2, files=False)
