@@ -96,6 +96,7 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
             [
                 ("JobManager", f"{own.job_manager}, version {own.version}, leads since {timestamp(own.started)}"),
                 ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
+                ("Attention", own.problem),
                 ("Task managers", str(overview.taskmanagers)),
                 ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
                 ("Slots", f"{overview.slots_total}, {free} free"),

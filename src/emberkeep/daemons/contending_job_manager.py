@@ -28,7 +28,7 @@ from emberkeep.adapters.zookeeper_storage import StorageReaders
 from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
 from emberkeep.base.config import Configuration
 from emberkeep.base.errors import RetryLater
-from emberkeep.base.options import JOB_MANAGER_ID, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.options import JOB_MANAGER_ID, REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE, ZOOKEEPER_QUORUM
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import System
 from emberkeep.daemons.leader_inquiry import TellsLeader
@@ -77,7 +77,7 @@ async def contending_job_manager(
         stack.push_async_callback(session.close)
         locator = ZooKeeperLocator(session, nodes)
         services.start("leader locator", locator.run())
-        front = _Front(settings, locator, SwitchedPort(port))
+        front = _Front(settings, session, locator, SwitchedPort(port))
         await front.open()
         stack.push_async_callback(front.port.close)
         own = own_registration(settings.address, configuration[JOB_MANAGER_ID])
@@ -113,9 +113,12 @@ async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> No
 class _Front:
     """What the port shows: the way to the leader, or the leader itself."""
 
-    def __init__(self, settings: JobManagerSettings, locator: ZooKeeperLocator, port: SwitchedPort) -> None:
+    def __init__(
+        self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort
+    ) -> None:
         self.port = port
         self._settings = settings
+        self._session = session
         self.locator = locator
 
     async def open(self) -> None:
@@ -146,8 +149,17 @@ class _Front:
             self.other_leader,
             secure=lambda app: secure(app, policy),
             routes=rpc_routes(TellsLeader(self.locator, self)),
-            problem=lambda: self._settings.storage.problem,
+            problem=self._problem,
         )
+
+    def _problem(self) -> str:
+        """Why this JobManager would not take over well."""
+        if self._session.state is not SessionState.CONNECTED:
+            return (
+                f"ZooKeeper at {self._session.hosts} cannot be reached, as it has to be "
+                f"(look at it, and at {ZOOKEEPER_QUORUM.key})"
+            )
+        return self._settings.storage.problem
 
 
 class _Turn:

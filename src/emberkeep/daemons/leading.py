@@ -173,7 +173,7 @@ async def leadership(
             savepoints=SavepointStore(spark_version()),
             storage=keeper,
             shut_down=settings.stop.set,
-            problem=lambda: settings.storage.problem,
+            problem=lambda: service.problem,
             metrics=Metrics(),
         )
         policy = settings.policy

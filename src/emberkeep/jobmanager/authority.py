@@ -18,6 +18,7 @@ from emberkeep.jobs.hearing import Hearing
 
 FRESH = 1.0  # seconds for which a confirmation counts: much shorter than the time after which another one may lead
 PROBE_PAUSE = 0.5  # seconds between two questions to a store that does not answer as it should
+REMINDER_PAUSE = 60.0  # seconds between two lines in the log while nothing is decided
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,8 @@ class Authority:
         self._confirmed_at = float("-inf")
         self._paused = False
         self._doubted_at: float | None = None
+        self._reason = ""
+        self._doubted = asyncio.Event()
         self._sure = asyncio.Event()
         self._sure.set()
         self._suspected = asyncio.Event()
@@ -54,6 +57,26 @@ class Authority:
     def in_doubt(self) -> bool:
         """Whether nothing may be decided at present."""
         return self._doubted_at is not None
+
+    @property
+    def problem(self) -> str:
+        """Why nothing is decided at present, and what to do; "" otherwise."""
+        if self._doubted_at is None:
+            return ""
+        seconds = self._clock.monotonic() - self._doubted_at
+        return (
+            f"nothing has been decided for {seconds:.0f} s, as the job store does not confirm that this JobManager "
+            f"leads: {self._reason}; running jobs go on, and nothing new starts until the store (ZooKeeper, or the "
+            "disk of jobs.sqlite) can be reached and written again"
+        )
+
+    async def remind(self) -> None:
+        """Say in the log now and then that nothing is decided, until cancelled."""
+        while True:
+            await self._doubted.wait()
+            await asyncio.sleep(REMINDER_PAUSE)
+            if self.in_doubt:
+                logger.warning("%s", self.problem)
 
     def check(self) -> None:
         """Raises RetryLater while nothing may be decided."""
@@ -122,7 +145,8 @@ class Authority:
     def _doubt(self, reason: str) -> None:
         if self._doubted_at is None:
             logger.warning("nothing is decided until the job store confirms that this JobManager leads: %s", reason)
-            self._doubted_at = self._clock.monotonic()
+            self._doubted_at, self._reason = self._clock.monotonic(), reason
+            self._doubted.set()
             self._steady.hold()
             self._sure.clear()
 
@@ -132,6 +156,7 @@ class Authority:
         lasted = self._clock.monotonic() - self._doubted_at
         logger.warning("the job store has confirmed that this JobManager leads, after %.1f s", lasted)
         self._doubted_at = None
+        self._doubted.clear()
         self._steady.release()
         if lasted >= self._forgiving:
             self._hearing.resumed(self._steady.now())

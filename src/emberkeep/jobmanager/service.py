@@ -212,6 +212,7 @@ class JobManagerService:
             asyncio.create_task(blocklist.run(), name="blocklist"),
             asyncio.create_task(self._blobs.run(), name="blob-server"),
             asyncio.create_task(self._confirming().run(), name="authority"),
+            asyncio.create_task(self._confirming().remind(), name="authority-reminder"),
         ]
         recovering = asyncio.create_task(recovery, name="recovery")
         try:
@@ -268,6 +269,12 @@ class JobManagerService:
         if self._authority is not None:
             self._authority.resume()
         self._blobs.resume()
+
+    @property
+    def problem(self) -> str:
+        """What it cannot do at present though it leads, and what to do; "" mostly."""
+        doubt = "" if self._authority is None else self._authority.problem
+        return doubt or ("" if self._storage is None else self._storage.problem)
 
     def _check_confirmed(self) -> None:
         if self._paused:

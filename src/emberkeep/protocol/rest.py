@@ -80,6 +80,7 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     driver_places_available: int
     taskmanagers_away: int  # of those counted in ``taskmanagers``
     taskmanagers_of_another_store: tuple[TaskManagerOfAnotherStore, ...] = ()  # not counted in ``taskmanagers``
+    problem: str = ""  # what the JobManager cannot do at present, and what to do; as its readiness says
     blocklist_problem: str = ""  # why it is not known which nodes are blocked: nothing new is placed meanwhile
     storage_problem: str = ""  # why nothing is deleted in the shared storage; empty where it is this cluster's
     storage_unneeded: int = 0  # pieces of data there that no job needs
@@ -129,7 +130,7 @@ class Probe(Kebab, frozen=True, kw_only=True):
 
     status: str
     epoch: int
-    problem: str = ""  # what cannot be done at present all the same: the storage cannot be read
+    problem: str = ""  # what cannot be done at present all the same: nothing is decided, the storage cannot be read
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,9 @@ _READY_WITHIN = 2.0  # seconds
 
 async def overview(call: Call) -> msgspec.Struct:
     gateway = call.api.gateway
-    problem, condition = await gateway.blocklist_problem(), call.api.storage.condition()
-    return cluster_overview(gateway, await gateway.jobs(), await gateway.task_managers(), problem, condition)
+    blocklist, storage = await gateway.blocklist_problem(), call.api.storage.condition()
+    jobs, task_managers = await gateway.jobs(), await gateway.task_managers()
+    return cluster_overview(gateway, jobs, task_managers, blocklist, storage, call.api.problem())
 
 
 async def config(call: Call) -> msgspec.Struct:

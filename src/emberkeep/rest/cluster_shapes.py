@@ -41,6 +41,7 @@ def cluster_overview(
     task_managers: Sequence[TaskManagerView],
     blocklist_problem: str,
     storage: StorageCondition,
+    problem: str,
 ) -> ClusterOverview:
     """Counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
     counts = Counter(job.status for job in jobs)
@@ -64,6 +65,7 @@ def cluster_overview(
             driver_places_available=sum(view.free_driver_places for view in task_managers),
             taskmanagers_away=sum(view.away for view in task_managers),
             taskmanagers_of_another_store=of_another_store(gateway.strangers()),
+            problem=problem,
             blocklist_problem=blocklist_problem,
             storage_problem=storage.problem,
             storage_unneeded=storage.unneeded,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.jobmanager import authority
+from emberkeep.jobmanager.authority import REMINDER_PAUSE
 from emberkeep.jobs.model import AttemptOutcome, JobStatus
 from emberkeep.protocol.messages import TaskManagerHeartbeat
 from tests.unit.adapters.test_embedded_store import file_size_limit, opened
@@ -34,6 +37,28 @@ def test_a_paused_leader_acknowledges_no_end_and_lets_no_script_start() -> None:
             service.resume()
             await master.ends(SUCCESS)
             assert (await cluster.view(JOB)).status is JobStatus.FINISHED
+
+    in_virtual_time(scenario)
+
+
+@pytest.mark.req("SAFE-10")
+def test_a_leader_that_is_never_resumed_says_again_and_again_why_nothing_happens(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario() -> None:
+        cluster = SmallCluster(FailingStore())
+        async with cluster.leading() as service:
+            assert service.problem == ""
+            service.pause()
+            await asyncio.sleep(3 * REMINDER_PAUSE + 1)
+            assert service.problem.startswith("nothing has been decided for 181 s")
+            assert "the session with the job store is interrupted" in service.problem
+            lines = [record.getMessage() for record in caplog.records if record.name == authority.__name__]
+            assert [line[:29] for line in lines[1:]] == 3 * ["nothing has been decided for "]
+            service.resume()
+            assert service.problem == ""
+            await asyncio.sleep(3 * REMINDER_PAUSE)
+            assert len([r for r in caplog.records if r.name == authority.__name__]) == len(lines) + 1
 
     in_virtual_time(scenario)
 
