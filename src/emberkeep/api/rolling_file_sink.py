@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from emberkeep.api.file_sink.age_watch import AgeWatch
-from emberkeep.api.file_sink.errors import BatchesMissing, SinkClosed
+from emberkeep.api.file_sink.errors import BatchesMissing, OutputUnavailable, SinkClosed
 from emberkeep.api.file_sink.hadoop_files import HadoopFiles
 from emberkeep.api.file_sink.local_files import LocalFiles
 from emberkeep.api.file_sink.model import NOTHING_YET, FileFormat, Limits, Owner
@@ -24,6 +25,7 @@ from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
 
 _STATE_VERSION = 1
+_PAUSE_SECONDS = 1.0  # between two attempts to write to an output that is away
 _MIB = 2**20
 
 
@@ -69,14 +71,31 @@ class RollingFileSink(FollowsQueries):
         self._restored: tuple[str, int] | None = None
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        """Raises SinkFenced, OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, SinkClosed, RetryLater."""
+        """Write a micro-batch. Waits without a bound while the file system of the output is away, and says so.
+
+        Raises SinkFenced, OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, SinkClosed, RetryLater.
+        """
+        waits = False
+        while (obstacle := self._write(frame, batch_id)) is not None:
+            if not waits:
+                sys.stderr.write(f"emberkeep: batch {batch_id} waits for its output: {obstacle}\n")
+                sys.stderr.flush()
+            waits = True
+            time.sleep(_PAUSE_SECONDS)
+
+    def _write(self, frame: Any, batch_id: int) -> OutputUnavailable | None:
+        """Write a micro-batch, or return why its output is away."""
         with self._lock:
             if self._life == "closed":
                 raise SinkClosed(f"the sink of {self.path} was closed", hint="make a new one for another query")
             writer = self._opened(frame.sparkSession)
             assert self._frames is not None, "it was made with the writer"  # noqa: S101
             arrival = self._frames.arrival(frame, int(batch_id))
-            writer.write_batch(arrival, frame)
+            try:
+                writer.write_batch(arrival, frame)
+            except OutputUnavailable as error:
+                return error
+            return None
 
     # --- the life of a function ---------------------------------------------------------------------------------------
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from emberkeep.api import RollingFileSink, rolling_file_sink
 from emberkeep.api.earlier_commits import EarlierCommits
 from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
 from emberkeep.api.file_sink.commit_log import CommitLog
@@ -154,14 +157,6 @@ def test_a_batch_whose_pieces_cannot_be_listed_is_no_batch_without_rows(mount: M
 def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) -> None:
     output, work = f"{mount.point}/events", f"{mount.point}/_emberkeep-events"
 
-    class Frames(MemoryFrames):
-        def stage(self, frame: list[Row], directory: str) -> None:
-            Path(directory).mkdir(parents=True)
-            (Path(directory) / "part-00000-c000.x.parquet").write_text(str(frame))
-
-        def rows(self, paths: object) -> list[int]:
-            return [1]
-
     class GoesAway(LocalFiles):
         is_next = True
 
@@ -173,7 +168,7 @@ def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) ->
 
     writer = PartWriter(
         GoesAway(),
-        Frames(None),  # type: ignore[arg-type]
+        FileFrames(),
         Places(output=output, work=work),
         FIRST,
         FileFormat.PARQUET,
@@ -186,6 +181,70 @@ def test_a_part_on_a_mount_that_is_away_does_not_count_as_moved(mount: Mount) ->
     mount.come_back()
     writer.write_batch(arrival(1), [("", 2)])
     assert [path.read_text() for path in Path(output).iterdir()] == ["[('', 1)]"]
+
+
+class FileFrames(MemoryFrames):
+    """Writes a batch as one file below a real directory."""
+
+    def __init__(self, committed_before: int = -1) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._committed_before = committed_before
+
+    def stage(self, frame: list[Row], directory: str) -> None:
+        Path(directory).mkdir(parents=True)
+        (Path(directory) / "part-00000-c000.x.parquet").write_text(str(list(frame)))
+
+    def rows(self, paths: object) -> list[int]:
+        return [1]
+
+    def arrival(self, frame: object, batch: int) -> Arrival:
+        del frame
+        return arrival(batch, self._committed_before)
+
+
+class Frame(list[Row]):
+    sparkSession = None  # noqa: N815 - Spark's name
+
+
+def sink_on(mount: Mount, owner: Owner, committed_before: int = -1) -> RollingFileSink:
+    """A sink as foreachBatch calls it, without Spark. Each batch makes a part once the next one comes."""
+    places = Places(output=f"{mount.point}/events", work=f"{mount.point}/_emberkeep-events")
+    frames = FileFrames(committed_before)
+    sink = RollingFileSink(places.output)
+    sink._frames = cast(Any, frames)
+    sink._writer = PartWriter(LocalFiles(), frames, places, owner, FileFormat.PARQUET, Limits(max_bytes=1), lambda: 0)
+    return sink
+
+
+def shown(mount: Mount) -> list[str]:
+    return sorted(path.read_text() for path in (mount.point / "events").iterdir())
+
+
+@pytest.mark.parametrize("is_next_attempt", [False, True])
+def test_a_batch_waits_for_its_output_and_is_written_then(
+    mount: Mount, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_next_attempt: bool
+) -> None:
+    looks = 0
+
+    def come_back_at_the_third_look(_: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            assert not (mount.point / "_emberkeep-events" / "staging").exists(), "no rows in the bare mount point"
+            mount.come_back()
+
+    monkeypatch.setattr(rolling_file_sink, "time", SimpleNamespace(sleep=come_back_at_the_third_look))
+    sink = sink_on(mount, FIRST)
+    for batch in range(80):  # old entries of the log are deleted meanwhile
+        sink(Frame([("", batch)]), batch)
+    mount.go_away()
+    if is_next_attempt:
+        sink = sink_on(mount, SECOND, committed_before=79)
+    sink(Frame([("", 80)]), 80)
+    assert looks == 3
+    assert capsys.readouterr().err.count("emberkeep: batch 80 waits for its output: ") == 1
+    sink(Frame([("", 81)]), 81)
+    assert shown(mount) == sorted(str([("", batch)]) for batch in range(81))
 
 
 def test_a_checkpoint_is_known_under_each_form_of_its_location() -> None:

@@ -72,7 +72,11 @@ class CommitLog:
     def check(self) -> None:
         """Raises OutputUnavailable where the newest entry that this writer knows is away: an absent mount looks like a
         log without entries, and what is written there is hidden once the mount is back."""
-        self._check_newest(self._numbers())
+        try:
+            numbers = self._numbers()
+        except RetryLater as error:
+            raise OutputUnavailable(error.message, hint="check that its file system is mounted") from error
+        self._check_newest(numbers)
 
     def _check_newest(self, numbers: Collection[int]) -> None:
         # Another writer that has taken over may have deleted it, and has left newer ones.

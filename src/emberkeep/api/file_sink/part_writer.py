@@ -17,7 +17,7 @@ import msgspec
 from emberkeep.api.file_sink.arrivals import Arrival, claimed, received, written
 from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.file_sink.committed import Commits
-from emberkeep.api.file_sink.errors import SinkFenced
+from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
 from emberkeep.api.file_sink.model import FileFormat, Limits, Owner, Part, Piece, SinkState
 from emberkeep.api.file_sink.ports import Frames, SinkFiles
 from emberkeep.api.file_sink.rolling import (
@@ -83,8 +83,15 @@ class PartWriter:
     # --- what the sink asks for ---------------------------------------------------------------------------------------
 
     def write_batch(self, arrival: Arrival, frame: Any) -> None:
-        """Park a batch's rows; show what has become due of the batches before it, which are committed now."""
-        state = received(self._opened(), arrival, self._places.output, self._adopted)
+        """Park a batch's rows; show what has become due of the batches before it, which are committed now. May be
+        called again after OutputUnavailable."""
+        opened = self._opened()
+        self._log.check()  # before anything is written
+        try:
+            state = received(opened, arrival, self._places.output, self._adopted)
+        except OutputUnavailable:
+            self._begin_again()
+            raise
         self._commits.arrived(arrival.query, arrival.checkpoint)
         if state is None:
             self._frames.evaluate(frame)
@@ -173,6 +180,11 @@ class PartWriter:
             self._sweep(self._state, f"-{self._owner.writer}-")  # another writer may have taken over meanwhile
         return self._move(self._state)
 
+    def _begin_again(self) -> None:
+        """Forget a claim that may be in a bare mount point: the log is read again before the next step."""
+        self._log = CommitLog(self._files, f"{self._places.work}/{_LOG}")
+        self._state, self._has_claimed = None, False
+
     def _claimed(self) -> SinkState:
         before = self._log.read()
         if self._has_claimed and before is not None and before.owner != self._owner:
@@ -180,6 +192,9 @@ class PartWriter:
                 f"another writer has taken over {self._places.output}",
                 hint="a newer attempt of this job writes there, or a second sink with the same path",
             )
+        if before is not None and before.owner == self._owner and not before.query:
+            self._state = before  # it was claimed, and nothing has been written since
+            return before
         state = claimed(before, self._owner, FIRST_GROWTH[self._form], self._places.output)
         self._commit(state)
         return state
