@@ -27,6 +27,7 @@ from emberkeep.base.ownership import Unclaimed
 from emberkeep.base.state_layout import StateLayout
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
+from emberkeep.testing.contracts.damaged_jobs import DamagedJobsContract
 from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings
@@ -112,10 +113,23 @@ class Cluster:
         path.write_bytes(path.read_bytes()[:-10])
         return str(path)
 
-    async def damage_pointers(self, job_id: JobId) -> None:
-        path = self.layout.checkpoint(job_id)
+    async def damage_pointers(self, job_id: JobId) -> bytes:
+        return self._tear(self.layout.checkpoint(job_id))
+
+    async def damage_attempt(self, job_id: JobId) -> bytes:
+        return self._tear(self.layout.attempt(job_id))
+
+    def _tear(self, path: str) -> bytes:
         data, _ = self.direct.get(path)
         self.direct.set(path, data[:-5])
+        return bytes(data[:-5])
+
+    async def records(self, job_id: JobId) -> list[bytes]:
+        layout, kept = self.layout, self.layout.damaged_job(job_id)
+        paths = [layout.attempt(job_id), layout.checkpoint(job_id), kept]
+        if self.direct.exists(kept):
+            paths += [f"{kept}/{part}" for part in self.direct.get_children(kept)]
+        return [self.direct.get(path)[0] for path in paths if self.direct.exists(path)]
 
     async def damage_blocklist(self) -> None:
         data, _ = self.direct.get(self.layout.blocklist)
@@ -190,7 +204,7 @@ async def test_a_root_of_the_release_before_adopts_its_data(cluster: Cluster, tm
         assert await site.problem_at_a_start() is None
 
 
-class TestZooKeeper(JobStoreContract):
+class TestZooKeeper(JobStoreContract, DamagedJobsContract):
     @pytest.fixture
     def place(self, cluster: Cluster) -> Cluster:
         return cluster

@@ -257,7 +257,9 @@ class JobDatabase:
         with self._leading() as connection:
             rows = self._read("SELECT job_id FROM results ORDER BY position DESC LIMIT -1 OFFSET ?", keep)
             connection.executemany("DELETE FROM results WHERE job_id = ?", rows)
-            connection.executemany("DELETE FROM checkpoints WHERE job_id = ?", rows)
+            for unread in (row for row in rows if self._stored_pointers(row[0]) is not None):
+                connection.execute("INSERT OR IGNORE INTO damaged VALUES (?, x'', x'')", unread)
+                connection.execute("INSERT OR IGNORE INTO damaged_since (job_id) VALUES (?)", unread)
         return [JobId(job_id) for (job_id,) in reversed(rows)]
 
     def damaged(self) -> list[DamagedJob]:
@@ -266,16 +268,18 @@ class JobDatabase:
             "ORDER BY since_ms, job_id",
             BLOCKLIST_KEPT,
         )
-        place = f"{self._path}, table damaged"
-        return [
-            DamagedJob(job_id=job_id, since_ms=since_ms, places=(place, *self._graphs.of_job(job_id)))
-            for job_id, since_ms in rows
-        ]
+        return [DamagedJob(job_id=job_id, since_ms=since_ms, places=self._places(job_id)) for job_id, since_ms in rows]
+
+    def _places(self, job_id: JobId) -> tuple[str, ...]:
+        """Where what is left of a damaged job lies."""
+        tables = ("damaged",) if self._stored_pointers(job_id) is None else ("damaged", "checkpoints")
+        return (*(f"{self._path}, table {table}" for table in tables), *self._graphs.of_job(job_id))
 
     def remove_damaged(self, job_id: JobId) -> None:
         with self._leading() as connection:
             if self._read("SELECT 1 FROM damaged WHERE job_id = ?", job_id):
                 self._graphs.remove_job(job_id)
+                connection.execute("DELETE FROM checkpoints WHERE job_id = ?", (job_id,))
             connection.execute("DELETE FROM damaged WHERE job_id = ?", (job_id,))
             connection.execute("DELETE FROM damaged_since WHERE job_id = ?", (job_id,))
 

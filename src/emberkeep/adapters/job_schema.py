@@ -56,7 +56,7 @@ _TABLES = (
     "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
     # What was left of jobs that failed because it could not be read, for somebody to look at.
     "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
-    # A row stays behind its job only when it could not be read; then it goes with the result.
+    # A row stays behind its job only when it could not be read; then it is kept as long as what is in ``damaged``.
     _CHECKPOINTS,
     # One row at most.
     _BLOCKLIST,

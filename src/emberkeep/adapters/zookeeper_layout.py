@@ -11,7 +11,9 @@
                     /results/<job>         how it ended
                     /keys/<hash>           the job that was created under an idempotency key
                     /damaged/<job>         handle of a job that has failed because it was damaged, kept for a period
-                                           from the node's creation; and the blocklist, where its record was
+                                           from the node's creation; below it the attempt of that job, and its
+                                           checkpoints where those could not be read. And the blocklist, where its
+                                           record was
                     /owner                 ownership record, and which storage belongs to it
                     /blocklist             where no new work is to go; empty until the first change
                     /storage/…             JobManagers that can read the shared storage; ephemeral
@@ -160,6 +162,12 @@ class ZooKeeperLayout:
 
     def damaged_job(self, job_id: str) -> str:
         return f"{self.damaged}/{job_id}"
+
+    def damaged_attempt(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}/attempt"
+
+    def damaged_checkpoints(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}/checkpoints"
 
     @property
     def damaged_blocklist(self) -> str:

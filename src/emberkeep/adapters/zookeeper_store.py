@@ -378,6 +378,7 @@ class ZooKeeperJobStore:
                 transaction.delete(layout.checkpoint(job_id), checkpoints.version)
             if is_kept:
                 transaction.create(layout.damaged_job(job_id), handle.data)
+                transaction.create(layout.damaged_attempt(job_id), attempt.data if attempt else b"")
 
         try:
             await self._epoch.commit(f"record the result of job {job_id}", build)
@@ -457,13 +458,11 @@ class ZooKeeperJobStore:
             await self._discard(node.graph)
         key = self._layout.key(node.key)
         with_key = bool(node.key) and await self._session.find(key) is not None
-        checkpoints = self._layout.checkpoint(job_id)
-        with_checkpoints = await self._session.find(checkpoints) is not None
+        keep_pointers = await self._damaged.keeping_pointers(job_id)
 
         def build(transaction: TransactionRequest) -> None:
             transaction.delete(self._layout.result(job_id))
-            if with_checkpoints:  # those that could not be read when the job ended
-                transaction.delete(checkpoints)
+            keep_pointers(transaction)
             if with_key:
                 transaction.delete(key)
 

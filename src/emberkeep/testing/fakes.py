@@ -41,6 +41,7 @@ class MemoryDisk:
     lineage: str = "memory"
     now_ms: int = 1_700_000_000_000
     damaged: dict[JobId, int] = field(default_factory=dict)  # since when
+    torn_pointers: set[JobId] = field(default_factory=set)  # of jobs that have ended
 
     def crash(self) -> None:
         """The leading process dies: its lock is free, what it wrote stays."""
@@ -230,6 +231,8 @@ class MemoryJobStore:
                 raise Absent(f"job {result.job_id} has no handle")
             if self._recovered(result.job_id, handle).trouble is Trouble.DAMAGED:
                 self._disk.damaged[result.job_id] = self._disk.now_ms
+            if not _can_be_read(handle.pointers):
+                self._disk.torn_pointers.add(result.job_id)
             kept = _readable_pointers(handle).savepoints
             self._disk.results[result.job_id] = msgspec.json.encode(msgspec.structs.replace(result, savepoints=kept))
         elif msgspec.structs.replace(msgspec.json.decode(known, type=JobResult), savepoints=()) != result:
@@ -248,6 +251,8 @@ class MemoryJobStore:
         expired = list(self._disk.results)[: max(0, len(self._disk.results) - keep)]
         for job_id in expired:
             del self._disk.results[job_id]
+            if job_id in self._disk.torn_pointers:
+                self._disk.damaged.setdefault(job_id, self._disk.now_ms)
         _end(failure)
         return expired
 
@@ -262,7 +267,8 @@ class MemoryJobStore:
         failure = self._begin()
         if self._disk.away and job_id in self._disk.damaged:
             raise Unavailable(f"memory, {job_id}: cannot be removed now")
-        self._disk.damaged.pop(job_id, None)
+        if self._disk.damaged.pop(job_id, None) is not None:
+            self._disk.torn_pointers.discard(job_id)
         _end(failure)
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
@@ -310,7 +316,12 @@ def _pointers(data: bytes) -> JobPointers:
 
 
 def _readable_pointers(handle: _Handle) -> JobPointers:
+    return _pointers(handle.pointers) if _can_be_read(handle.pointers) else JobPointers()
+
+
+def _can_be_read(pointers: bytes) -> bool:
     try:
-        return _pointers(handle.pointers)
+        _pointers(pointers)
     except msgspec.DecodeError:
-        return JobPointers()
+        return False
+    return True

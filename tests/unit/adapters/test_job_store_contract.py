@@ -15,6 +15,7 @@ from emberkeep.adapters.embedded_store import EmbeddedJobStore
 from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.ports import JobStore
+from emberkeep.testing.contracts.damaged_jobs import DamagedJobsContract
 from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
 from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
 
@@ -50,10 +51,24 @@ class Directory:
         path.write_bytes(path.read_bytes()[:-10])
         return str(path)
 
-    async def damage_pointers(self, job_id: JobId) -> None:
+    async def damage_pointers(self, job_id: JobId) -> bytes:
+        return self._tear("checkpoints", "pointers", job_id)
+
+    async def damage_attempt(self, job_id: JobId) -> bytes:
+        return self._tear("jobs", "attempt", job_id)
+
+    def _tear(self, table: str, column: str, job_id: JobId) -> bytes:
         with contextlib.closing(sqlite3.connect(self.root / "jobs.sqlite", isolation_level=None)) as connection:
-            tear = "UPDATE checkpoints SET pointers = substr(pointers, 1, length(pointers) - 5) WHERE job_id = ?"
+            tear = f"UPDATE {table} SET {column} = substr({column}, 1, length({column}) - 5) WHERE job_id = ?"
             assert connection.execute(tear, (job_id,)).rowcount == 1
+            ((torn,),) = connection.execute(f"SELECT {column} FROM {table} WHERE job_id = ?", (job_id,))
+            return bytes(torn)
+
+    async def records(self, job_id: JobId) -> list[bytes]:
+        with contextlib.closing(sqlite3.connect(self.root / "jobs.sqlite", isolation_level=None)) as connection:
+            tables = ("SELECT handle, attempt FROM damaged", "SELECT pointers FROM checkpoints")
+            rows = [row for table in tables for row in connection.execute(f"{table} WHERE job_id = ?", (job_id,))]
+        return [bytes(value) for row in rows for value in row]
 
     async def damage_blocklist(self) -> None:
         with contextlib.closing(sqlite3.connect(self.root / "jobs.sqlite", isolation_level=None)) as connection:
@@ -92,7 +107,7 @@ class Memory:
 
 
 @pytest.mark.anyio
-class TestEmbedded(JobStoreContract):
+class TestEmbedded(JobStoreContract, DamagedJobsContract):
     @pytest.fixture
     def place(self, tmp_path: Path) -> Directory:
         return Directory(tmp_path)

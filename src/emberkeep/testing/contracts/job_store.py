@@ -52,7 +52,7 @@ class Place(Protocol):
     def damage(self, job_id: JobId) -> str:
         """Tear the graph of a job; returns a part of the text that says where it lies."""
 
-    async def damage_pointers(self, job_id: JobId) -> None:
+    async def damage_pointers(self, job_id: JobId) -> object:
         """Tear the record of a job's checkpoints."""
 
     async def damage_blocklist(self) -> None:
@@ -521,6 +521,8 @@ class JobStoreContract:
         await store.record_result(result_of(job(1)))
         assert [stored.job_id for stored in await store.recover()] == [job(2).job_id]
         assert await store.expire_results(0) == [job(1).job_id]
+        assert [kept.job_id for kept in await store.damaged()] == [job(1).job_id]
+        await store.remove_damaged(job(1).job_id)
         await store.create(job(1))
         assert (await store.record_checkpoints(job(1).job_id, 0, (batch(9),))).queries == (batch(9),)
         await store.close()
