@@ -374,7 +374,8 @@ async def test_what_is_left_of_a_damaged_job_goes_with_its_graphs_but_not_the_bl
     (kept,) = await store.damaged()
     path = cluster.layout.damaged_job(job(1).job_id)
     (graph,) = cluster.graphs.glob(f"{job(1).job_id}.*.graph")
-    assert kept.places == (f"ZooKeeper, {path}", str(graph))
+    attempt = cluster.layout.damaged_attempt(job(1).job_id)
+    assert kept.places == (f"ZooKeeper, {path}", f"ZooKeeper, {attempt}", str(graph))
     assert kept.since_ms == cluster.direct.get(path)[1].ctime
     await store.remove_damaged(job(1).job_id)
     assert [file.name.partition(".")[0] for file in cluster.graphs.iterdir()] == [job(2).job_id]
