@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from bench.measure import Figure, Goal
 from bench.plan import Plan
+from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import BLOB_DIRECT_DOWNLOADS
 from emberkeep.blobs.model import permanent
 from emberkeep.blobs.peers import Direct, Peers
 

@@ -24,8 +24,8 @@ from bench.daemons import Server, job_manager
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.reply_times import WorstReply
-from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
-from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
+from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey, permanent, transient
 

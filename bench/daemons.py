@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import psutil
 
 from bench.commands import end
-from emberkeep.adapters.token_file import load_token
-from emberkeep.client.daemon_process import DaemonCommand, start_daemon
+from emberkeep.adapters.http.token_file import load_token
+from emberkeep.client.clusters.daemon_process import DaemonCommand, start_daemon
 from emberkeep.client.endpoint import Endpoint
 
 

@@ -17,7 +17,7 @@ from bench.http_load import Connection, Load, as_fast_as_it_goes, at_intervals, 
 from bench.measure import Figure, percentile, ratios
 from bench.plan import Plan, say
 from bench.simulated import SLOTS, heartbeat, registration, task_manager
-from emberkeep.adapters.http_rpc import CONTENT_TYPE, RPC_PATH, VERSION_HEADER
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, RPC_PATH, VERSION_HEADER
 from emberkeep.protocol.messages import (
     PROTOCOL_VERSION,
     Message,

@@ -14,13 +14,13 @@ import psutil
 from bench.commands import end
 from bench.daemons import Server
 from bench.leader_poll import LIMIT_SECONDS
-from emberkeep.adapters.token_file import load_token
-from emberkeep.base.config import Configuration
-from emberkeep.base.config_sources import load_configuration
+from emberkeep.adapters.http.token_file import load_token
+from emberkeep.base.configuration.sources import load_configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import RetryLater
-from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 
 _POLL = 0.1
 

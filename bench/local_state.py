@@ -27,7 +27,7 @@ from bench.commands import BIN, JOBS, Run, end, run, temporary_directory
 from bench.local_state_server import JOB
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
-from emberkeep.spark.state_gateway_conf import (
+from emberkeep.spark.jvm.state_gateway_conf import (
     CREDENTIAL_VARIABLE,
     GATEWAY_VARIABLE,
     gateway_settings,

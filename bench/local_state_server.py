@@ -12,16 +12,16 @@ from pathlib import Path
 import structlog
 
 from bench.throttled_state import Link, ThrottledState
-from emberkeep.adapters.state_storage import open_state_store
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.ports import DurableState
-from emberkeep.testing.state_slots import begin_slot
-from emberkeep.testing.working_places import working_place
+from tests.support.state_slots import begin_slot
+from tests.support.working_places import working_place
 
 JOB = JobId("b" * 32)
 

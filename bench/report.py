@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measure import Figure
-from emberkeep.base.durable import write_file
+from emberkeep.base.files.durable import write_file
 
 
 @dataclass(frozen=True)

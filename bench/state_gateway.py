@@ -23,7 +23,7 @@ from bench.commands import end, temporary_directory
 from bench.measure import Figure, ratios
 from bench.plan import Plan
 from bench.state_gateway_server import JOB
-from emberkeep.base.durable import sync_directory
+from emberkeep.base.files.durable import sync_directory
 from emberkeep.protocol.hadoop_token import encode
 
 _AT_ONCE = 12  # tasks of a node

@@ -18,8 +18,8 @@ from bench.commands import temporary_directory
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.throttled_state import Link, ThrottledState
-from emberkeep.adapters.state_copies import DiskCopies
-from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord, StatePath
 from emberkeep.local_state.ports import DurableState

@@ -17,8 +17,8 @@ from bench.commands import EMBERKEEP, JOBS, SPARK_SUBMIT, execute, marked, run, 
 from bench.measure import Figure, ratios
 from bench.plan import Plan, say
 from emberkeep.base.ids import JobId
-from emberkeep.client.cluster_file import read_cluster
-from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.clusters.cluster_file import read_cluster
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.manifest import MANIFEST_NAME

@@ -14,13 +14,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
-from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.beacon import answer_timeout
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.system import real_system
 from emberkeep.daemons.leader_following import follow_leader, locate_by_zookeeper
 from emberkeep.daemons.process_main import Services

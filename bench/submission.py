@@ -21,11 +21,11 @@ from bench.commands import JOBS, temporary_directory
 from bench.daemons import Server, job_manager
 from bench.measure import Figure, percentile, ratios
 from bench.plan import Plan
-from emberkeep.base.durable import write_record
-from emberkeep.client.blob_upload import NoProgress
+from emberkeep.base.files.durable import write_record
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.spark_options import SparkOptions
-from emberkeep.client.submission import PreparedJob, Program, prepare, upload
+from emberkeep.client.submission.blob_upload import NoProgress
+from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
+from emberkeep.client.submission.spark_options import SparkOptions
 
 CLIENTS = 16
 

@@ -18,10 +18,10 @@ from bench.measure import Figure, Goal, percentile
 from bench.plan import Plan, say
 from bench.stub_node import stub_node
 from bench.submission import another
-from emberkeep.client.blob_upload import NoProgress
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.spark_options import SparkOptions
-from emberkeep.client.submission import Program, prepare, upload
+from emberkeep.client.submission.blob_upload import NoProgress
+from emberkeep.client.submission.preparation import Program, prepare, upload
+from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
 
 _JOBS = (1, 10, 100)

@@ -21,8 +21,8 @@ from bench.commands import EMBERKEEP, JOBS, execute, marked, temporary_directory
 from bench.leader_poll import until_known
 from bench.measure import Figure, Goal
 from bench.plan import Plan, say
-from emberkeep.client.cluster_file import ClusterRecord, read_cluster
-from emberkeep.client.discovery import local_endpoint, read_token
+from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
+from emberkeep.client.clusters.discovery import local_endpoint, read_token
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus

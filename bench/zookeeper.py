@@ -20,13 +20,13 @@ from bench.leader_poll import LIMIT_SECONDS, until_known
 from bench.measure import Figure, Goal, ratios
 from bench.plan import Plan, say
 from bench.submission import CLIENTS, Load, figure, submit_all
-from emberkeep.adapters.zookeeper_layout import zookeeper_layout
-from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession, session_settings
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.zookeeper.layout import zookeeper_layout
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import STATE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, SystemIds
-from emberkeep.base.options import STATE_DIRECTORY
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources, JobStatus
 
 _WRITERS = 16  # as many jobs are created at once

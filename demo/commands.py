@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from emberkeep.base.ids import JobId
-from emberkeep.client.cluster_file import ClusterRecord, DaemonRecord, read_cluster
-from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, read_cluster
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # Documents written by code: `<module>.render() -> str`, wrapped, is the whole file. `--write` brings them up to date.
 GENERATED = {
-    "docs/configuration.md": "emberkeep.base.config_reference",
+    "docs/configuration.md": "emberkeep.base.configuration.reference",
     "docs/rest.md": "emberkeep.rest.reference",
 }
 

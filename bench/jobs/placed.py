@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from emberkeep.spark.state_placement import StatePlacement
+from emberkeep.spark.queries.state_placement import StatePlacement
 
 PAIRS, PARTITIONS = map(int, sys.argv[1:])
 KIND: Any = StatePlacement

@@ -19,12 +19,12 @@ from pyspark.sql import SparkSession
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark.checkpoints import QueryIdentity
-from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.savepoint_copy import SavepointWriter
-from emberkeep.spark.savepoint_storage import DirectoryStorage
-from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping.savepoint_copy import SavepointWriter
+from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage
 
 base = Path(sys.argv[1])
 partitions, files, size, turns = (int(text) for text in sys.argv[2:])

@@ -7,8 +7,8 @@ from types import TracebackType
 
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.job_records import StoredAttempt
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, decode_node
+from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, decode_node
 from emberkeep.base.errors import Fatal
 from tests.integration.clusters import kill_process
 from tests.integration.conditions import DEADLINE

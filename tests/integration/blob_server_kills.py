@@ -26,14 +26,14 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.blob_storage import open_blob_storage
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKey, permanent
-from emberkeep.jobmanager.blob_server import BlobServer
-from emberkeep.testing.memory_blobs import always_leads
+from emberkeep.jobmanager.blobs.server import BlobServer
+from tests.support.memory_blobs import always_leads
 
 RECOVERIES = (0.4, 0.8)  # shares of the first life's steps, after which the second one is killed at each of its own
 LIFE_SECONDS = 120

@@ -12,8 +12,8 @@ from urllib.request import Request, urlopen
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.client.cluster_file import ClusterRecord, DaemonRecord, read_cluster
-from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.clusters.cluster_file import ClusterRecord, DaemonRecord, read_cluster
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.class_archive import build_class_archive
 from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.class_archive import build_class_archive
 from tests.integration.commands import Shell
 
 

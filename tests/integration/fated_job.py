@@ -129,7 +129,7 @@ def through(worker: Callable[[], object]) -> Callable[[Iterable[Any]], Iterator[
 
 def write_down_savepoints(called: Calls) -> None:
     """The moment at which all files of a savepoint are copied, and its manifest is not written."""
-    from emberkeep.spark import savepoint_copy
+    from emberkeep.spark.stopping import savepoint_copy
 
     module: Any = savepoint_copy
     original = module.encode_manifest

@@ -12,26 +12,26 @@ from typing import Any
 
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from emberkeep.adapters.state_storage import open_state_store
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.local_state.credential import credential
 from emberkeep.local_state.model import Caller
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import find_java
-from emberkeep.spark.state_gateway_conf import (
+from emberkeep.spark.jvm.state_gateway_conf import (
     CREDENTIAL_VARIABLE,
     GATEWAY_VARIABLE,
     gateway_settings,
     process_environment,
 )
-from emberkeep.testing.state_slots import SLOT, begin_slot
-from emberkeep.testing.working_places import working_place
 from tests.integration.conditions import until
+from tests.support.state_slots import SLOT, begin_slot
+from tests.support.working_places import working_place
 
 JOB = JobId("0123456789abcdef" * 2)
 

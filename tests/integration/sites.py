@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from emberkeep.adapters.token_file import load_token
+from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.errors import Absent, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.client.blob_upload import NoProgress
-from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.endpoint import Endpoint
-from emberkeep.client.leftovers import kill_below
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.spark_options import SparkOptions
-from emberkeep.client.submission import Program, prepare, upload
+from emberkeep.client.submission.blob_upload import NoProgress
+from emberkeep.client.submission.preparation import Program, prepare, upload
+from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo
 from tests.integration.conditions import DEADLINE

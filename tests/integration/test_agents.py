@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.process_identity import identify
-from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.client.leftovers import processes_below
-from emberkeep.daemons.agent_files import SlotsFile
+from emberkeep.client.clusters.leftovers import processes_below
+from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo
-from emberkeep.slots.slot_record import SlotRecord
+from emberkeep.slots.table.record import SlotRecord
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

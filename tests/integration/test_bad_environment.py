@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.adapters.http_rpc import HttpRpcClient
+from emberkeep.adapters.http.rpc import HttpRpcClient
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity
-from emberkeep.client.cluster_file import read_cluster, write_cluster
+from emberkeep.client.clusters.cluster_file import read_cluster, write_cluster
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobResources, JobStatus

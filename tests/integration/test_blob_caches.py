@@ -13,21 +13,21 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from emberkeep.adapters.http_rpc import HttpRpcClient
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import bind_port, serve_http
-from emberkeep.adapters.token_file import load_token
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.http.rpc import HttpRpcClient
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.token_file import load_token
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
-from emberkeep.daemons.job_manager_process import job_manager_process
+from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services
 from emberkeep.protocol.messages import RegisterTaskManager, TaskManagerRegistered, TaskManagerReport
-from emberkeep.rest import task_manager_blobs
+from emberkeep.rest.blobs import task_manager_blobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]

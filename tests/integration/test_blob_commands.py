@@ -12,8 +12,8 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, BlobKey
-from emberkeep.client.blob_upload import NoProgress, UploadItem, upload_group
 from emberkeep.client.rest_client import RestClient
+from emberkeep.client.submission.blob_upload import NoProgress, UploadItem, upload_group
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.testing.contracts.job_store import job, result_of
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from tests.support.contracts.job_store import job, result_of
 
 async def main(root, first):
     store = EmbeddedJobStore(root / "jm" / "jobs.sqlite", root / "graphs")

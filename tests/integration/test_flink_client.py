@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.jobs.model import JobStatus
 from emberkeep.spark.java import find_java
 from tests.integration.clusters import QUICK, Cluster

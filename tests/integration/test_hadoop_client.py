@@ -16,7 +16,7 @@ import pytest
 from emberkeep.protocol.hadoop_token import decode
 from emberkeep.spark.distribution import class_path
 from emberkeep.spark.java import find_java
-from emberkeep.spark.state_gateway_conf import (
+from emberkeep.spark.jvm.state_gateway_conf import (
     CREDENTIAL_VARIABLE,
     GATEWAY_VARIABLE,
     gateway_settings,

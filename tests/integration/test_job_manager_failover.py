@@ -13,7 +13,7 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.client.cluster_file import DaemonRecord
+from emberkeep.client.clusters.cluster_file import DaemonRecord
 from emberkeep.jobs.model import JobStatus
 from tests.integration.assassins import STEPS, Assassin, stored
 from tests.integration.clusters import QUICK, Cluster

@@ -11,20 +11,20 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.processes import ProcessSupervisor
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.processes.supervisor import ProcessSupervisor
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.process_identity import identify
-from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.blobs.model import BlobKey
-from emberkeep.daemons.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.protocol.messages import StartExecutor
 from emberkeep.spark.java import JavaRuntime
-from emberkeep.spark.state_gateway_conf import GATEWAY_VARIABLE
-from emberkeep.taskmanager.library_cache import LibraryCache
-from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
+from emberkeep.spark.jvm.state_gateway_conf import GATEWAY_VARIABLE
+from emberkeep.taskmanager.libraries.archives import UnpackedArchives
+from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import ExecutorKey, ProcessExit
 from tests.unit.taskmanager.archives import regular, tar
 from tests.unit.taskmanager.directory_blobs import DirectoryBlobs

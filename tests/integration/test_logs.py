@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.client.discovery import local_endpoint
+from emberkeep.client.clusters.discovery import local_endpoint
 from emberkeep.client.rest_client import RestClient, job_log_path
 from emberkeep.protocol import rest
 from tests.integration.clusters import QUICK, Cluster

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_storage import open_blob_storage
-from emberkeep.adapters.object_blobs import ObjectBlobs
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.adapters.blobs.objects import ObjectBlobs
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.ports import BlobStorage
-from emberkeep.testing.contracts.blob_storage import BlobStorageContract
-from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
 from tests.integration.conditions import until
 from tests.integration.s3_server import S3Server, s3_server
+from tests.support.contracts.blob_storage import BlobStorageContract
+from tests.support.contracts.local_store import ONE, OTHER, blob
 
 pytestmark = pytest.mark.integration
 
@@ -231,7 +231,7 @@ async def test_a_process_that_used_the_store_ends_in_order(place: Bucket) -> Non
     await place.store().put(ONE, key, place.new_file(content))
     script = f"""
 import asyncio, pathlib
-from emberkeep.adapters.blob_storage import open_blob_storage
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.blobs.model import permanent
 
 async def main():

@@ -11,13 +11,13 @@ import obstore
 import pytest
 from obstore.exceptions import AlreadyExistsError, GenericError
 
-from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.errors import Absent, Fatal, RetryLater, UnknownOutcome
 from emberkeep.local_state.errors import Exists
 from emberkeep.local_state.model import FileKind
 from emberkeep.local_state.ports import DurableState
-from emberkeep.testing.contracts.durable_state import DurableStateContract, names, read
 from tests.integration.s3_server import S3Server, s3_server
+from tests.support.contracts.durable_state import DurableStateContract, names, read
 
 pytestmark = pytest.mark.integration
 

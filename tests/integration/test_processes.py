@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.process_start import ProcessRecord, record_path, write_process_record
-from emberkeep.adapters.processes import Exit, ProcessSupervisor, StartRequest
+from emberkeep.adapters.processes.start import ProcessRecord, record_path, write_process_record
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor, StartRequest
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater
 from emberkeep.base.process_identity import ProcessIdentity, boot_id, identify, read_stat
 
@@ -243,7 +243,7 @@ class TestCannotStart:
             assert path.exists()
             raise Fatal("no space")
 
-        monkeypatch.setattr("emberkeep.adapters.processes.write_process_record", refuse)
+        monkeypatch.setattr("emberkeep.adapters.processes.supervisor.write_process_record", refuse)
         with pytest.raises(Fatal, match="no space"):
             await bench.start(SLEEP)
         self.assert_nothing_left(bench)
@@ -440,7 +440,7 @@ async def test_works_on_a_loop_outside_the_main_thread(tmp_path: Path) -> None:
 VICTIM = """
 import asyncio, os, sys
 from pathlib import Path
-from emberkeep.adapters.processes import ProcessSupervisor, StartRequest
+from emberkeep.adapters.processes.supervisor import ProcessSupervisor, StartRequest
 
 async def main():
     directory = Path(sys.argv[1])

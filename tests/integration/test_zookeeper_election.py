@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters import zookeeper_election
-from emberkeep.adapters.leader_locators import ZooKeeperLocator
-from emberkeep.adapters.zookeeper_election import Prober, ZooKeeperElection, probe
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
+from emberkeep.adapters.zookeeper import election as zookeeper_election
+from emberkeep.adapters.zookeeper.election import Prober, ZooKeeperElection, probe
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.leader_locators import ZooKeeperLocator
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.ids import SystemIds
 from emberkeep.jobmanager.contender import Contender
 from emberkeep.leadership.model import LeaderAddress, Standing

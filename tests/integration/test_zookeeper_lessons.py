@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper_session import ZooKeeperSession
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import SystemIds
-from emberkeep.testing.contracts.job_store import job, result_of
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, settings
+from tests.support.contracts.job_store import job, result_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

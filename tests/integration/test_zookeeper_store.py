@@ -13,24 +13,24 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper_owner import RootOwner
-from emberkeep.adapters.zookeeper_session import SessionState, ZooKeeperSession
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.owner import RootOwner
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.files.ownership import Unclaimed
 from emberkeep.base.ids import JobId, SystemIds
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import Unclaimed
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.contracts.damaged_jobs import DamagedJobsContract
-from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, eventually, expire, settings
+from tests.support.contracts.damaged_jobs import DamagedJobsContract
+from tests.support.contracts.job_store import JobStoreContract, job, result_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration]
 

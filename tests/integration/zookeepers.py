@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.zookeeper_session import SessionSettings, SessionState, ZooKeeperSession
-from emberkeep.client.daemon_process import Daemon
-from emberkeep.client.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
+from emberkeep.adapters.zookeeper.session import SessionSettings, SessionState, ZooKeeperSession
+from emberkeep.client.clusters.daemon_process import Daemon
+from emberkeep.client.clusters.zookeeper_ensemble import plan_ensemble, quorum_of, start_server, wait_until_serving
 from tests.integration.conditions import DEADLINE
 
 

@@ -21,7 +21,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged

@@ -16,12 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
-from emberkeep.slots import pool_events as pool
-from emberkeep.slots import table_events as table
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.slots.slot_pool import PoolLimits, SlotPool
-from emberkeep.slots.slot_record import TableRecord, record_table, restore_table
-from emberkeep.slots.slot_table import SlotTable, TableLimits
+from emberkeep.slots.pool import events as pool
+from emberkeep.slots.pool.machine import PoolLimits, SlotPool
+from emberkeep.slots.table import events as table
+from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.record import TableRecord, record_table, restore_table
 from tests.campaign import examples
 
 JOB, ATTEMPT = JobId("j"), 1

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.slots.pool_events import (
+from emberkeep.slots.pool.events import (
     AcceptOffer,
     ApplicationStarted,
     ApplicationStopped,
@@ -37,7 +37,7 @@ from emberkeep.slots.pool_events import (
     TaskManagerLost,
     Tick,
 )
-from emberkeep.slots.slot_pool import PoolLimits, SlotPool
+from emberkeep.slots.pool.machine import PoolLimits, SlotPool
 from tests.campaign import examples
 
 LIMITS = PoolLimits(

@@ -17,9 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from emberkeep.base.errors import Absent, Conflict, RetryLater
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.slot_record import TableRecord, record_table, restore_table
-from emberkeep.slots.slot_table import SlotTable, TableLimits
-from emberkeep.slots.table_events import (
+from emberkeep.slots.table.events import (
     AttemptsOver,
     Close,
     DriverAcknowledged,
@@ -46,6 +44,8 @@ from emberkeep.slots.table_events import (
     TableEvent,
     Tick,
 )
+from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.record import TableRecord, record_table, restore_table
 from tests.campaign import examples
 
 LIMITS = TableLimits(

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state_copies import DiskCopies
-from emberkeep.adapters.state_directory import DirectoryState
-from emberkeep.adapters.state_names import INCOMING
-from emberkeep.base.durable import read_record, write_record
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.names import INCOMING
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.local_state.errors import DamagedCopy, Exists
-from emberkeep.testing.contracts.durable_state import read
-from emberkeep.testing.contracts.local_copies import ONE, OTHER, A, B, at, content_of, keep
-from emberkeep.testing.crash_files import Crash, Loss, RecordedFiles
+from tests.support.contracts.durable_state import read
+from tests.support.contracts.local_copies import ONE, OTHER, A, B, at, content_of, keep
+from tests.support.crash_files import Crash, Loss, RecordedFiles
 
 _LEFTOVER_AGE = 2 * 3600
 

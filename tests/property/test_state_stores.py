@@ -13,15 +13,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from emberkeep.adapters.state_copies import DiskCopies
-from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.base.errors import Absent, Conflict
-from emberkeep.base.file_ops import SystemFiles
+from emberkeep.base.files.operations import SystemFiles
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Exists, IsADirectory, NotADirectory, NotEmpty
 from emberkeep.local_state.model import FileKind, StatePath, disk_bytes
-from emberkeep.testing.contracts.durable_state import read
 from tests.campaign import examples
+from tests.support.contracts.durable_state import read
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=3).map("/".join)
 CONTENTS = st.binary(max_size=8)

@@ -16,26 +16,26 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from emberkeep.adapters import gateway_journal
-from emberkeep.adapters.gateway_journal import FileRenameJournal
-from emberkeep.adapters.gateway_port import bind_gateway_port, remembered_port
-from emberkeep.adapters.process_start import (
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.processes.start import (
     ProcessRecord,
     read_process_record,
     remove_record,
     write_process_record,
 )
-from emberkeep.adapters.token_file import load_or_create_token
+from emberkeep.adapters.state import journal as gateway_journal
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.webhdfs.port import bind_gateway_port, remembered_port
 from emberkeep.base.errors import Absent
-from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.base.process_identity import own_identity
-from emberkeep.daemons.agent_files import AgentLife, read_agent_life, write_agent_life
-from emberkeep.daemons.bound_files import read_artefacts, write_artefacts
+from emberkeep.daemons.records.agent_files import AgentLife, read_agent_life, write_agent_life
+from emberkeep.daemons.records.bound_files import read_artefacts, write_artefacts
 from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.testing.crash_files import Loss, RecordedFiles
+from tests.support.crash_files import Loss, RecordedFiles
 
 ValueT = TypeVar("ValueT")
 Write = Callable[[Path, FileOps], object]  # returns what the file holds from then on; None: it is gone

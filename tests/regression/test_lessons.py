@@ -14,14 +14,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, permanent
 from emberkeep.jobs.model import Artefact, ArtefactRole, AttemptOutcome, FailureKind, JobGraph, JobStatus
 from emberkeep.leadership import model as lead
 from emberkeep.leadership.machine import LeadershipMachine
-from emberkeep.testing.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, graph
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -8,11 +8,11 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, EvacuatedDrivers
 from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobs.model import FailureKind, JobStatus
-from emberkeep.testing.machines import Process
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run, simulate, simulate_many
 from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
+from tests.support.simulator.machines import Process
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run, simulate, simulate_many
 
 SEEDS = seeds(40, theme="block")
 MARK, EVACUATE = BlockAction.MARK_BLOCKED, BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS

@@ -8,11 +8,11 @@ import pytest
 
 from emberkeep.jobs.model import FailureKind, JobStatus
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
-from emberkeep.testing.cluster import ClusterPlan, SubmittedJob, TaskManagerNode
-from emberkeep.testing.machines import Process
-from emberkeep.testing.properties import TICK
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Report, Run, play
+from tests.support.simulator.cluster import ClusterPlan, SubmittedJob, TaskManagerNode
+from tests.support.simulator.machines import Process
+from tests.support.simulator.properties import TICK
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Report, Run, play
 
 BOUND = 60.0  # virtual seconds that any step of a scenario may take
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from emberkeep.testing.contenders import simulate_contended
-from emberkeep.testing.fakes import MemoryJobStore
 from tests.campaign import keep, seeds
+from tests.support.fakes import MemoryJobStore
+from tests.support.simulator.contenders import simulate_contended
 
 SEEDS = seeds(16, theme="contend")
 

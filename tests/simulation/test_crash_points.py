@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.cluster import ClusterPlan, SubmittedJob
-from emberkeep.testing.properties import TICK
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Report, Run, play
+from tests.support.simulator.cluster import ClusterPlan, SubmittedJob
+from tests.support.simulator.properties import TICK
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Report, Run, play
 
 HEARTBEATS = 16  # of these a run is ended at so many
 AWAY = 1.5  # virtual seconds until the next leader starts

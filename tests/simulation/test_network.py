@@ -9,9 +9,9 @@ import pytest
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.protocol.messages import Ack, Message, OfferSlotsReply, ReleaseSlot
-from emberkeep.testing.history import History
-from emberkeep.testing.network import Conditions, Party, SimNetwork, SimRpcClient
-from emberkeep.testing.virtual_loop import VirtualLoop, seeded_random
+from tests.support.simulator.history import History
+from tests.support.simulator.network import Conditions, Party, SimNetwork, SimRpcClient
+from tests.support.simulator.virtual_loop import VirtualLoop, seeded_random
 
 SERVER = "10.0.0.1:1000"
 

@@ -12,9 +12,9 @@ import pytest
 
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blocklist.model import Blocklist
-from emberkeep.jobmanager.checkpoint_records import CheckpointRecords
-from emberkeep.jobmanager.dispatcher import Dispatcher
-from emberkeep.jobmanager.procedures import Procedures, Standing
+from emberkeep.jobmanager.jobs.checkpoint_records import CheckpointRecords
+from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
+from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
 from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmaster.job_master import JobMaster
 from emberkeep.jobs import events as ev
@@ -23,14 +23,14 @@ from emberkeep.jobs.driver import Driver
 from emberkeep.jobs.machine import JobMachine
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobResult
 from emberkeep.jobs.transitions import Phase
-from emberkeep.slots.fences import Fences
+from emberkeep.slots.pool.machine import SlotPool
 from emberkeep.slots.slot_manager import SlotManager
-from emberkeep.slots.slot_pool import SlotPool
-from emberkeep.slots.slot_table import SlotTable
-from emberkeep.testing.fakes import MemoryJobStore
-from emberkeep.testing.properties import Properties
-from emberkeep.testing.simulation import Report, simulate_many
+from emberkeep.slots.table.fences import Fences
+from emberkeep.slots.table.machine import SlotTable
 from tests.simulation.test_procedures import troubled
+from tests.support.fakes import MemoryJobStore
+from tests.support.simulator.properties import Properties
+from tests.support.simulator.simulation import Report, simulate_many
 
 SEEDS_AT_MOST = 120
 STOPS = "stops"  # for a theme: worlds in which streams are asked to stop, which no theme of the simulator does

@@ -14,11 +14,11 @@ from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 from emberkeep.jobs.model import JobResult, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
-from emberkeep.testing.cluster import ClusterPlan, SubmittedJob
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Report, Run, play
 from tests.campaign import seeds
 from tests.simulation.test_crash_points import Death, check_handles, points, runs, wait_for
+from tests.support.simulator.cluster import ClusterPlan, SubmittedJob
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Report, Run, play
 
 STEPS_AT_LEAST = {  # what an undisturbed run must go through, or the enumeration has become blind
     "receives ask",

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from emberkeep.testing.scenes import THEMES
-from emberkeep.testing.simulation import Batch, Report, simulate, simulate_many
 from tests.campaign import keep, seeds
+from tests.support.simulator.scenes import THEMES
+from tests.support.simulator.simulation import Batch, Report, simulate, simulate_many
 
 SEEDS = seeds(175)
 
@@ -97,7 +97,7 @@ def test_a_theme_can_be_asked_for(theme: str) -> None:
 def replay(seed: str, hash_seed: str) -> str:
     """The digest that another process, with another order of sets and other addresses, comes to."""
     done = subprocess.run(
-        [sys.executable, "-m", "emberkeep.testing.simulation", "--seed", seed],
+        [sys.executable, "-m", "tests.support.simulator.simulation", "--seed", seed],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
@@ -120,10 +120,10 @@ def test_different_seeds_give_different_histories() -> None:
 
 
 def test_a_failure_says_how_to_see_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    from emberkeep.testing.properties import Properties
+    from tests.support.simulator.properties import Properties
 
     monkeypatch.setattr(Properties, "_check_scripts", lambda self: self._violate("x", "planted"))
     text = simulate("calm-2").failure()
     assert "x: planted" in text
-    assert "python -m emberkeep.testing.simulation --seed calm-2 --verbose" in text
+    assert "python -m tests.support.simulator.simulation --seed calm-2 --verbose" in text
     assert "process starts" in text

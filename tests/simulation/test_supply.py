@@ -8,14 +8,14 @@ import pytest
 
 from emberkeep.blocklist.model import BlockAction
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.cluster import ClusterPlan, TaskManagerNode
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.sim_supply import SimDriver
-from emberkeep.testing.simulation import Run, play
-from emberkeep.testing.virtual_loop import seeded_random
 from tests.campaign import keep, seeds
 from tests.simulation.test_blocklist import blocked
 from tests.simulation.test_cluster import STREAM, executors, passes, running, status, wait_for
+from tests.support.simulator.cluster import ClusterPlan, TaskManagerNode
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run, play
+from tests.support.simulator.supply import SimDriver
+from tests.support.simulator.virtual_loop import seeded_random
 
 SEEDS = seeds(25, theme="supply")
 QUICK = {"resourcemanager.taskmanager-timeout": "8s", "resourcemanager.taskmanager-registration.timeout": "20s"}

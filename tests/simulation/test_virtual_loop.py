@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.testing.virtual_loop import (
+from tests.support.simulator.virtual_loop import (
     EPOCH_MS,
     DeadlockError,
     StepLimitError,

@@ -18,9 +18,9 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, Processor
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import LOG_FILES, LOG_LEVEL, LOG_MAX_SIZE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
-from emberkeep.base.options import LOG_FILES, LOG_LEVEL, LOG_MAX_SIZE
 
 _OWN = "emberkeep"
 # Their INFO lines tell each request or connection; what matters of that is measured instead.

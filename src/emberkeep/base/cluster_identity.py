@@ -11,12 +11,12 @@ import re
 import secrets
 from pathlib import Path
 
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import create_file
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, Damaged
-from emberkeep.base.file_errors import cannot_read, cannot_write
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
-from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.files.durable import create_file
+from emberkeep.base.files.errors import cannot_read, cannot_write
 
 IDENTITY_FILE = "cluster-id"  # in the state directory of an embedded cluster
 _DRAWN = re.compile(r"embedded-[0-9a-f]{16}")

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import read_record, sync_directory, write_record
 from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.files.durable import read_record, sync_directory, write_record
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity, identify, is_alive, read_stat
 

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from emberkeep.base.errors import Absent, InvalidInput
 from emberkeep.cli.cluster_options import ClusterOptions
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.job_commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
 from emberkeep.cli.messages import say
 from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
 

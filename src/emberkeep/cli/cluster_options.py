@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 if TYPE_CHECKING:
-    from emberkeep.base.config import Configuration
-    from emberkeep.base.state_layout import StateLayout
+    from emberkeep.base.configuration.layout import StateLayout
+    from emberkeep.base.configuration.values import Configuration
     from emberkeep.client.endpoint import Endpoint
 
 CLUSTER_GROUP = Group("Cluster and configuration", sort_key=90)
@@ -41,18 +41,18 @@ class ConfigOptions:
 
     def load(self) -> Configuration:
         """All settings. Raises InvalidInput."""
-        from emberkeep.base.config_sources import load_configuration
+        from emberkeep.base.configuration.sources import load_configuration
 
         return load_configuration(config_file=self.config_file, environ=os.environ, definitions=self.all_definitions)
 
     def layout(self) -> StateLayout:
-        from emberkeep.base.state_layout import state_layout
+        from emberkeep.base.configuration.layout import state_layout
 
         return state_layout(self.load(), os.environ)
 
     def effective_config_file(self) -> Path | None:
         """The file that ``load`` reads, for handing it to another process; None when there is none."""
-        from emberkeep.base.config_sources import CONFIG_FILE_VARIABLE
+        from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE
 
         if self.config_file is not None:
             return self.config_file
@@ -72,12 +72,12 @@ class ClusterOptions(ConfigOptions):
 
     def find(self) -> Endpoint | None:
         """The cluster to speak to; None when there is none. Raises InvalidInput, Fatal."""
-        from emberkeep.client.discovery import find_cluster
+        from emberkeep.client.clusters.discovery import find_cluster
 
         return find_cluster(self.load(), os.environ, self.url)
 
     def require(self) -> Endpoint:
         """The cluster to speak to. Raises NoCluster, InvalidInput, Fatal."""
-        from emberkeep.client.discovery import require_cluster
+        from emberkeep.client.clusters.discovery import require_cluster
 
         return require_cluster(self.load(), os.environ, self.url)

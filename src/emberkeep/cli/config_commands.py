@@ -6,10 +6,10 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
-from emberkeep.cli.cluster_commands import DEFAULT_CONFIG
+from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
 from emberkeep.cli.cluster_options import ConfigOptions
 from emberkeep.cli.exit_codes import ExitCode
-from emberkeep.cli.job_commands import Output
+from emberkeep.cli.jobs.commands import Output
 from emberkeep.cli.messages import say
 from emberkeep.cli.tables import OutputFormat, print_json, print_table
 
@@ -37,7 +37,7 @@ def show(
         How to print: a table, or JSON.
     """
     configuration = config.load()
-    from emberkeep.base.config import options
+    from emberkeep.base.configuration.values import options
 
     rows = []
     for option in options():

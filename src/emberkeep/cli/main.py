@@ -14,20 +14,16 @@ from cyclopts.exceptions import CycloptsError
 
 from emberkeep import __version__
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.cli import (
-    blob_commands,
-    cluster_commands,
-    config_commands,
-    daemon_commands,
-    job_commands,
-    job_stop,
-    log_commands,
-    node_commands,
-    savepoint_commands,
-    storage_commands,
-)
+from emberkeep.cli import blob_commands, config_commands
+from emberkeep.cli.cluster import commands as cluster_commands
+from emberkeep.cli.cluster import daemon_commands, storage_commands
 from emberkeep.cli.exit_codes import ExitCode, exit_code_of
+from emberkeep.cli.jobs import commands as job_commands
+from emberkeep.cli.jobs import log_commands
+from emberkeep.cli.jobs import stop as job_stop
 from emberkeep.cli.messages import DEBUG_VARIABLE, is_debugging, say_error, show_traceback
+from emberkeep.cli.nodes import commands as node_commands
+from emberkeep.cli.savepoints import commands as savepoint_commands
 from emberkeep.cli.script_arguments import normalise, normalise_after_path
 
 _WITH_SCRIPT = ("run", "submit")

@@ -6,11 +6,11 @@ import argparse
 import os
 from pathlib import Path
 
-from emberkeep.base.config import Configuration
-from emberkeep.base.config_sources import load_configuration
-from emberkeep.base.options import STATE_DIRECTORY
-from emberkeep.base.places import with_resolved_places
-from emberkeep.base.state_layout import StateLayout, state_layout
+from emberkeep.base.configuration.layout import StateLayout, state_layout
+from emberkeep.base.configuration.options import STATE_DIRECTORY
+from emberkeep.base.configuration.places import with_resolved_places
+from emberkeep.base.configuration.sources import load_configuration
+from emberkeep.base.configuration.values import Configuration
 
 
 def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, StateLayout]:

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import structlog
 
-from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource, HttpBlobUploads
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.blob_storage import open_blob_storage
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.base.configuration.options import BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
-from emberkeep.base.options import BLOB_MAX_SIZE, BLOB_RETENTION
 from emberkeep.base.system import System
 from emberkeep.blobs.ports import BlobStorage
 from emberkeep.daemons.process_main import Services
-from emberkeep.taskmanager.blob_cache import BlobCache
+from emberkeep.taskmanager.blobs.cache import BlobCache
 
 log = structlog.get_logger(__name__)
 

@@ -15,15 +15,15 @@ import structlog
 
 from emberkeep.adapters.logging_setup import set_up_logging
 from emberkeep.base.cluster_identity import cluster_id
-from emberkeep.base.config import Configuration
-from emberkeep.base.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS, RESOURCE_MANAGER_TYPE
-from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import BLOB_DIRECTORY, JOB_MANAGER_ADDRESS, RESOURCE_MANAGER_TYPE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.system import real_system
 from emberkeep.daemons.announcement import announce_ready
-from emberkeep.daemons.job_manager_process import job_manager_process
+from emberkeep.daemons.jobmanager.alone import job_manager_process
 from emberkeep.daemons.process_main import Services, run_daemon
-from emberkeep.daemons.task_manager_process import task_manager_process
-from emberkeep.daemons.working_place import held_working_place
+from emberkeep.daemons.taskmanager.process import task_manager_process
+from emberkeep.daemons.taskmanager.working_place import held_working_place
 
 log = structlog.get_logger(__name__)
 

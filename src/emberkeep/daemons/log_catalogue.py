@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.rest.ports import LogEntry, LogKind
 
 _FILES: tuple[tuple[re.Pattern[str], LogKind], ...] = (

@@ -7,13 +7,13 @@ import hashlib
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from emberkeep.adapters.blob_client import HttpBlobUploads
+from emberkeep.adapters.blobs.client import HttpBlobUploads
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, transient
 from emberkeep.blobs.ports import BlobAccess
-from emberkeep.jobmanager.blob_views import BlobServerGateway
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
 
 
 class ServerMessageBlobs:

@@ -7,8 +7,8 @@ import sys
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.process_main import EXIT_FAILED, EXIT_OK
-from emberkeep.spark.class_archive import build_class_archive, default_directory, find_class_archive
 from emberkeep.spark.java import find_java
+from emberkeep.spark.jvm.class_archive import build_class_archive, default_directory, find_class_archive
 
 
 def main() -> int:

@@ -14,9 +14,9 @@ from typing import Any
 
 import structlog
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.arguments import parse_arguments
 

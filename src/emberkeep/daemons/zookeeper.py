@@ -11,7 +11,7 @@ from typing import NoReturn
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.daemons.announcement import announce_failure
 from emberkeep.daemons.process_main import EXIT_FAILED
-from emberkeep.spark.zookeeper_server import Peer, ServerPlan, prepare_server
+from emberkeep.spark.jvm.zookeeper_server import Peer, ServerPlan, prepare_server
 
 
 def main(arguments: list[str]) -> int:

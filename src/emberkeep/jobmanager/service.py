@@ -8,30 +8,30 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from emberkeep.base import options
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, InvalidInput, RetryLater, Unavailable
 from emberkeep.base.ids import JobId, TaskManagerId
 from emberkeep.base.system import System
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
-from emberkeep.jobmanager.admission import check_graph, driver_need, executor_profile
 from emberkeep.jobmanager.authority import Authority
-from emberkeep.jobmanager.blob_server import BlobServer
-from emberkeep.jobmanager.blocklist_handler import BlocklistHandler
-from emberkeep.jobmanager.blocklist_recovery import find_blocklist
-from emberkeep.jobmanager.blocklist_views import Blocking
-from emberkeep.jobmanager.dispatcher import Dispatcher
-from emberkeep.jobmanager.evacuation_views import with_evacuations
-from emberkeep.jobmanager.fault_watch import FaultWatch
-from emberkeep.jobmanager.job_views import with_missing
-from emberkeep.jobmanager.procedure_defaults import with_defaults
-from emberkeep.jobmanager.procedure_views import ProcedureView
-from emberkeep.jobmanager.resource_manager import ResourceManager
+from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.jobmanager.jobs.admission import check_graph, driver_need, executor_profile
+from emberkeep.jobmanager.jobs.dispatcher import Dispatcher
+from emberkeep.jobmanager.jobs.procedure_defaults import with_defaults
+from emberkeep.jobmanager.nodes.blocklist_handler import BlocklistHandler
+from emberkeep.jobmanager.nodes.blocklist_recovery import find_blocklist
+from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
+from emberkeep.jobmanager.resources.resource_manager import ResourceManager
+from emberkeep.jobmanager.resources.strangers import Strangers
+from emberkeep.jobmanager.resources.task_manager_supplier import TaskManagerSupplier
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobmanager.store_writes import StoreWrites
-from emberkeep.jobmanager.strangers import Strangers
-from emberkeep.jobmanager.task_manager_supplier import TaskManagerSupplier
-from emberkeep.jobmanager.views import JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.jobmanager.views.cluster import JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.evacuation import with_evacuations
+from emberkeep.jobmanager.views.jobs import with_missing
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.hearing import Hearing
 from emberkeep.jobs.model import JobGraph
 from emberkeep.jobs.ports import JobStore

@@ -9,7 +9,7 @@ from emberkeep.blocklist.model import Blocked
 from emberkeep.jobmaster.ports import Application, SparkView
 from emberkeep.lifecycle.machine import StepDone, StepFailed
 from emberkeep.protocol.messages import ExecutorChanged, JobMasterReply, OfferSlots, SlotsReply
-from emberkeep.slots.pool_events import PoolEvent
+from emberkeep.slots.pool.events import PoolEvent
 
 
 class StartedApplication(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Set
 from emberkeep.base.ids import ExecutorId, JobId
 from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind, entry_about
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.slots.pool_events import HeldSlot
+from emberkeep.slots.pool.events import HeldSlot
 
 
 class ExclusionReports:

@@ -16,10 +16,7 @@ import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import answer_timeout
-from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
-from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.base.options import (
+from emberkeep.base.configuration.options import (
     DETECTION_DURATION,
     DETECTION_MAX_SHARE,
     EVACUATION_TIMEOUT,
@@ -35,6 +32,9 @@ from emberkeep.base.options import (
     RPC_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
+from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.system import System
 from emberkeep.blocklist.follower import BlocklistFollower
 from emberkeep.jobmaster.checkpoint_reports import CheckpointReports
@@ -77,9 +77,9 @@ from emberkeep.protocol.messages import (
     StartExecutor,
 )
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots import pool_events as pool
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.slot_pool import PoolLimits, SlotPool
+from emberkeep.slots.pool import events as pool
+from emberkeep.slots.pool.machine import PoolLimits, SlotPool
 
 log = structlog.get_logger(__name__)
 

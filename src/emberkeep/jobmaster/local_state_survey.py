@@ -15,7 +15,7 @@ from emberkeep.local_state.placement import ExecutorPlace, Survey
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
 from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.slot_pool import SlotPool
+from emberkeep.slots.pool.machine import SlotPool
 
 log = structlog.get_logger(__name__)
 

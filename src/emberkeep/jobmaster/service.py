@@ -6,10 +6,10 @@ import asyncio
 
 import structlog
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.base.options import HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, RPC_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.jobmaster.events import Ending, StartedApplication, TakeSlots
 from emberkeep.jobmaster.identity import Identity
@@ -20,7 +20,7 @@ from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.local_state.placement import Survey
 from emberkeep.protocol.messages import Ack, ExecutorChanged, Message, OfferSlots, ReportOutcome
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.pool_events import ApplicationStopped, ApplicationStopping
+from emberkeep.slots.pool.events import ApplicationStopped, ApplicationStopping
 
 log = structlog.get_logger(__name__)
 

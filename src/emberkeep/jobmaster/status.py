@@ -10,8 +10,8 @@ from emberkeep.jobs.checkpoints import QueryCheckpoint
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.lifecycle.model import ProcedureProgress
 from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, ProcessState
-from emberkeep.slots.pool_events import HeldSlot
-from emberkeep.slots.slot_pool import SlotPool
+from emberkeep.slots.pool.events import HeldSlot
+from emberkeep.slots.pool.machine import SlotPool
 
 NOTHING_SEEN = SparkView(
     executors=frozenset(), queries=(), active_stages=0, active_tasks=0, completed_tasks=0, failed_tasks=0

@@ -14,7 +14,7 @@ from emberkeep.jobmaster.identity import Identity
 from emberkeep.jobmaster.ports import Application
 from emberkeep.protocol.messages import Ack, JobMasterBeat, ReleaseSlot, SlotsReply, StartExecutor
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots.pool_events import ExecutorExited, HeldSlot, SlotGone
+from emberkeep.slots.pool.events import ExecutorExited, HeldSlot, SlotGone
 
 log = structlog.get_logger(__name__)
 

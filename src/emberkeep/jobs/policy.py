@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from emberkeep.base import options
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
 
 REPEAT = 2.0  # seconds after which an order to a task manager that shows no effect yet is given again
 LISTENED_BEATS = 2  # heartbeats in whose time task managers that can be heard have registered

@@ -10,8 +10,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from emberkeep.base import options
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from emberkeep.base import options
+from emberkeep.base.configuration import options
 
 _NUMBERS = re.compile(r"\d+")
 

@@ -20,8 +20,8 @@ from urllib.parse import quote
 import msgspec
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.model import Procedure

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from emberkeep.rest.api import Api
-from emberkeep.rest.metrics import loop_lag, measuring, metrics_route
-from emberkeep.rest.routing import bind
+from emberkeep.rest.metrics.exposition import loop_lag, measuring, metrics_route
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.routing import bind
 from emberkeep.rest.table import ROUTES
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 import emberkeep
 from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
-from emberkeep.rest.routing import PATH_PARAMETERS, Header, Route
+from emberkeep.rest.serving.routing import PATH_PARAMETERS, Header, Route
 
 Json = dict[str, Any]
 

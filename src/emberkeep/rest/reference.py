@@ -10,7 +10,7 @@ from itertools import groupby
 import msgspec
 
 from emberkeep.rest.openapi import Json, document, parameters
-from emberkeep.rest.routing import Route
+from emberkeep.rest.serving.routing import Route
 from emberkeep.rest.table import ROUTES
 
 _HEAD = """\

@@ -6,9 +6,12 @@ from typing import Any
 
 from aiohttp import web
 
-from emberkeep.rest import blobs, blocklist, cluster, jobs, logs, savepoints, storage, submission, task_managers
+from emberkeep.rest.blobs import blobs
+from emberkeep.rest.cluster import blocklist, cluster, storage, task_managers
+from emberkeep.rest.jobs import jobs, savepoints, submission
+from emberkeep.rest.logs import logs
 from emberkeep.rest.openapi import document
-from emberkeep.rest.routing import Call, Route
+from emberkeep.rest.serving.routing import Call, Route
 
 
 async def openapi(call: Call) -> web.StreamResponse:

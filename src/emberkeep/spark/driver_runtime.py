@@ -12,18 +12,18 @@ from emberkeep.api.job import current_job
 from emberkeep.api.registry import REGISTRY
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.ports import SavepointObjects
-from emberkeep.spark import executor_blocks, progress, scheduler_control
-from emberkeep.spark.await_hook import AwaitGate, install_await_hook
-from emberkeep.spark.checkpoint_guard import guard_checkpoints
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.committed_before import CommittedBefore
-from emberkeep.spark.context_hook import ContextHook
-from emberkeep.spark.cordon import Cordon
 from emberkeep.spark.errors import SparkUnavailable
-from emberkeep.spark.executor_blocks import BlocksLeft
-from emberkeep.spark.executor_functions import ExecutorFunctions
-from emberkeep.spark.function_states import FunctionStates
-from emberkeep.spark.job_files import add_to_path
+from emberkeep.spark.executors import blocks as executor_blocks
+from emberkeep.spark.executors import scheduler_control
+from emberkeep.spark.executors.blocks import BlocksLeft
+from emberkeep.spark.executors.cordon import Cordon
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.files.job_files import add_to_path
+from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations, StateLocations
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.states import FunctionStates
+from emberkeep.spark.functions.user_functions import DriverFunctions
+from emberkeep.spark.jvm.context_hook import ContextHook
 from emberkeep.spark.model import (
     Application,
     ApplicationListener,
@@ -34,17 +34,19 @@ from emberkeep.spark.model import (
     SparkJobs,
 )
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.plan_gate import PlanGate
-from emberkeep.spark.procedures import ENDINGS, QueryProcedures
-from emberkeep.spark.query_hook import QueryHook
-from emberkeep.spark.query_starts import OrderedStarts
-from emberkeep.spark.restore import Restore
-from emberkeep.spark.savepoint_storage import SavepointStorages
-from emberkeep.spark.scheduler_control import call
-from emberkeep.spark.script_queries import ScriptQueries
-from emberkeep.spark.state_locations import DirectLocations, GatewayLocations, StateLocations
-from emberkeep.spark.state_placement import StatePlacement, Surveyor
-from emberkeep.spark.user_functions import DriverFunctions
+from emberkeep.spark.queries import progress
+from emberkeep.spark.queries.await_hook import AwaitGate, install_await_hook
+from emberkeep.spark.queries.checkpoint_guard import guard_checkpoints
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+from emberkeep.spark.queries.committed_before import CommittedBefore
+from emberkeep.spark.queries.script_queries import ScriptQueries
+from emberkeep.spark.queries.start_hook import QueryHook
+from emberkeep.spark.queries.state_placement import StatePlacement, Surveyor
+from emberkeep.spark.stopping.plan_gate import PlanGate
+from emberkeep.spark.stopping.procedures import ENDINGS, QueryProcedures
+from emberkeep.spark.stopping.query_starts import OrderedStarts
+from emberkeep.spark.stopping.restore import Restore
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
 
 _STOP_SECONDS = 20.0
 _JVM_EXIT_SECONDS = 10.0

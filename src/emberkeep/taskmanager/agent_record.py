@@ -6,10 +6,10 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Damaged
+from emberkeep.base.files.kept_fields import encode_kept
 from emberkeep.base.ids import InstanceId, JobId
-from emberkeep.base.kept_fields import encode_kept
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.slots.slot_record import TableRecord
+from emberkeep.slots.table.record import TableRecord
 
 RECORD_KIND, RECORD_VERSION = "task-manager-slots", 1
 

@@ -12,8 +12,8 @@ from typing import Protocol
 import structlog
 
 from emberkeep.base.beacon import Beacon
+from emberkeep.base.configuration.options import STORAGE_DIRECTORY
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
-from emberkeep.base.options import STORAGE_DIRECTORY
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
     AttemptKey,

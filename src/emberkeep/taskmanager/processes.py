@@ -15,7 +15,7 @@ import structlog
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.protocol.messages import StartDriver, StartExecutor
-from emberkeep.slots.table_events import DriverStarted, ExecutorEnded, ExecutorStarted, StopLapsed
+from emberkeep.slots.table.events import DriverStarted, ExecutorEnded, ExecutorStarted, StopLapsed
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, ProcessKey
 
 log = structlog.get_logger(__name__)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.slots.slot_table import SlotTable
-from emberkeep.slots.table_events import DriverState, SlotState
+from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.machine import SlotTable
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
 
 NO_ROOM = "this task manager has less room than in its earlier life"

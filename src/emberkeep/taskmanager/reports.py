@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import AttemptOutcome
 from emberkeep.protocol.messages import DriverReport, ExecutorReport, ProcessState, TaskManagerReport
-from emberkeep.slots.slot_table import SlotTable
-from emberkeep.slots.table_events import DriverPlace, Slot, SlotState
+from emberkeep.slots.table.events import DriverPlace, Slot, SlotState
+from emberkeep.slots.table.machine import SlotTable
 from emberkeep.taskmanager.ports import DriverKey, NodeUsage
 
 _REPORTED = {

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import RPC_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater
-from emberkeep.base.options import RPC_TIMEOUT
 from emberkeep.base.system import System
 from emberkeep.protocol.messages import (
     AllocateSlot,
@@ -27,7 +27,7 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.protocol.transport import RpcClient, RpcService
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.table_events import Close
+from emberkeep.slots.table.events import Close
 from emberkeep.taskmanager.ports import AgentStore, AllocationListener, Launcher, NodeUsage
 from emberkeep.taskmanager.task_executor import TaskExecutor
 

@@ -15,10 +15,7 @@ import structlog
 
 from emberkeep.base.actors import Actor
 from emberkeep.base.beacon import answer_timeout
-from emberkeep.base.config import Configuration
-from emberkeep.base.errors import Conflict, RetryLater
-from emberkeep.base.ids import AllocationId, ExecutorId, JobId
-from emberkeep.base.options import (
+from emberkeep.base.configuration.options import (
     ADOPT_LEADER,
     DRIVER_START_TIMEOUT,
     HEARTBEAT_INTERVAL,
@@ -26,6 +23,9 @@ from emberkeep.base.options import (
     RPC_TIMEOUT,
     SLOT_TIMEOUT,
 )
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, RetryLater
+from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.base.system import System
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.protocol.limits import LEFT_JOBS, SEEN_JOBS
@@ -47,11 +47,11 @@ from emberkeep.protocol.messages import (
     TaskManagerReport,
 )
 from emberkeep.protocol.transport import RpcClient
-from emberkeep.slots import table_events as table
 from emberkeep.slots.model import TaskManagerInfo
-from emberkeep.slots.slot_record import recall_ended, record_table, restore_table
-from emberkeep.slots.slot_table import SlotTable, TableLimits
-from emberkeep.slots.table_events import SlotState
+from emberkeep.slots.table import events as table
+from emberkeep.slots.table.events import SlotState
+from emberkeep.slots.table.machine import SlotTable, TableLimits
+from emberkeep.slots.table.record import recall_ended, record_table, restore_table
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.job_manager_link import JobManagerLink, JobManagerReply
 from emberkeep.taskmanager.job_master_calls import JobMasterCalls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase
 from emberkeep.web.formats import byte_size
 

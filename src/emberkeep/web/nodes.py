@@ -8,7 +8,7 @@ import msgspec
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import Blocked, BlockedNode, Blocklist
-from emberkeep.jobmanager.views import Evacuation, TaskManagerView
+from emberkeep.jobmanager.views.cluster import Evacuation, TaskManagerView
 
 _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 

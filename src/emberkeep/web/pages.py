@@ -13,7 +13,7 @@ from aiohttp import web
 from emberkeep.base.clock import Clock
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater
 from emberkeep.base.ids import parse_job_id, parse_task_manager_id
-from emberkeep.jobmanager.views import JobManagerGateway, JobView
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import API_PREFIX
 from emberkeep.web.job_procedure import procedure_name, procedure_text

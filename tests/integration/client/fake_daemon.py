@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from emberkeep.client.discovery import read_token
+from emberkeep.client.clusters.discovery import read_token
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, task_manager_info
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 from emberkeep.base.process_identity import identify
-from emberkeep.client import daemon_process, embedded
-from emberkeep.client.embedded import EmbeddedCluster, EmbeddedOptions
-from emberkeep.client.leftovers import wait_gone
-from emberkeep.client.private_storage import PrivateStorage
+from emberkeep.client.clusters import daemon_process, embedded
+from emberkeep.client.clusters.embedded import EmbeddedCluster, EmbeddedOptions
+from emberkeep.client.clusters.leftovers import wait_gone
+from emberkeep.client.clusters.private_storage import PrivateStorage
+from emberkeep.client.clusters.run_directories import LOGS_KEPT, clear_dead_runs
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.run_directories import LOGS_KEPT, clear_dead_runs
 from tests.integration.client.test_local_cluster import fake_program
 
 pytestmark = pytest.mark.integration

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.config_sources import load_configuration
+from emberkeep.base.configuration.layout import state_layout
+from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput
 from emberkeep.base.process_identity import identify
-from emberkeep.base.state_layout import state_layout
-from emberkeep.client import daemon_process, local_cluster
-from emberkeep.client.cluster_file import ClusterRecord, ClusterShape
-from emberkeep.client.leftovers import wait_gone
-from emberkeep.client.local_cluster import LocalCluster, node_addresses
+from emberkeep.client.clusters import daemon_process, local_cluster
+from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
+from emberkeep.client.clusters.leftovers import wait_gone
+from emberkeep.client.clusters.local_cluster import LocalCluster, node_addresses
 from tests.integration.client import fake_daemon
 
 pytestmark = pytest.mark.integration

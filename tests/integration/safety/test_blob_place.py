@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from emberkeep.adapters.token_file import load_token
+from emberkeep.adapters.http.token_file import load_token
 from emberkeep.base.errors import Fatal
+from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
-from emberkeep.base.ownership import OWNER_FILE
-from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 from emberkeep.client.endpoint import Endpoint
 from emberkeep.client.rest_client import RestClient
 from tests.integration.s3_server import S3Server, s3_server

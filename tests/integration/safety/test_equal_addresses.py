@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Fatal
-from emberkeep.client.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 from tests.integration.sites import SETTINGS
 from tests.integration.zookeepers import Ensemble
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.client.run_directories import LOGS_KEPT
+from emberkeep.client.clusters.run_directories import LOGS_KEPT
 from tests.integration.commands import Shell
 from tests.integration.conditions import until
 

@@ -13,16 +13,16 @@ import msgspec
 import pytest
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper_session import ZooKeeperSession
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.base.ids import SystemIds
-from emberkeep.testing.contracts.job_store import job
 from tests.integration.commands import Ended, Shell
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected, settings
+from tests.support.contracts.job_store import job
 
 pytestmark = [pytest.mark.integration, pytest.mark.req("SAFE-14")]
 

@@ -17,7 +17,7 @@ import pytest
 
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.client.cluster_file import DaemonRecord
+from emberkeep.client.clusters.cluster_file import DaemonRecord
 from tests.integration.clusters import QUICK, Cluster, environment_of
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.daemons.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, described, encode_manifest
 from tests.integration.s3_server import s3_server
 from tests.unit.safety.test_savepoint_disposal import EMPTY, FILES

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.integration
 SCRIPT = (
     COMMON
     + """
-from emberkeep.spark.savepoint_storage import DirectoryStorage
+from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage
 
 RETAINED = 4
 spark.conf.set("spark.sql.streaming.minBatchesToRetain", str(RETAINED))

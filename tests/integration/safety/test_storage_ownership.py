@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
-from emberkeep.base.ownership import OWNER_FILE
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import Shell
 from tests.integration.conditions import until

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from emberkeep.base.errors import RetryLater
-from emberkeep.client.cluster_file import DaemonRecord
+from emberkeep.client.clusters.cluster_file import DaemonRecord
 from tests.integration.clusters import QUICK, Cluster
 from tests.integration.commands import SMALL, Shell
 from tests.integration.conditions import until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.daemons.agent_files import SlotsFile
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.daemons.records.agent_files import SlotsFile
 from emberkeep.protocol.rest import JobDetailsInfo
 from tests.integration.clusters import QUICK, Cluster, kill_process
 from tests.integration.commands import Running, Shell

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state_copies import DiskCopies
+from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.base.ids import AllocationId, JobId
-from emberkeep.daemons.place_lock import last_holder
-from emberkeep.testing.contracts.local_copies import keep
+from emberkeep.daemons.taskmanager.place_lock import last_holder
 from tests.integration.commands import Running, Shell
 from tests.integration.conditions import until
+from tests.support.contracts.local_copies import keep
 
 pytestmark = pytest.mark.integration
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from emberkeep.adapters.leader_locators import KnownLeader
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout, zookeeper_layout
-from emberkeep.adapters.zookeeper_session import ZooKeeperSession
-from emberkeep.adapters.zookeeper_store import ZooKeeperJobStore
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, zookeeper_layout
+from emberkeep.adapters.zookeeper.leader_locators import KnownLeader
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId, SystemIds
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, locate_by_zookeeper, tell_drivers
 from emberkeep.daemons.process_main import Services
-from emberkeep.testing.memory_rpc import MemoryNetwork
 from tests.integration.sites import Member, Site, holds, submitted
 from tests.integration.zookeepers import Ensemble, connected, eventually, settings
+from tests.support.memory_rpc import MemoryNetwork
 
 pytestmark = [pytest.mark.anyio, pytest.mark.integration, pytest.mark.req("SAFE-11")]
 

@@ -10,11 +10,11 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, make_acl
 
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
-from emberkeep.adapters.zookeeper_paths import make_paths
-from emberkeep.adapters.zookeeper_session import SessionSettings, ZooKeeperSession
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.paths import make_paths
+from emberkeep.adapters.zookeeper.session import SessionSettings, ZooKeeperSession
 from emberkeep.base.errors import Fatal
-from emberkeep.client.daemon_process import DaemonCommand, start_daemon
+from emberkeep.client.clusters.daemon_process import DaemonCommand, start_daemon
 from tests.integration.conditions import DEADLINE
 from tests.integration.zookeepers import Ensemble, connected
 

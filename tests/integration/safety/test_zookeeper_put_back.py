@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from emberkeep.adapters.zookeeper_layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
 from emberkeep.base.ids import JobId
 from tests.integration.clusters import kill_process
 from tests.integration.conditions import DEADLINE

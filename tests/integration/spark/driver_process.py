@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark.cancellation import raise_on_sigterm
 from emberkeep.spark.driver_runtime import Application, DriverSettings, JobFiles, install
-from emberkeep.spark.executor_command import ExecutorLaunch, executor_command
 from emberkeep.spark.java import find_java
-from emberkeep.spark.script import ScriptOutcome, run_module, run_script
+from emberkeep.spark.jvm.executor_command import ExecutorLaunch, executor_command
+from emberkeep.spark.script.cancellation import raise_on_sigterm
+from emberkeep.spark.script.runner import ScriptOutcome, run_module, run_script
 
 
 class DirectExecutors:

@@ -16,10 +16,10 @@ SEQUENCES = (
 import traceback
 from hypothesis import HealthCheck, Phase, given, seed as fixed_seed, settings, strategies as st
 from emberkeep.lifecycle.errors import ProcedureRefused
-from emberkeep.spark.checkpoint_logs import offset_texts
+from emberkeep.spark.queries.checkpoint_logs import offset_texts
 from emberkeep.spark.errors import RestoreRefused
-from emberkeep.spark.restore import Restore
-from emberkeep.spark.limit import NO_LIMIT, Limit
+from emberkeep.spark.stopping.restore import Restore
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
 # Each with its simplest example, from which hypothesis departs, and how many more there are of it than asked for.
 PAIRS = {

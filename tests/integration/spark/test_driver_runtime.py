@@ -235,7 +235,7 @@ def test_killed_jvm_is_told_from_an_error_of_the_script(drivers: DriverRunner) -
     assert done.report["jvm_died"] == {"exit_code": None, "signal": signal.SIGKILL}
     assert "http://127.0.0.1:" in done.stdout, "the UI listens on the node's address"
     assert 'job.py", line 9' in done.stderr
-    assert "emberkeep/spark/script.py" not in done.stderr
+    assert "emberkeep/spark/script/runner.py" not in done.stderr
 
 
 _RAISES = """

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from emberkeep.adapters.savepoint_storage import open_savepoint_objects
+from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.base.errors import Fatal, RetryLater, UnknownOutcome
 from emberkeep.spark.distribution import class_path, spark_home
-from emberkeep.spark.hadoop_files import HadoopFiles
+from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.java import find_java, jvm_open_options
-from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
-from emberkeep.testing.contracts.savepoint_storage import SavepointStorageContract
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
 from tests.integration.s3_server import S3Server, s3_server
+from tests.support.contracts.savepoint_storage import SavepointStorageContract
 
 pytestmark = pytest.mark.integration
 

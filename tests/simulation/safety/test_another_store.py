@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
-from emberkeep.testing.cluster import AGENT_PORT
-from emberkeep.testing.fakes import MemoryDisk
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run
+from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from tests.simulation.test_cluster import STREAM, attempt, drivers, passes, running, wait_for
 from tests.simulation.test_cut_off_leader import everything
+from tests.support.fakes import MemoryDisk
+from tests.support.simulator.cluster import AGENT_PORT
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run
 
 
 def lead_with(run: Run, disk: MemoryDisk) -> None:

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.cluster import SubmittedJob
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run
 from tests.simulation.test_cluster import STREAM, attempt, drivers, executors, passes, running, status, wait_for
+from tests.support.simulator.cluster import SubmittedJob
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run
 
 
 def take_over(run: Run) -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.cluster import SimCluster, TaskManagerNode
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run
 from tests.simulation.test_cluster import attempt, node_of, passes, running, status, wait_for
+from tests.support.simulator.cluster import SimCluster, TaskManagerNode
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run
 
 
 def as_before(cluster: SimCluster, node: TaskManagerNode) -> None:

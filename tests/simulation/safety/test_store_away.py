@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.cluster import ClusterPlan
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Report, Run, play, simulate
 from tests.simulation.test_cluster import attempt, drivers, passes, running, status, wait_for
 from tests.simulation.test_crash_points import AWAY, check_end
 from tests.simulation.test_cut_off_leader import ONE_EXECUTOR, Cut, everything
+from tests.support.simulator.cluster import ClusterPlan
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Report, Run, play, simulate
 
 BEYOND_THE_END = 40  # steps that a leader without its store goes through until nothing of the job is left
 

@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from emberkeep.base.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
-from emberkeep.jobmanager.views import Stranger
-from emberkeep.testing.cluster import JM_NODE
-from emberkeep.testing.scripts import Script
-from emberkeep.testing.simulation import Run, simulate_many
+from emberkeep.base.configuration.options import DRIVER_LEASE, HEARTBEAT_TIMEOUT
+from emberkeep.jobmanager.views.cluster import Stranger
 from tests.campaign import keep, seeds
 from tests.simulation.test_cluster import STREAM, drivers, node_of, passes, running, wait_for
 from tests.simulation.test_cut_off_leader import everything
+from tests.support.simulator.cluster import JM_NODE
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.simulation import Run, simulate_many
 
 pytestmark = pytest.mark.req("SAFE-6")
 

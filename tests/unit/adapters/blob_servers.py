@@ -9,8 +9,8 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from emberkeep.adapters.http_security import AccessPolicy, problem, secure
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http.security import AccessPolicy, problem, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.errors import Absent
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 

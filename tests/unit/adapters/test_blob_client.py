@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
+from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads, blob_path
 from emberkeep.base.errors import Absent, EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore, Damaged
 from emberkeep.blobs.model import BlobKey, permanent
-from emberkeep.rest import task_manager_blobs
+from emberkeep.rest.blobs import task_manager_blobs
 from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
 
 pytestmark = pytest.mark.anyio
@@ -367,7 +367,7 @@ async def test_a_cache_serves_a_bounded_number_of_peers(tmp_path: Path, threads:
 
 
 def _once(threads: BlobThreads, abort: object, address: str) -> None:
-    from emberkeep.adapters.blob_client import _Download
+    from emberkeep.adapters.blobs.client import _Download
 
     _Download(threads.connections, address, JOB, KEY, Path("/dev/null"), 8 * MIB).run(abort, None)  # type: ignore[arg-type]
 

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import structlog
 
-from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import CannotStore, Damaged
 from emberkeep.blobs.model import BlobKey, transient
-from emberkeep.testing.contracts.local_store import LIMIT, ONE, OTHER, blob, chunks, receive
+from tests.support.contracts.local_store import LIMIT, ONE, OTHER, blob, chunks, receive
 from tests.unit.adapters.small_disks import files_up_to, make_read_only, small_disk
 
 DEADLINE = 120  # seconds

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.blob_storage import open_blob_storage
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.blobs.ports import BlobStorage, LocalStore
-from emberkeep.testing.contracts.blob_storage import BlobStorageContract
-from emberkeep.testing.contracts.local_store import LocalStoreContract
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
+from tests.support.contracts.blob_storage import BlobStorageContract
+from tests.support.contracts.local_store import LocalStoreContract
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 
 
 def names_below(root: Path) -> set[str]:

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_files_copy import copy_hashed
-from emberkeep.adapters.blob_storage import open_blob_storage
-from emberkeep.adapters.directory_blobs import DirectoryBlobs
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.blobs.files_copy import copy_hashed
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
 from emberkeep.base.errors import Absent, Fatal, RetryLater, Unavailable
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import BlobKey
-from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
+from tests.support.contracts.local_store import ONE, OTHER, blob
 from tests.unit.adapters.small_disks import files_up_to, make_read_only, small_disk
 
 DEADLINE = 120  # seconds
@@ -201,7 +201,7 @@ class Hang:
             finally:
                 self.ended.set()
 
-        monkeypatch.setattr("emberkeep.adapters.directory_blobs.copy_hashed", slow)
+        monkeypatch.setattr("emberkeep.adapters.blobs.directory.copy_hashed", slow)
 
 
 async def test_a_file_system_that_hangs_is_given_up(

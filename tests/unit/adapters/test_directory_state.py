@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state_directory import DirectoryState
-from emberkeep.adapters.state_names import INCOMING
+from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.names import INCOMING
 from emberkeep.base.errors import Absent, Fatal, Unavailable, UnknownOutcome
-from emberkeep.base.file_ops import SystemFiles
+from emberkeep.base.files.operations import SystemFiles
 from emberkeep.local_state.errors import Exists, NotADirectory
 from emberkeep.local_state.ports import DurableState
-from emberkeep.testing.contracts.durable_state import DurableStateContract, names, read
+from tests.support.contracts.durable_state import DurableStateContract, names, read
 from tests.unit.adapters.small_disks import make_read_only, small_disk
 
 

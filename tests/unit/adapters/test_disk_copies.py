@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state_copies import DiskCopies
+from emberkeep.adapters.state.copies import DiskCopies
 from emberkeep.base.errors import Fatal, InvalidInput
-from emberkeep.base.file_ops import SystemFiles
+from emberkeep.base.files.operations import SystemFiles
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.model import CopyRecord
 from emberkeep.local_state.ports import LocalCopies
-from emberkeep.testing.contracts.local_copies import ONE, A, LocalCopiesContract, at, content_of, keep
-from emberkeep.testing.copy_files import copy_file, flip
+from tests.support.contracts.local_copies import ONE, A, LocalCopiesContract, at, content_of, keep
+from tests.support.copy_files import copy_file, flip
 from tests.unit.adapters.small_disks import files_up_to, make_read_only, small_disk
 
 

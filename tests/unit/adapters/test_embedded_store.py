@@ -13,14 +13,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.graph_files import GRAPH_KIND, decode_handle, encode_handle
-from emberkeep.base.durable import encode_record
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.graph_files import GRAPH_KIND, decode_handle, encode_handle
 from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.files.durable import encode_record
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import Trouble
-from emberkeep.testing.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of
 
 pytestmark = pytest.mark.anyio
 
@@ -305,7 +305,7 @@ class TestDamage:
     async def test_another_program_that_writes_means_retry(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("emberkeep.adapters.job_database._BUSY_SECONDS", 0.01)
+        monkeypatch.setattr("emberkeep.adapters.job_store.database._BUSY_SECONDS", 0.01)
         async with opened(tmp_path) as store:
             with contextlib.closing(sqlite3.connect(tmp_path / "jm" / "jobs.sqlite", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")

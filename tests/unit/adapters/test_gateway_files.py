@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from emberkeep.adapters import gateway_journal, gateway_port
-from emberkeep.adapters.gateway_journal import FileRenameJournal
-from emberkeep.adapters.gateway_port import bind_gateway_port
-from emberkeep.adapters.gateway_spool import FileSpool
-from emberkeep.adapters.http_server import BoundPort, bind_port
-from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.adapters.http.server import BoundPort, bind_port
+from emberkeep.adapters.state import journal as gateway_journal
+from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.adapters.webhdfs import port as gateway_port
+from emberkeep.adapters.webhdfs.port import bind_gateway_port
 from emberkeep.base.errors import Fatal
-from emberkeep.base.file_ops import SystemFiles
+from emberkeep.base.files.operations import SystemFiles
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import DRIVER, Caller

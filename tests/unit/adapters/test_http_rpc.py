@@ -10,14 +10,14 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from emberkeep.adapters.http_rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import Server, bind_port, serve_http
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import Server, bind_port, serve_http
 from emberkeep.base.errors import EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.protocol import limits
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Ack
 from emberkeep.protocol.wire import decode_error
-from emberkeep.testing.contracts.rpc import GENEROUS, RELEASE, Service, raising, replying
+from tests.support.contracts.rpc import GENEROUS, RELEASE, Service, raising, replying
 
 TOKEN = "t" * 40
 Serve = Callable[..., Awaitable[str]]
@@ -88,8 +88,8 @@ async def test_bad_requests_are_refused_with_the_reason(
 async def test_too_large_requests_are_refused_before_they_are_read(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emberkeep.adapters.rpc_offload.RPC_INLINE_SLACK", 1000)
-    monkeypatch.setattr("emberkeep.adapters.rpc_offload.RPC_MESSAGE_BYTES", 0)
+    monkeypatch.setattr("emberkeep.adapters.http.offload.RPC_INLINE_SLACK", 1000)
+    monkeypatch.setattr("emberkeep.adapters.http.offload.RPC_MESSAGE_BYTES", 0)
     service = replying(Ack())
     status, _, answer = await post(await serve(service), "ReleaseSlot", b"\x80" * 2000)
     assert status == 400

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, DummyCookieJar, web
 
-from emberkeep.adapters.http_security import (
+from emberkeep.adapters.http.security import (
     AccessPolicy,
     check_bind_address,
     login_route,
     secure,
     session_cookie_name,
 )
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.protocol.rest import Problem
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 from aiohttp import ClientSession, web
 
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.errors import Fatal
 
 pytestmark = pytest.mark.anyio

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.base.errors import RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.ports import JobStore
-from emberkeep.testing.contracts.damaged_jobs import DamagedJobsContract
-from emberkeep.testing.contracts.job_store import JobStoreContract, job, result_of
-from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
+from tests.support.contracts.damaged_jobs import DamagedJobsContract
+from tests.support.contracts.job_store import JobStoreContract, job, result_of
+from tests.support.fakes import MemoryDisk, MemoryJobStore
 
 
 class Directory:

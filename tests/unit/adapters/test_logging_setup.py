@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from emberkeep.adapters.logging_setup import redact, set_up_logging, set_up_logging_beside_user_code
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 
 TOKEN = "Zx9_secret-token-value"

@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import Server, bind_port, serve_http
-from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import Server, bind_port, serve_http
 from emberkeep.base.system import real_system
 from emberkeep.protocol.transport import RpcService
-from emberkeep.testing.contracts.rpc import RpcContract
-from emberkeep.testing.memory_rpc import MemoryNetwork
-from emberkeep.testing.message_blobs import MemoryMessageBlobs
+from tests.support.contracts.rpc import RpcContract
+from tests.support.memory_rpc import MemoryNetwork
+from tests.support.message_blobs import MemoryMessageBlobs
 
 TOKEN = "t" * 40
 

@@ -9,18 +9,18 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from emberkeep.adapters.http_rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import Server, bind_port, serve_http
-from emberkeep.adapters.rpc_offload import Offload
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, VERSION_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import Server, bind_port, serve_http
 from emberkeep.base.errors import Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
 from emberkeep.base.system import real_system
 from emberkeep.blobs.model import BlobKey
 from emberkeep.protocol.messages import PROTOCOL_VERSION, Ack, JobMasterBeat, Message, ReleaseSlot, SlotsReply
 from emberkeep.protocol.transport import RpcService
-from emberkeep.testing.contracts.rpc import GENEROUS, Service, raising, replying
-from emberkeep.testing.message_blobs import MemoryMessageBlobs
+from tests.support.contracts.rpc import GENEROUS, Service, raising, replying
+from tests.support.message_blobs import MemoryMessageBlobs
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("BLOB-19")]
 

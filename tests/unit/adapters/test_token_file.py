@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.token_file import load_or_create_token, load_token
+from emberkeep.adapters.http.token_file import load_or_create_token, load_token
 from emberkeep.base.errors import Fatal
 
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from emberkeep.adapters import webhdfs
-from emberkeep.adapters.http_server import bind_port, serve_http
-from emberkeep.adapters.webhdfs import WebHdfs
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.webhdfs import protocol as webhdfs
+from emberkeep.adapters.webhdfs.protocol import WebHdfs
 from emberkeep.local_state.credential import caller_of, credential
 from emberkeep.local_state.gateway_paths import gateway_uri
 from emberkeep.protocol.hadoop_token import encode

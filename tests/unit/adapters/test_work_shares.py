@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 
-from emberkeep.adapters.work_shares import WorkShares
+from emberkeep.adapters.blocking.shares import WorkShares
 from emberkeep.base.errors import RetryLater
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.adapters.job_records import StoredAttempt
-from emberkeep.adapters.zookeeper_layout import (
+from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.zookeeper.layout import (
     KeyNode,
     decode_node,
     encode_node,
     zookeeper_layout,
 )
-from emberkeep.adapters.zookeeper_session import session_settings
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.zookeeper.session import session_settings
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import JobId
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from emberkeep.base.beacon import Beacon, retry_pause
-from emberkeep.testing.virtual_loop import VirtualLoop
+from tests.support.simulator.virtual_loop import VirtualLoop
 
 INTERVAL = 10.0
 

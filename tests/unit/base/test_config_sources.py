@@ -2,10 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.config import REGISTRY, Configuration
-from emberkeep.base.config_sources import environment_variable, load_configuration, read_file
-from emberkeep.base.errors import InvalidInput
-from emberkeep.base.options import (
+from emberkeep.base.configuration.options import (
     BLOB_RETENTION,
     HEARTBEAT_INTERVAL,
     REST_PORT,
@@ -13,6 +10,9 @@ from emberkeep.base.options import (
     SLOTS,
     STATE_DIRECTORY,
 )
+from emberkeep.base.configuration.sources import environment_variable, load_configuration, read_file
+from emberkeep.base.configuration.values import REGISTRY, Configuration
+from emberkeep.base.errors import InvalidInput
 
 
 def write(path: Path, text: str) -> Path:

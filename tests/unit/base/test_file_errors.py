@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
-from emberkeep.base.file_errors import cannot_read, cannot_write
+from emberkeep.base.files.errors import cannot_read, cannot_write
 
 
 @pytest.mark.req("SAFE-1")

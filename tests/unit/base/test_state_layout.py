@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from emberkeep.base.config import Configuration
-from emberkeep.base.state_layout import StateLayout
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 
 SHARED = {"high-availability.storageDir": "/mnt/shared", "high-availability.type": "zookeeper"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.blob_swarm import fetch
-from emberkeep.base.options import BLOB_DIRECT_DOWNLOADS
+from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS
 
 
 @pytest.mark.req("BLOB-22")

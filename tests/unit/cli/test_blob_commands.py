@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId
+from emberkeep.cli.jobs.upload_display import UploadDisplay
 from emberkeep.cli.main import main
-from emberkeep.cli.upload_display import UploadDisplay
 from emberkeep.protocol.rest_blobs import BlobProblem
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, job_info
 
@@ -134,7 +134,7 @@ def test_gc_says_what_it_deleted(fake: FakeJobManager, capfd: Output) -> None:
 
 def test_without_a_terminal_long_uploads_say_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("emberkeep.cli.upload_display.time.monotonic", lambda: now)
+    monkeypatch.setattr("emberkeep.cli.jobs.upload_display.time.monotonic", lambda: now)
     lines: list[str] = []
     display = UploadDisplay(lines.append, quiet=False)
     display.begin(1, 3 * 1024**3)

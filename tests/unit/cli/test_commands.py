@@ -17,7 +17,7 @@ from emberkeep.client import follow, log_copy
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import LocalStateOfJob
-from emberkeep.testing.contracts.job_store import batch, savepoint
+from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.client.fake_job_manager import TOKEN, FakeJobManager, FakeLog, job_info, task_manager_info
 
 A, B = "a1" + "0" * 30, "b2" + "0" * 30

@@ -14,9 +14,9 @@ import pytest
 
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.blocklist.model import EvacuatedDrivers
-from emberkeep.cli import node_wait
 from emberkeep.cli.main import main
-from emberkeep.cli.node_wait import Look, Quiet
+from emberkeep.cli.nodes import wait as node_wait
+from emberkeep.cli.nodes.wait import Look, Quiet
 from emberkeep.cli.wording import until
 from emberkeep.protocol import rest
 from emberkeep.protocol.messages import ProcessState

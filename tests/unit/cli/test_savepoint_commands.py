@@ -19,12 +19,12 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.cli.main import main
 from emberkeep.cli.wording import procedure_text, status_text
-from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, decode_manifest
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
-from emberkeep.rest.job_shapes import job_details_info
+from emberkeep.rest.jobs.shapes import job_details_info
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id, job_view
 from tests.unit.rest.server import TOKEN, running_site
 from tests.unit.rest.test_savepoints import flip, make

@@ -21,7 +21,7 @@ from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol import rest, rest_blobs, rest_blocklist, rest_storage
 from emberkeep.protocol.byte_range import parse_byte_range
-from emberkeep.rest.checkpoint_shapes import checkpoint_statistics
+from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
 
 TOKEN = "t" * 40
 NOW = 1_700_000_000_000

@@ -11,8 +11,8 @@ import pytest
 from emberkeep.base.errors import Absent, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent, permanent
-from emberkeep.client.blob_upload import UploadItem, upload_group
 from emberkeep.client.rest_client import RestClient
+from emberkeep.client.submission.blob_upload import UploadItem, upload_group
 from tests.unit.client.fake_job_manager import FakeJobManager
 
 JOB = JobId("c0ffee" + "0" * 26)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 from emberkeep.base.process_identity import identify
-from emberkeep.client.daemon_process import Daemon, DaemonCommand
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand
 
 # It ends when the test closes its input.
 process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=sys.stdin)

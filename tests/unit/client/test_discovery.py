@@ -3,17 +3,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.config_sources import load_configuration
+from emberkeep.base.configuration.sources import load_configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.process_identity import ProcessIdentity, own_identity
-from emberkeep.client.cluster_file import (
+from emberkeep.client.clusters.cluster_file import (
     ClusterRecord,
     ClusterShape,
     DaemonRecord,
     read_cluster,
     write_cluster,
 )
-from emberkeep.client.discovery import find_cluster, require_cluster
+from emberkeep.client.clusters.discovery import find_cluster, require_cluster
 from emberkeep.client.endpoint import Endpoint, parse_url
 from emberkeep.client.errors import NoCluster
 

@@ -1,6 +1,6 @@
 import pytest
 
-from emberkeep.client.java_properties import parse_properties
+from emberkeep.client.submission.java_properties import parse_properties
 
 
 @pytest.mark.parametrize(

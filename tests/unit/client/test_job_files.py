@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.job_files import JobFile, check_local_file, parse_file_list
+from emberkeep.client.submission.job_files import JobFile, check_local_file, parse_file_list
 from emberkeep.jobs.model import ArtefactRole
 
 PY, FILE, ARCHIVE, JAR = ArtefactRole.PY_FILE, ArtefactRole.FILE, ArtefactRole.ARCHIVE, ArtefactRole.JAR

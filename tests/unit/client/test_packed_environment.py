@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.job_files import JobFile
-from emberkeep.client.packed_environment import check_environment
+from emberkeep.client.submission.job_files import JobFile
+from emberkeep.client.submission.packed_environment import check_environment
 from emberkeep.jobs.model import ArtefactRole
 
 PYTHON = {"spark.pyspark.python": "./environment/bin/python"}

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.preflight import check_module, check_script
+from emberkeep.client.submission.preflight import check_module, check_script
 
 
 def write(path: Path, text: str | bytes) -> Path:

@@ -1,7 +1,7 @@
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.resources import job_resources, parse_memory_mb
+from emberkeep.client.submission.resources import job_resources, parse_memory_mb
 from emberkeep.jobs.model import JobResources
 
 

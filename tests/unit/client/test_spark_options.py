@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.spark_options import SparkOptions, spark_configuration
+from emberkeep.client.submission.spark_options import SparkOptions, spark_configuration
 
 
 @pytest.mark.parametrize(

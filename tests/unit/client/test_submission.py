@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import InvalidInput
-from emberkeep.client.blob_upload import NoProgress
-from emberkeep.client.job_options import is_job_key, job_options, refuse_cluster_options, without_client_keys
 from emberkeep.client.rest_client import RestClient
-from emberkeep.client.spark_options import SparkOptions
-from emberkeep.client.submission import PreparedJob, Program, prepare, upload
+from emberkeep.client.submission.blob_upload import NoProgress
+from emberkeep.client.submission.job_options import is_job_key, job_options, refuse_cluster_options, without_client_keys
+from emberkeep.client.submission.preparation import PreparedJob, Program, prepare, upload
+from emberkeep.client.submission.spark_options import SparkOptions
 from emberkeep.jobs.model import ArtefactRole, EntryPointKind
 from emberkeep.protocol.rest import OffloadedSubmission
 from tests.unit.client.fake_job_manager import FakeJobManager

@@ -13,18 +13,18 @@ from pathlib import Path
 
 from aiohttp import web
 
-from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource, HttpBlobUploads
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.http_rpc import HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import bind_port, serve_http
-from emberkeep.adapters.rpc_offload import Offload
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource, HttpBlobUploads
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.base.system import real_system
 from emberkeep.blobs.model import BlobKey
 from emberkeep.daemons.message_blobs import CacheMessageBlobs, ServerMessageBlobs
-from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.protocol.messages import (
     RegisterTaskManager,
     TaskManagerHeartbeat,
@@ -33,12 +33,12 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.protocol.offload import MessageBlobs
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
-from emberkeep.taskmanager.blob_cache import BlobCache
+from emberkeep.taskmanager.blobs.cache import BlobCache
 from emberkeep.taskmanager.service import TaskManagerService
-from emberkeep.testing.agent_store import MemoryAgentStore
-from emberkeep.testing.fake_launcher import FakeLauncher
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
-from emberkeep.testing.scripted_service import ScriptedService
+from tests.support.agent_store import MemoryAgentStore
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
+from tests.support.scripted_service import ScriptedService
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.rest.server import TOKEN, running_site
 

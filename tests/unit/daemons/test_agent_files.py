@@ -14,17 +14,17 @@ from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import Absent, Fatal
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
 from emberkeep.base.process_identity import own_identity
-from emberkeep.daemons.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
-from emberkeep.daemons.agent_watch import AgentWatch
+from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
-from emberkeep.slots.fences import FenceRecord
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.slot_record import DriverRecord, SlotRecord, TableRecord
-from emberkeep.slots.table_events import DriverState, SlotState
+from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.fences import FenceRecord
+from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
 from emberkeep.taskmanager.journal import Journal
-from emberkeep.testing.crash_files import Loss, RecordedFiles
 from tests.campaign import examples
+from tests.support.crash_files import Loss, RecordedFiles
 
 JOB = JobId("a" * 32)
 

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, build_opener, HTTPRedirectHandler
 
-from emberkeep.daemons.driver_gateway import serve_own_gateway
+from emberkeep.daemons.driver.gateway import serve_own_gateway
 
 class Stay(HTTPRedirectHandler):
     def redirect_request(self, *_):

@@ -9,12 +9,12 @@ import pytest
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.driver_procedures import DriverProcedures
-from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.daemons.driver.procedures import DriverProcedures
+from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.lifecycle.machine import Step
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.spark.driver_runtime import DriverRuntime
-from emberkeep.spark.savepoint_copy import Written
+from emberkeep.spark.stopping.savepoint_copy import Written
 
 JOB = JobId("0123456789abcdef0123456789abcdef")
 REQUEST = ProcedureRequest(trigger_id="f" * 32, procedure=Procedure.SUSPEND, target_directory="/s")

@@ -10,9 +10,9 @@ from typing import Any, cast
 import pytest
 
 from emberkeep.base.clock import Clock
-from emberkeep.daemons import driver_procedures
-from emberkeep.daemons.driver_procedures import DriverProcedures
-from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.daemons.driver import procedures as driver_procedures
+from emberkeep.daemons.driver.procedures import DriverProcedures
+from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.machine import Step, StepDone
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest

@@ -11,18 +11,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.config import Configuration
-from emberkeep.base.config_sources import load_configuration
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options import LOCAL_NODES, MEMORY, REST_PORT, TASK_MANAGER_HOST
+from emberkeep.base.configuration.sources import load_configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.base.options import LOCAL_NODES, MEMORY, REST_PORT, TASK_MANAGER_HOST
 from emberkeep.base.process_identity import ProcessIdentity, is_alive, own_identity
 from emberkeep.base.started_task_managers import read_started, write_started
-from emberkeep.base.state_layout import StateLayout, WorkingDirectory
 from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.blocklist.places import BlockedPlaces
-from emberkeep.daemons.agent_files import AgentLife, write_agent_life
-from emberkeep.daemons.local_processes import LocalNode, LocalProcesses, parse_nodes
+from emberkeep.daemons.jobmanager.local_processes import LocalNode, LocalProcesses, parse_nodes
+from emberkeep.daemons.records.agent_files import AgentLife, write_agent_life
 from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager
 from tests.integration.conditions import until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import WorkingDirectory
 from emberkeep.daemons.log_catalogue import ProcessLogs, TaskManagerLogs
 from emberkeep.rest.ports import LogKind
 

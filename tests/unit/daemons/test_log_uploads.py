@@ -10,20 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, InvalidInput, RetryLater
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.blobs.model import NO_JOB, BlobKey
-from emberkeep.daemons import log_uploads
-from emberkeep.daemons.log_uploads import LogUploads
-from emberkeep.daemons.remote_logs import BlobRemoteLogs
-from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.taskmanager import log_uploads
+from emberkeep.daemons.taskmanager.log_uploads import LogUploads
+from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.protocol.messages import LogUploaded, UploadLog
-from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.ports import LogChunk, LogEntry, LogKind, LogQuery
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
-from emberkeep.testing.memory_rpc import MemoryNetwork
+from emberkeep.rest.serving.log_reader import LogReader
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, always_leads
+from tests.support.memory_rpc import MemoryNetwork
 from tests.unit.rest.fake_gateway import job_id
 from tests.unit.rest.server import ListedLogs
 

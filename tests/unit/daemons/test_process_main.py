@@ -12,9 +12,9 @@ import msgspec
 import pytest
 import structlog
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal, InvalidInput
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.daemons.process_main import (
     EXIT_CRASHED,
     EXIT_FAILED,

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.state_copies import DiskCopies
-from emberkeep.adapters.state_storage import open_state_store
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
-from emberkeep.daemons.local_state_roots import local_state_root
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.daemons.taskmanager.local_state_roots import local_state_root
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.protocol.messages import ListLocalState, LocalStateListed
-from emberkeep.testing.contracts.local_copies import keep
-from emberkeep.testing.state_slots import SLOT, begin_slot
-from emberkeep.testing.working_places import working_place
+from tests.support.contracts.local_copies import keep
+from tests.support.state_slots import SLOT, begin_slot
+from tests.support.working_places import working_place
 
 JOB = JobId("1" * 32)
 

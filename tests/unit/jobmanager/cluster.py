@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
-from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.jobmanager.service import JobManagerService, SharedStorage
-from emberkeep.jobmanager.views import JobView
+from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.jobs.model import JobStatus
 from emberkeep.jobs.ports import JobStore
 from emberkeep.protocol.messages import ProcessState, StopDriver
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
-from emberkeep.testing.memory_rpc import MemoryNetwork
-from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_system
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
+from tests.support.memory_rpc import MemoryNetwork
+from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 
 NO_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1s"}

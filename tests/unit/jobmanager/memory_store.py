@@ -17,7 +17,7 @@ from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob
 from emberkeep.lifecycle.model import ProcedureRequest
-from emberkeep.testing.fakes import MemoryDisk, MemoryJobStore
+from tests.support.fakes import MemoryDisk, MemoryJobStore
 
 T = TypeVar("T")
 

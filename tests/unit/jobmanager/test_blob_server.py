@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.deliveries import LONGEST_DELIVERY
 from emberkeep.blobs.errors import Damaged, NotUploaded
 from emberkeep.blobs.model import NO_JOB, BlobContent, BlobKey, BlobKind, permanent, transient
-from emberkeep.jobmanager.blob_core import CONFIRMED_SECONDS
-from emberkeep.jobmanager.blob_server import BlobServer
-from emberkeep.testing.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
+from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS
+from emberkeep.jobmanager.blobs.server import BlobServer
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
 from tests.unit.jobmanager.cluster import in_virtual_time
 
 A, B = JobId("a" * 32), JobId("b" * 32)

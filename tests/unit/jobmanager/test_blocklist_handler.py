@@ -12,7 +12,7 @@ from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater, UnknownOu
 from emberkeep.blocklist.model import PERMANENT, BlockAction, BlockedNode, Blocklist, Report
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import Departure
-from emberkeep.testing.virtual_loop import VirtualClock
+from tests.support.simulator.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, executor_in, graph
 from tests.unit.jobmanager.memory_store import FailingStore

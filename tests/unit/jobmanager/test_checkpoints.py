@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from emberkeep.base.errors import Fatal, RetryLater, UnknownOutcome
-from emberkeep.jobmanager.checkpoint_records import PAUSE
+from emberkeep.jobmanager.jobs.checkpoint_records import PAUSE
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
-from emberkeep.testing.contracts.job_store import batch, savepoint
+from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -9,7 +9,7 @@ import pytest
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.testing.scripts import STREAM
+from tests.support.simulator.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, executor_in
 from tests.unit.jobmanager.memory_store import FailingStore

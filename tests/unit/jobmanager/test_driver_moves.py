@@ -13,7 +13,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode, EvacuatedDrivers
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterReply, Message, StartDriver
-from emberkeep.testing.scripts import STREAM
+from tests.support.simulator.scripts import STREAM
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore

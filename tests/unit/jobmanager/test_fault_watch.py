@@ -12,7 +12,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind
 from emberkeep.jobmanager.service import JobManagerService
 from emberkeep.jobs.model import ExceptionEntry
 from emberkeep.protocol.messages import ExecutorView, ProcessState
-from emberkeep.testing.virtual_loop import VirtualClock
+from tests.support.simulator.virtual_loop import VirtualClock
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -13,7 +13,7 @@ from emberkeep.blocklist.model import BlockAction, BlockedNode
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 from emberkeep.protocol.messages import JobMasterReply
-from emberkeep.testing.virtual_loop import EPOCH_MS
+from tests.support.simulator.virtual_loop import EPOCH_MS
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import FakeJobMaster, FakeTaskManager, graph
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
+from emberkeep.base.configuration.options import DRIVER_LEASE
 from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater, UnknownOutcome
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import DRIVER_LEASE
 from emberkeep.jobs.model import AttemptOutcome, ExceptionEntry, FailureKind, JobStatus
 from emberkeep.protocol.messages import AllocateSlot, AttemptKey, RegisterTaskManager
 from emberkeep.slots.model import ResourceProfile

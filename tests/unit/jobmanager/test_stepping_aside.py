@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from emberkeep.base.configuration.options import HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
 from emberkeep.base.errors import Conflict
-from emberkeep.base.options import HEARTBEAT_TIMEOUT, ORPHAN_TIMEOUT
 from emberkeep.jobs.model import JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -10,7 +10,7 @@ from emberkeep.blocklist.model import BlockAction, Blocked, Place, PlaceKind
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.jobmaster.exclusion_reports import ExclusionReports
 from emberkeep.slots.model import Allocation, TaskManagerInfo
-from emberkeep.slots.pool_events import ExecutorState, HeldSlot
+from emberkeep.slots.pool.events import ExecutorState, HeldSlot
 from tests.property.test_slot_pool import SMALL, task_manager
 
 JOB = JobId("1" * 32)

@@ -10,10 +10,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.base.config import Configuration, Option
-from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
-from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
-from emberkeep.base.options import (
+from emberkeep.base.configuration.options import (
     EXECUTOR_BACKOFF_INITIAL,
     EXECUTOR_BACKOFF_MAX,
     EXECUTOR_FAILURES,
@@ -22,6 +19,9 @@ from emberkeep.base.options import (
     HEARTBEAT_TIMEOUT,
     SLOT_REQUEST_TIMEOUT,
 )
+from emberkeep.base.configuration.values import Configuration, Option
+from emberkeep.base.errors import Absent, Conflict, Fatal, InvalidInput, RetryLater
+from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.blocklist.model import BlockAction, BlockedTaskManager, Blocklist
 from emberkeep.jobmaster.events import ReportBlocked
 from emberkeep.jobmaster.ports import Application
@@ -49,10 +49,10 @@ from emberkeep.protocol.messages import (
     StartExecutor,
 )
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, SlotRequirement, TaskManagerInfo
-from emberkeep.testing.fake_spark import FakeSpark
-from emberkeep.testing.memory_rpc import MemoryNetwork
-from emberkeep.testing.scripted_service import ScriptedService
-from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_system
+from tests.support.fake_spark import FakeSpark
+from tests.support.memory_rpc import MemoryNetwork
+from tests.support.scripted_service import ScriptedService
+from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 
 JOB = JobId("0" * 31 + "1")
 JOB_MANAGER, JOB_MASTER = "jm:1", "driver:1"

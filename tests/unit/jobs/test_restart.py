@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.jobs.restart import (
     ExponentialDelay,
     FailureRate,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.base.durable import encode_record
 from emberkeep.base.errors import NewerFormat
+from emberkeep.base.files.durable import encode_record
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (

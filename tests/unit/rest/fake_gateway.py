@@ -11,10 +11,10 @@ from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, Task
 from emberkeep.blobs.model import BlobContent, permanent
 from emberkeep.blocklist.model import Blocked, Blocklist, Place
 from emberkeep.blocklist.tracker import BlocklistTracker
-from emberkeep.jobmanager.blob_views import BlobServerGateway
-from emberkeep.jobmanager.blocklist_views import Blocking
-from emberkeep.jobmanager.procedure_views import ProcedureView
-from emberkeep.jobmanager.views import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, Submission, TaskManagerView
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.model import (
     AttemptOutcome,
     AttemptRecord,

@@ -12,7 +12,7 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.attempt_fences import AttemptFences
 from emberkeep.blobs.errors import Damaged, NotUploaded
 from emberkeep.blobs.model import BlobContent, BlobKey, transient
-from emberkeep.jobmanager.blob_views import (
+from emberkeep.jobmanager.views.blobs import (
     BlobFinding,
     BlobServerGateway,
     BlobStatistics,

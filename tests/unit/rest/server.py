@@ -14,20 +14,20 @@ from typing import Any
 import msgspec
 from aiohttp import ClientResponse, ClientSession
 
-from emberkeep.adapters.http_security import AccessPolicy, login_route, secure
-from emberkeep.adapters.http_server import bind_port, serve_http
+from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.base.ids import JobId, SeededIds
 from emberkeep.base.system import System
-from emberkeep.daemons.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.protocol.rest import LogInfo, Problem
-from emberkeep.rest.api import Api
 from emberkeep.rest.application import build_application
-from emberkeep.rest.log_reader import LogReader
-from emberkeep.rest.metrics import Metrics
+from emberkeep.rest.metrics.exposition import Metrics
 from emberkeep.rest.ports import LogChunk, LogEntry, LogQuery
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_reader import LogReader
 from emberkeep.web.pages import web_routes
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway
 from tests.unit.rest.fake_storage import FakeStorage

@@ -30,16 +30,16 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.directory_blobs import DirectoryBlobs
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey, BlobKind
-from emberkeep.jobmanager.blob_server import BlobServer
+from emberkeep.jobmanager.blobs.server import BlobServer
 from emberkeep.rest.openapi import document
 from emberkeep.rest.table import ROUTES
-from emberkeep.testing.memory_blobs import always_leads
 from tests.campaign import examples
+from tests.support.memory_blobs import always_leads
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view
 from tests.unit.rest.server import TOKEN, running_site
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 from aiohttp import ClientError
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import BLOB_MAX_SIZE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import BLOB_MAX_SIZE
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import NO_JOB, permanent, transient
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
-from emberkeep.rest import request_bodies, transfers
-from emberkeep.rest.transfers import Places
+from emberkeep.rest.serving import request_bodies, transfers
+from emberkeep.rest.serving.transfers import Places
 from tests.unit.rest.fake_gateway import FakeGateway, task_manager_view
 from tests.unit.rest.server import Site, eventually, running_site
 
@@ -390,7 +390,7 @@ async def test_nobody_is_sent_to_an_address_that_is_not_registered_or_to_itself(
 async def test_a_task_manager_that_left_is_no_peer_any_more(
     site: Site, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("emberkeep.rest.blob_peers._FRESH", 0.0)
+    monkeypatch.setattr("emberkeep.rest.serving.blob_peers._FRESH", 0.0)
     await uploaded(site)
     site.blobs.peers[KEY] = "127.0.0.3:40001"
     assert (await site.get(PATH, headers=OWN_CACHE)).status == 307

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from emberkeep.rest.routing import Route
+from emberkeep.rest.serving.routing import Route
 from emberkeep.rest.table import ROUTES
 from tests.campaign import examples
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view, task_manager_view

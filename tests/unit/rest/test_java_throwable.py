@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from emberkeep.rest.java_throwable import MOST_CHARACTERS, serialized_throwable
+from emberkeep.rest.jobs.java_throwable import MOST_CHARACTERS, serialized_throwable
 
 
 def strings(data: bytes) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from emberkeep.jobs.model import JobStatus
-from emberkeep.rest.waiting import WaitingRoom
+from emberkeep.rest.serving.waiting import WaitingRoom
 from tests.unit.rest.fake_gateway import NOW_MS, FakeGateway, job_id
 from tests.unit.rest.server import Site, eventually, running_site
 

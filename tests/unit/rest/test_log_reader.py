@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Absent
-from emberkeep.rest.log_reader import LogReader
 from emberkeep.rest.ports import LogEntry, LogKind, LogQuery
+from emberkeep.rest.serving.log_reader import LogReader
 from tests.unit.rest.server import ListedLogs, eventually
 
 

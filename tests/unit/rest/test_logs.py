@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.jobmanager.views import TaskManagerView
-from emberkeep.rest import expected
-from emberkeep.rest.log_reader import LogReader
+from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.rest.cluster import expected
 from emberkeep.rest.ports import LogEntry, LogKind
-from emberkeep.rest.waiting import WaitingRoom
+from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.rest.serving.waiting import WaitingRoom
 from tests.unit.rest.fake_gateway import FakeGateway, job_id
 from tests.unit.rest.server import Answer, ListedLogs, Site, eventually, running_site
 

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.messages import BlobCacheReport, StateGatewayReport
-from emberkeep.rest.metrics import Metrics, loop_lag
+from emberkeep.rest.metrics.exposition import Metrics, loop_lag
 from tests.unit.rest.fake_gateway import NOW_MS, job_id, job_view
 from tests.unit.rest.server import Site, eventually
 

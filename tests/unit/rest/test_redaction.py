@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.rest.redaction import HIDDEN, redacted
+from emberkeep.rest.serving.redaction import HIDDEN, redacted
 
 
 @pytest.mark.parametrize(

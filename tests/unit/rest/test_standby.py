@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import aiohttp
 import pytest
 
-from emberkeep.adapters.http_security import AccessPolicy, secure
-from emberkeep.adapters.http_server import bind_port
-from emberkeep.adapters.http_switch import SwitchedPort
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import bind_port
+from emberkeep.adapters.http.switch import SwitchedPort
 from emberkeep.rest.standby import build_standby
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("HA-1")]

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from emberkeep.adapters.graph_files import StateHandle
-from emberkeep.adapters.job_records import StoredAttempt
-from emberkeep.adapters.process_start import ProcessRecord
-from emberkeep.adapters.result_files import ResultFile
-from emberkeep.adapters.zookeeper_layout import Cleaning, KeyNode, LatchRecord, LeaderRecord, ResultNode
+from emberkeep.adapters.job_store.graph_files import StateHandle
+from emberkeep.adapters.job_store.records import StoredAttempt
+from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.adapters.processes.start import ProcessRecord
+from emberkeep.adapters.zookeeper.layout import Cleaning, KeyNode, LatchRecord, LeaderRecord, ResultNode
 from emberkeep.api.file_sink.model import Owner, Part, Piece, SinkState
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
 from emberkeep.base.process_identity import ProcessIdentity
@@ -28,10 +28,10 @@ from emberkeep.blocklist.model import (
     PlaceKind,
     Removal,
 )
-from emberkeep.client.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, ZooKeeperRecord
-from emberkeep.client.zookeeper_ensemble import Server
-from emberkeep.daemons.agent_files import AgentLife
-from emberkeep.daemons.driver_spec import DriverSpec
+from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape, DaemonRecord, ZooKeeperRecord
+from emberkeep.client.clusters.zookeeper_ensemble import Server
+from emberkeep.daemons.records.agent_files import AgentLife
+from emberkeep.daemons.records.driver_spec import DriverSpec
 from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
 from emberkeep.jobs.model import (
     Artefact,
@@ -52,15 +52,15 @@ from emberkeep.lifecycle.manifest import FunctionState, Manifest, QuerySavepoint
 from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import Caller, CopyRecord, StatePath
-from emberkeep.slots.fences import FenceRecord
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.slot_record import DriverRecord, SlotRecord, TableRecord
-from emberkeep.slots.table_events import DriverState, SlotState
-from emberkeep.spark.checkpoints import QueryIdentity, QueryRecord
-from emberkeep.spark.function_states import KeptStates
-from emberkeep.spark.restore import RestoredCheckpoint
+from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.fences import FenceRecord
+from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord
+from emberkeep.spark.functions.states import KeptStates
+from emberkeep.spark.queries.checkpoints import QueryIdentity, QueryRecord
+from emberkeep.spark.stopping.restore import RestoredCheckpoint
 from emberkeep.taskmanager.agent_record import AgentRecord, OutcomeRecord
-from emberkeep.taskmanager.library_cache import BoundFile
+from emberkeep.taskmanager.libraries.cache import BoundFile
 
 JOB, ENDED_JOB = JobId("1" * 32), JobId("2" * 32)
 TRIGGER, DIGEST = "3" * 32, "4" * 64

@@ -13,24 +13,28 @@ from pathlib import Path
 
 import msgspec
 
-from emberkeep.adapters import gateway_port, result_files
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.gateway_journal import FileRenameJournal
-from emberkeep.adapters.graph_files import encode_handle
-from emberkeep.adapters.process_start import write_process_record
-from emberkeep.adapters.state_copies_file import encode_end
-from emberkeep.adapters.zookeeper_layout import encode_node
+from emberkeep.adapters.job_store import result_files
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.graph_files import encode_handle
+from emberkeep.adapters.processes.start import write_process_record
+from emberkeep.adapters.state.copies_file import encode_end
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.webhdfs import port as gateway_port
+from emberkeep.adapters.zookeeper.layout import encode_node
 from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.function_state import encode_state
-from emberkeep.base.durable import encode_record, write_record
+from emberkeep.base.files.durable import encode_record, write_record
 from emberkeep.base.started_task_managers import write_started
-from emberkeep.client.cluster_file import write_cluster
-from emberkeep.daemons.agent_files import SlotsFile, write_agent_life
-from emberkeep.daemons.bound_files import write_artefacts
-from emberkeep.daemons.driver_spec import write_outcome, write_spec
+from emberkeep.client.clusters.cluster_file import write_cluster
+from emberkeep.daemons.records.agent_files import SlotsFile, write_agent_life
+from emberkeep.daemons.records.bound_files import write_artefacts
+from emberkeep.daemons.records.driver_spec import write_outcome, write_spec
 from emberkeep.lifecycle.manifest import encode_manifest
-from emberkeep.spark import checkpoints, class_archive, function_states, restore
-from emberkeep.taskmanager import library_cache_archives
+from emberkeep.spark.functions import states as function_states
+from emberkeep.spark.jvm import class_archive
+from emberkeep.spark.queries import checkpoints
+from emberkeep.spark.stopping import restore
+from emberkeep.taskmanager.libraries import archives as library_cache_archives
 from tests.unit.safety import golden_samples as samples
 
 

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_place import BINDING_FILE, BlobPlace
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.directory_blobs import DirectoryBlobs
-from emberkeep.adapters.owned_blobs import OwnedBlobs
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import encode_record
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
+from emberkeep.adapters.ha_blobs.place import BINDING_FILE, BlobPlace
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Damaged, EmberkeepError, NewerFormat, Unavailable
-from emberkeep.base.options import BLOB_HA_STORAGE, HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, PlaceKind, Unclaimed, read_owner
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.client.private_storage import PrivateStorage
-from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
+from emberkeep.base.files.durable import encode_record
+from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, PlaceKind, Unclaimed, read_owner
+from emberkeep.client.clusters.private_storage import PrivateStorage
+from tests.support.contracts.local_store import ONE, OTHER, blob
 
 NEW = StoreOrigin(identity="store-1", storage="", was_led=False)
 UPGRADED = StoreOrigin(identity="store-1", storage="", was_led=True)

@@ -12,29 +12,30 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 
-from emberkeep.adapters.checkpoint_place import require_checkpoint_place
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.state_directory import DirectoryState
-from emberkeep.adapters.state_directory_tree import FirstStart
-from emberkeep.adapters.state_storage import open_state_store
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.shared_storage.checkpoint_place import require_checkpoint_place
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Unavailable
+from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, LOCAL_RECOVERY
-from emberkeep.base.ownership import OWNER_FILE
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
-from emberkeep.daemons.driver_storage import open_state_of
+from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.state_gateways import state_gateway_link
-from emberkeep.spark import checkpoint_places, function_states
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.function_states import FunctionStates
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.spark.files.state_locations import DirectLocations
+from emberkeep.spark.functions import states as function_states
+from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.state_locations import DirectLocations
-from emberkeep.testing.state_slots import begin_slot
-from emberkeep.testing.working_places import working_place
+from emberkeep.spark.queries import checkpoint_places
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+from tests.support.state_slots import begin_slot
+from tests.support.working_places import working_place
 from tests.unit.safety.golden_samples import CHECKPOINT, DRIVER_SPEC
 from tests.unit.spark.files_on_disk import FilesOnDisk, files_on_disk
 
@@ -47,7 +48,7 @@ from types import SimpleNamespace
 from urllib.error import HTTPError
 from urllib.request import Request, build_opener
 
-from emberkeep.daemons.driver_gateway import serve_own_gateway
+from emberkeep.daemons.driver.gateway import serve_own_gateway
 
 directory, job = sys.argv[1:]
 os.environ["EMBERKEEP_STATE_CREDENTIAL"] = "secret"

@@ -10,17 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.adapters.blob_place import BINDING_FILE, Binding, write_binding
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.storage_marks import MARKS_FILE
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.adapters.ha_blobs.place import BINDING_FILE, Binding, write_binding
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.marks import MARKS_FILE
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, Unclaimed, read_owner
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Unclaimed, read_owner
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Kind, Mark
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)

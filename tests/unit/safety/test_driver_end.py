@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.config import Configuration
-from emberkeep.daemons import driver as daemon
-from emberkeep.daemons import driver_end
-from emberkeep.daemons.driver_link import SparkBridge
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver import end as driver_end
+from emberkeep.daemons.driver.link import SparkBridge
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from tests.unit.safety.golden_samples import DRIVER_SPEC
 

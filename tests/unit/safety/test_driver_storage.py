@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
-from emberkeep.daemons import driver as daemon
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
-from emberkeep.daemons.driver_storage import require_checkpoints
+from emberkeep.daemons.driver import __main__ as daemon
+from emberkeep.daemons.driver.storage import require_checkpoints
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, read_outcome
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from tests.unit.safety.golden_samples import CHECKPOINT, DRIVER_SPEC
 

@@ -21,8 +21,8 @@ from emberkeep.api.file_sink.model import FileFormat, Limits, Owner
 from emberkeep.api.file_sink.part_writer import PartWriter, Places
 from emberkeep.api.file_sink.ports import FoundFile
 from emberkeep.base.errors import RetryLater
-from emberkeep.spark import committed_before
 from emberkeep.spark.notices import Notices
+from emberkeep.spark.queries import committed_before
 from tests.property.sink_world import MemoryFrames, Row
 
 pytestmark = pytest.mark.req("SAFE-1")

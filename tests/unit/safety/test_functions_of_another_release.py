@@ -15,7 +15,7 @@ import pytest
 from emberkeep.api import function_link
 from emberkeep.api.function_channel import Channel
 from emberkeep.api.function_link import WITHOUT_RETURN, Link, join_driver
-from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 from tests.unit.safety.test_instances_that_are_cut_off import Worker, counter
 
 _DEADLINE_SECONDS = 240.0

@@ -17,31 +17,32 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.adapters import zookeeper_layout
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.gateway_journal import FileRenameJournal
-from emberkeep.adapters.gateway_port import remembered_port
-from emberkeep.adapters.graph_files import decode_handle
-from emberkeep.adapters.process_start import read_process_record
-from emberkeep.adapters.result_files import ResultFile, ResultFiles
-from emberkeep.adapters.state_copies_file import read_end
-from emberkeep.adapters.zookeeper_layout import decode_node
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.graph_files import decode_handle
+from emberkeep.adapters.job_store.result_files import ResultFile, ResultFiles
+from emberkeep.adapters.processes.start import read_process_record
+from emberkeep.adapters.state.copies_file import read_end
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.webhdfs.port import remembered_port
+from emberkeep.adapters.zookeeper import layout as zookeeper_layout
+from emberkeep.adapters.zookeeper.layout import decode_node
 from emberkeep.api import RollingFileSink
 from emberkeep.api.file_sink.commit_log import CommitLog
 from emberkeep.api.function_state import decode_state
-from emberkeep.base.durable import read_record
+from emberkeep.base.files.durable import read_record
 from emberkeep.base.started_task_managers import read_started
-from emberkeep.client.cluster_file import read_cluster
-from emberkeep.daemons.agent_files import SlotsFile, read_agent_life
-from emberkeep.daemons.bound_files import read_artefacts
-from emberkeep.daemons.driver_spec import read_outcome, read_spec
+from emberkeep.client.clusters.cluster_file import read_cluster
+from emberkeep.daemons.records.agent_files import SlotsFile, read_agent_life
+from emberkeep.daemons.records.bound_files import read_artefacts
+from emberkeep.daemons.records.driver_spec import read_outcome, read_spec
 from emberkeep.lifecycle.manifest import decode_manifest
-from emberkeep.spark import checkpoints, class_archive
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.function_states import FunctionStates
+from emberkeep.spark.functions.states import FunctionStates
+from emberkeep.spark.jvm import class_archive
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.restore import Restore
-from emberkeep.taskmanager import library_cache_archives
+from emberkeep.spark.queries import checkpoints
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+from emberkeep.spark.stopping.restore import Restore
+from emberkeep.taskmanager.libraries import archives as library_cache_archives
 from tests.unit.safety import golden_samples as samples
 from tests.unit.safety.golden_next import FORMATS, NEXT
 
@@ -51,12 +52,12 @@ GOLDEN = Path(__file__).parent / "golden"
 SOURCE = Path(__file__).parents[3] / "src" / "emberkeep"
 RELEASE = GOLDEN / "0.1.0"
 
-# Versions of formats that are no records (``base.durable``), as the golden files hold them.
+# Versions of formats that are no records (``base.files.durable``), as the golden files hold them.
 OTHER_FORMATS = {
-    ("adapters/job_schema.py", "SCHEMA_VERSION"): 3,
+    ("adapters/job_store/schema.py", "SCHEMA_VERSION"): 3,
     ("api/rolling_file_sink.py", "_STATE_VERSION"): 1,
-    ("client/cluster_file.py", "_VERSION"): 1,
-    ("spark/checkpoints.py", "_RECORD_VERSION"): 1,
+    ("client/clusters/cluster_file.py", "_VERSION"): 1,
+    ("spark/queries/checkpoints.py", "_RECORD_VERSION"): 1,
 }
 SPOKEN_ONLY = {("api/function_link.py", "VERSION"), ("protocol/messages.py", "PROTOCOL_VERSION")}
 
@@ -269,7 +270,7 @@ def test_every_other_version_has_a_golden_file() -> None:
         for name, value in named.items()
         if name.endswith("VERSION") and isinstance(value, int) and name.removesuffix("VERSION") + "KIND" not in named
     }
-    zookeeper = ("adapters/zookeeper_layout.py", "_VERSION")
+    zookeeper = ("adapters/zookeeper/layout.py", "_VERSION")
     assert {place: found[place] for place in found if place not in SPOKEN_ONLY | {zookeeper}} == OTHER_FORMATS
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.file_patience import FilePatience
-from emberkeep.adapters.graph_files import GraphFiles, StateHandle
+from emberkeep.adapters.blocking.patience import FilePatience
+from emberkeep.adapters.job_store.graph_files import GraphFiles, StateHandle
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat, Unavailable
-from emberkeep.testing.contracts.job_store import job
+from tests.support.contracts.job_store import job
 
 JOB = job(1).job_id
 

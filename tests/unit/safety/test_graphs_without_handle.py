@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.graph_files import GraphFiles
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.graph_files import GraphFiles
 from emberkeep.base.errors import Conflict
 from emberkeep.jobs.model import JobStatus
-from emberkeep.testing.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of
 
 JOB, NEWER = job(1).job_id, job(2).job_id
 

@@ -22,7 +22,7 @@ from emberkeep.api import function_channel
 from emberkeep.api.executor_functions import ExecutorFunction
 from emberkeep.api.function_link import EXECUTOR_VARIABLE, Link
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 _DEADLINE_SECONDS = 240.0
 _LONG = 240.0

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.adapters.graph_files import decode_handle, encode_handle
-from emberkeep.adapters.job_schema import SCHEMA_VERSION
-from emberkeep.base.durable import decode_record, encode_record
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.job_store.graph_files import decode_handle, encode_handle
+from emberkeep.adapters.job_store.schema import SCHEMA_VERSION
 from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.base.files.durable import decode_record, encode_record
 from emberkeep.blocklist.model import Blocklist
 from emberkeep.jobs.checkpoints import QueryCheckpoint
-from emberkeep.testing.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-14")]
 
@@ -105,7 +105,7 @@ class TestAnOlderSchema:
     ) -> None:
         await filled_by_schema_1(tmp_path)
         steps = {1: ("CREATE TABLE checkpoints (x)",), 2: ("CREATE TABLE store (x)",)}  # the second cannot be done
-        monkeypatch.setattr("emberkeep.adapters.job_schema._STEPS", steps)
+        monkeypatch.setattr("emberkeep.adapters.job_store.schema._STEPS", steps)
         with pytest.raises(Fatal, match="already exists"):
             async with opened(tmp_path):
                 pass

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
 from emberkeep.base.errors import Conflict
-from emberkeep.slots.fences import Fences
-from emberkeep.testing.contracts.job_store import job
+from emberkeep.slots.table.fences import Fences
+from tests.support.contracts.job_store import job
 
 pytestmark = [pytest.mark.req("SAFE-6"), pytest.mark.anyio]
 

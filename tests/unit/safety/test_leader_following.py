@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.leader_locators import KnownLeader
-from emberkeep.daemons import leader_file, leader_inquiry
-from emberkeep.daemons.leader_file import read_leader_file, write_leader_file
+from emberkeep.adapters.zookeeper.leader_locators import KnownLeader
+from emberkeep.daemons import leader_inquiry
 from emberkeep.daemons.leader_following import follow_leader, locate_by_file, tell_drivers
 from emberkeep.daemons.leader_inquiry import TellsLeader
 from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.records import leader_file
+from emberkeep.daemons.records.leader_file import read_leader_file, write_leader_file
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.protocol.messages import Ack, AskLeader, LeaderTold
-from emberkeep.testing.memory_rpc import MemoryNetwork
-from emberkeep.testing.scripted_service import ScriptedService
+from tests.support.memory_rpc import MemoryNetwork
+from tests.support.scripted_service import ScriptedService
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-11")]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.file_patience import FilePatience
-from emberkeep.adapters.storage_probe import StorageProbe
-from emberkeep.base.ownership import Owner, PlaceKind, claim
+from emberkeep.adapters.blocking.patience import FilePatience
+from emberkeep.adapters.shared_storage.probe import StorageProbe
+from emberkeep.base.files.ownership import Owner, PlaceKind, claim
 from emberkeep.leadership.machine import MAX_PASSED, LeadershipMachine
 from emberkeep.leadership.model import (
     Connected,

@@ -10,18 +10,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from emberkeep.adapters.state_copies import DiskCopies
-from emberkeep.adapters.state_storage import open_state_store
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.durable_store import open_state_store
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Unavailable
+from emberkeep.base.files.ownership import OWNER_FILE, read_owner
 from emberkeep.base.ids import AllocationId, InstanceId, JobId
-from emberkeep.base.ownership import OWNER_FILE, read_owner
 from emberkeep.base.process_identity import own_identity
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.base.system import real_system
-from emberkeep.daemons.agent_files import SlotsFile
-from emberkeep.daemons.local_state_roots import (
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.records.agent_files import SlotsFile
+from emberkeep.daemons.taskmanager.local_state_roots import (
     LocalStateRoot,
     delete_own,
     held_copies,
@@ -29,15 +30,14 @@ from emberkeep.daemons.local_state_roots import (
     share_of,
     take_over,
 )
-from emberkeep.daemons.place_lock import LockHolder
-from emberkeep.daemons.process_main import Services
-from emberkeep.daemons.state_gateways import state_gateway_link
+from emberkeep.daemons.taskmanager.place_lock import LockHolder
+from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.slot_record import SlotRecord, TableRecord
-from emberkeep.slots.table_events import SlotState
+from emberkeep.slots.table.events import SlotState
+from emberkeep.slots.table.record import SlotRecord, TableRecord
 from emberkeep.taskmanager.agent_record import AgentRecord
-from emberkeep.testing.contracts.local_copies import keep
-from emberkeep.testing.working_places import working_place
+from tests.support.contracts.local_copies import keep
+from tests.support.working_places import working_place
 
 JOB = JobId("1" * 32)
 OWN, OTHER = AllocationId("a" * 32), AllocationId("b" * 32)

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from aiohttp import ClientSession, web
 
-from emberkeep.adapters.http_rpc import CONTENT_TYPE, LENIENT_HEADER, HttpRpcClient, rpc_routes
-from emberkeep.adapters.http_server import Server, bind_port, serve_http
+from emberkeep.adapters.http.rpc import CONTENT_TYPE, LENIENT_HEADER, HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.server import Server, bind_port, serve_http
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
 from emberkeep.jobs.model import AttemptOutcome

@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import JobId
-from emberkeep.jobmanager.admission import usable_configuration
+from emberkeep.jobmanager.jobs.admission import usable_configuration
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobGraph, JobStatus
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph

@@ -10,21 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from emberkeep.adapters.process_leftovers import Leftover
-from emberkeep.adapters.processes import Exit, ProcessSupervisor
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import write_record
+from emberkeep.adapters.processes.leftovers import Leftover
+from emberkeep.adapters.processes.supervisor import Exit, ProcessSupervisor
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.durable import write_record
 from emberkeep.base.ids import JobId
 from emberkeep.base.process_identity import own_identity
-from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.daemons import process_ends
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
-from emberkeep.daemons.launcher import Node, ProcessLauncher
-from emberkeep.daemons.process_places import ProcessPlaces, process_name
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, OUTCOME_KIND, OUTCOME_VERSION, write_outcome
+from emberkeep.daemons.taskmanager import process_ends
+from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces, process_name
 from emberkeep.jobs.model import AttemptOutcome, FailureKind
 from emberkeep.spark.java import JavaRuntime
-from emberkeep.taskmanager.library_cache import LibraryCache
+from emberkeep.taskmanager.libraries.cache import LibraryCache
 from emberkeep.taskmanager.ports import DriverKey, ProcessExit
 
 pytestmark = [pytest.mark.req("SAFE-9"), pytest.mark.anyio]

@@ -12,12 +12,13 @@ import msgspec
 import pytest
 
 from emberkeep.base.cluster_identity import cluster_id
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import encode_record
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, Damaged, EmberkeepError, NewerFormat, Unavailable
-from emberkeep.base.file_ops import SystemFiles
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
-from emberkeep.base.ownership import (
+from emberkeep.base.files.durable import encode_record
+from emberkeep.base.files.operations import SystemFiles
+from emberkeep.base.files.ownership import (
     OWNER_FILE,
     HasNoOwner,
     OwnedByAnother,
@@ -31,8 +32,7 @@ from emberkeep.base.ownership import (
     encode_owner,
     require,
 )
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.testing.crash_files import RecordedFiles
+from tests.support.crash_files import RecordedFiles
 
 
 def _owner(cluster: str = "north", kind: PlaceKind = PlaceKind.STORAGE, holder: str = "", **more: Any) -> Owner:

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_storage import open_blob_storage
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.base.configuration.layout import state_layout
+from emberkeep.base.configuration.places import with_resolved_places
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import InvalidInput
-from emberkeep.base.places import with_resolved_places
-from emberkeep.base.state_layout import state_layout
 from emberkeep.daemons.arguments import parse_arguments
 
 DIRECTORIES = (

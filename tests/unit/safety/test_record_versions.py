@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Damaged, Fatal, NewerFormat
-from emberkeep.base.kept_fields import encode_kept
+from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.files.kept_fields import encode_kept
 
 pytestmark = pytest.mark.req("SAFE-14")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.adapters.file_patience import FilePatience
-from emberkeep.adapters.result_files import INLINE_LIMIT, ResultFile, ResultFiles
+from emberkeep.adapters.blocking.patience import FilePatience
+from emberkeep.adapters.job_store.result_files import INLINE_LIMIT, ResultFile, ResultFiles
 from emberkeep.base.errors import Damaged, Fatal, Unavailable
 from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
-from emberkeep.testing.contracts.job_store import job, result_of
+from tests.support.contracts.job_store import job, result_of
 
 LARGE = msgspec.structs.replace(
     result_of(job(1), JobStatus.FAILED),

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.cluster_identity import IDENTITY_FILE
-from emberkeep.base.config import Configuration
-from emberkeep.base.options import BLOB_HA_STORAGE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import Owner, PlaceKind, adopt
-from emberkeep.client.private_storage import PrivateStorage
-from emberkeep.client.run_directories import (
+from emberkeep.base.configuration.options import BLOB_HA_STORAGE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.files.ownership import Owner, PlaceKind, adopt
+from emberkeep.client.clusters.private_storage import PrivateStorage
+from emberkeep.client.clusters.run_directories import (
     LOGS_KEPT,
     STORAGE_AWAITED,
     clear_dead_runs,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, described, encode_manifest
 from emberkeep.lifecycle.model import Procedure
 

@@ -7,20 +7,21 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from emberkeep.base.durable import encode_record
 from emberkeep.base.errors import InvalidInput, NewerFormat
+from emberkeep.base.files.durable import encode_record
 from emberkeep.base.ids import JobId
-from emberkeep.daemons.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
 from emberkeep.lifecycle.manifest import MANIFEST_KIND, MANIFEST_NAME, MANIFEST_VERSION
 from emberkeep.lifecycle.spark_versions import judge
-from emberkeep.spark import function_states, restore
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
 from emberkeep.spark.errors import RestoreRefused
-from emberkeep.spark.function_states import FunctionStates
+from emberkeep.spark.files.state_locations import DirectLocations
+from emberkeep.spark.functions import states as function_states
+from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.restore import Restore
-from emberkeep.spark.savepoint_storage import SavepointStorages
-from emberkeep.spark.state_locations import DirectLocations
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+from emberkeep.spark.stopping import restore
+from emberkeep.spark.stopping.restore import Restore
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
 from tests.unit.safety import golden_samples as samples
 from tests.unit.spark.files_on_disk import files_on_disk
 

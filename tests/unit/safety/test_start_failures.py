@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.ids import JobId
-from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.daemons.process_places import ProcessPlaces
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.jobs import events as ev
 from emberkeep.jobs.model import AttemptOutcome, FailureKind, JobStatus
 from emberkeep.jobs.restart import FixedDelay

@@ -10,18 +10,18 @@ from typing import NoReturn
 
 import pytest
 
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.directory_blobs import DirectoryBlobs
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.adapters.watched_blobs import WatchedBlobs
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.blobs.watched import WatchedBlobs
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, HA_TYPE
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import HA_CLUSTER_ID, HA_TYPE
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.daemons.storage_watch import StorageWatch
+from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
 from emberkeep.jobs.model import AttemptOutcome, DriverHome, FailureKind, JobStatus
-from emberkeep.testing.contracts.local_store import ONE, blob
+from tests.support.contracts.local_store import ONE, blob
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.fakes import graph
 from tests.unit.jobmanager.memory_store import FailingStore

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.storage_marks import MARKS_FILE
-from emberkeep.adapters.store_origin import StoreOrigin
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import write_record
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.shared_storage.marks import MARKS_FILE
+from emberkeep.adapters.shared_storage.store_origin import StoreOrigin
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.durable import write_record
+from emberkeep.base.files.ownership import OWNER_FILE, encode_owner, read_owner
 from emberkeep.base.ids import JobId, TaskManagerId
-from emberkeep.base.ownership import OWNER_FILE, encode_owner, read_owner
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.daemons.storage_cleanup import StorageKeeper
-from emberkeep.jobmanager.views import JobView, Stranger
+from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper
+from emberkeep.jobmanager.views.cluster import JobView, Stranger
 from emberkeep.jobs.damaged_leftovers import DamagedJob
 from emberkeep.jobs.model import JobStatus
 from tests.unit.rest.fake_gateway import FakeGateway, job_id, job_view

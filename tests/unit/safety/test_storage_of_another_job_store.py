@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.cluster_storage import ClusterStorage
-from emberkeep.adapters.embedded_store import EmbeddedJobStore
-from emberkeep.base.config import Configuration
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Unavailable
+from emberkeep.base.files.ownership import OWNER_FILE, OwnedByAnother, Unclaimed
 from emberkeep.base.ids import JobId
-from emberkeep.base.options import HA_TYPE, STORAGE_DIRECTORY
-from emberkeep.base.ownership import OWNER_FILE, OwnedByAnother, Unclaimed
-from emberkeep.base.state_layout import StateLayout
 from emberkeep.jobs.leftovers import Kind
 
 pytestmark = [pytest.mark.req("SAFE-6"), pytest.mark.anyio]

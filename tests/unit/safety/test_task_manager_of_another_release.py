@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import encode_record, write_record
+from emberkeep.base.configuration.layout import WorkingDirectory, state_layout
+from emberkeep.base.configuration.options import STATE_DIRECTORY, TASK_MANAGER_ID
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import NewerFormat
+from emberkeep.base.files.durable import encode_record, write_record
 from emberkeep.base.ids import TaskManagerId
-from emberkeep.base.options import STATE_DIRECTORY, TASK_MANAGER_ID
-from emberkeep.base.state_layout import WorkingDirectory, state_layout
-from emberkeep.daemons.agent_files import SlotsFile, read_agent_life
-from emberkeep.daemons.agent_watch import AgentWatch
-from emberkeep.daemons.newer_records import refuse_newer_records
-from emberkeep.daemons.working_place import held_working_place
+from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.records.agent_files import SlotsFile, read_agent_life
+from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
+from emberkeep.daemons.taskmanager.working_place import held_working_place
 from emberkeep.taskmanager.journal import Journal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.req("SAFE-14")]

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.blob_files import BlobFiles
-from emberkeep.adapters.blob_files_tree import BlobTree
-from emberkeep.adapters.directory_blobs import DirectoryBlobs
+from emberkeep.adapters.blobs.directory import DirectoryBlobs
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import RetryLater, Unavailable
 from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
-from emberkeep.taskmanager.blob_cache import BlobCache
-from emberkeep.testing.contracts.local_store import ONE, OTHER, blob
+from emberkeep.taskmanager.blobs.cache import BlobCache
+from tests.support.contracts.local_store import ONE, OTHER, blob
 from tests.unit.jobmanager.cluster import in_virtual_time
 from tests.unit.jobmanager.test_blob_server import SCRIPT, A, Bench, put
 

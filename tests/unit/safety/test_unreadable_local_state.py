@@ -9,13 +9,13 @@ from typing import NoReturn
 
 import pytest
 
-from emberkeep.adapters.gateway_journal import FileRenameJournal
-from emberkeep.adapters.state_copies import DiskCopies
+from emberkeep.adapters.state.copies import DiskCopies
+from emberkeep.adapters.state.journal import FileRenameJournal
 from emberkeep.base.errors import Unavailable
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_ports import Rename
 from emberkeep.local_state.model import DRIVER, Caller
-from emberkeep.testing.contracts.local_copies import content_of, keep
+from tests.support.contracts.local_copies import content_of, keep
 
 NOT_NOW = [errno.EIO, errno.ESTALE, errno.EACCES, errno.EMFILE]
 

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.adapters.process_leftovers import find_leftovers
-from emberkeep.adapters.process_start import ProcessRecord, new_marker, record_path, write_process_record
+from emberkeep.adapters.processes.leftovers import find_leftovers
+from emberkeep.adapters.processes.start import ProcessRecord, new_marker, record_path, write_process_record
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.durable import read_record, write_record
+from emberkeep.base.configuration.layout import WorkingDirectory
 from emberkeep.base.errors import Unavailable
+from emberkeep.base.files.durable import read_record, write_record
 from emberkeep.base.ids import InstanceId, JobId
 from emberkeep.base.process_identity import own_identity
-from emberkeep.base.state_layout import WorkingDirectory
-from emberkeep.daemons.agent_files import AgentLife, SlotsFile, write_agent_life
-from emberkeep.daemons.agent_watch import AgentWatch
-from emberkeep.daemons.driver_spec import OUTCOME_FILE, write_outcome
-from emberkeep.daemons.process_places import ProcessPlaces
+from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, write_agent_life
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, write_outcome
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
 from emberkeep.jobs.model import AttemptOutcome
-from emberkeep.slots.slot_record import TableRecord
+from emberkeep.slots.table.record import TableRecord
 from emberkeep.taskmanager.agent_record import AgentRecord
 from emberkeep.taskmanager.journal import Journal
 from emberkeep.taskmanager.ports import DriverKey

@@ -11,16 +11,16 @@ import pytest
 
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.cluster_identity import cluster_of_member
-from emberkeep.base.config import Configuration
-from emberkeep.base.durable import write_record
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.durable import write_record
+from emberkeep.base.files.ownership import OWNER_FILE
 from emberkeep.base.ids import InstanceId
-from emberkeep.base.ownership import OWNER_FILE
 from emberkeep.base.process_identity import own_identity
-from emberkeep.base.state_layout import StateLayout
-from emberkeep.daemons.agent_files import AgentLife, write_agent_life
-from emberkeep.daemons.place_lock import last_holder
-from emberkeep.daemons.working_place import WorkingPlace, held_working_place
+from emberkeep.daemons.records.agent_files import AgentLife, write_agent_life
+from emberkeep.daemons.taskmanager.place_lock import last_holder
+from emberkeep.daemons.taskmanager.working_place import WorkingPlace, held_working_place
 
 HOST = "taskmanager.host"
 ID = "taskmanager.resource-id"

@@ -4,7 +4,7 @@ import pytest
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
-from emberkeep.slots.fences import Fences
+from emberkeep.slots.table.fences import Fences
 
 JOB = JobId("j")
 

@@ -8,9 +8,9 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.slots.slot_record import DriverRecord, SlotRecord, TableRecord, restore_table
-from emberkeep.slots.slot_table import TableLimits
-from emberkeep.slots.table_events import DriverState, SlotState
+from emberkeep.slots.table.events import DriverState, SlotState
+from emberkeep.slots.table.machine import TableLimits
+from emberkeep.slots.table.record import DriverRecord, SlotRecord, TableRecord, restore_table
 
 pytestmark = [pytest.mark.req("LOC-11"), pytest.mark.req("SAFE-17")]
 

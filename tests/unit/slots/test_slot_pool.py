@@ -7,7 +7,7 @@ import pytest
 
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement
-from emberkeep.slots.pool_events import (
+from emberkeep.slots.pool.events import (
     AcceptOffer,
     ApplicationStarted,
     ApplicationStopped,
@@ -27,7 +27,7 @@ from emberkeep.slots.pool_events import (
     StatusChanged,
     Tick,
 )
-from emberkeep.slots.slot_pool import SlotPool
+from emberkeep.slots.pool.machine import SlotPool
 from tests.property.test_slot_pool import LIMITS, RUNTIME, SMALL, Places, task_manager
 
 SLOT = AllocationId("a" * 32)

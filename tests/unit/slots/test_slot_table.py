@@ -7,9 +7,7 @@ import pytest
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
 from emberkeep.slots.model import ResourceProfile
-from emberkeep.slots.slot_record import record_table, restore_table
-from emberkeep.slots.slot_table import SlotTable
-from emberkeep.slots.table_events import (
+from emberkeep.slots.table.events import (
     AttemptsOver,
     DecommissionExecutor,
     EndExecutor,
@@ -25,6 +23,8 @@ from emberkeep.slots.table_events import (
     TableEvent,
     Tick,
 )
+from emberkeep.slots.table.machine import SlotTable
+from emberkeep.slots.table.record import record_table, restore_table
 from tests.property.test_slot_table import LIMITS
 
 SLOT = AllocationId("a" * 32)

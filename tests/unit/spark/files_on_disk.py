@@ -9,7 +9,7 @@ from typing import cast
 
 from emberkeep.base.errors import Absent
 from emberkeep.lifecycle.manifest import SavepointFile, described
-from emberkeep.spark.hadoop_files import FoundFile, HadoopFiles
+from emberkeep.spark.files.hadoop import FoundFile, HadoopFiles
 
 
 class FilesOnDisk:

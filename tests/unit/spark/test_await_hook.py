@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from emberkeep.spark.await_hook import AwaitGate, _Hook
-from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.queries.await_hook import AwaitGate, _Hook
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
 
 SECONDS = 60.0
 

@@ -11,12 +11,12 @@ import pytest
 
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import ProcedureRefused
-from emberkeep.spark import batch_boundary
-from emberkeep.spark.batch_boundary import check_has_boundaries, end_between_batches, was_interrupted
-from emberkeep.spark.checkpoints import QueryIdentity
-from emberkeep.spark.limit import NO_LIMIT, Limit
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping import batch_boundary
+from emberkeep.spark.stopping.batch_boundary import check_has_boundaries, end_between_batches, was_interrupted
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
 SECONDS = 240.0
 PACKAGE = "org.apache.spark.sql.execution.streaming.runtime"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
-from emberkeep.spark import checkpoint_logs as logs
 from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.queries import checkpoint_logs as logs
 
 OFFSETS = 'v1\n{"batchWatermarkMs":1577836799000,"batchTimestampMs":5,"conf":{"a":"1"}}\n{"logOffset":0}\n-'
 COMMIT = "v1\n" + '{"nextBatchWatermarkMs":1577836799000}'

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emberkeep.spark.checkpoints import (
+from emberkeep.spark.errors import CheckpointIdentityError
+from emberkeep.spark.queries.checkpoints import (
     QueryIdentity,
     QueryRecord,
     can_recover,
@@ -18,7 +19,6 @@ from emberkeep.spark.checkpoints import (
     encode,
     record_unnamed,
 )
-from emberkeep.spark.errors import CheckpointIdentityError
 
 _PARQUET = QueryIdentity("parquet", "append", "/out")
 _CONSOLE = QueryIdentity("console", "append", "")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.class_archive import _archive_path, _publish, default_directory, find_class_archive
 from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.jvm.class_archive import _archive_path, _publish, default_directory, find_class_archive
 
 
 @pytest.fixture

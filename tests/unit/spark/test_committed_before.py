@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from emberkeep.spark.committed_before import shortfall
+from emberkeep.spark.queries.committed_before import shortfall
 
 
 @pytest.mark.req("HA-8")

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.configuration import (
+from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.java import JavaRuntime, jvm_open_options
+from emberkeep.spark.jvm.configuration import (
     application,
     defaults,
     executor_java_options,
@@ -15,8 +17,6 @@ from emberkeep.spark.configuration import (
     merge,
     split_options,
 )
-from emberkeep.spark.errors import InvalidSparkConfiguration
-from emberkeep.spark.java import JavaRuntime, jvm_open_options
 from emberkeep.spark.model import DriverSettings
 
 SETTINGS = DriverSettings(

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from emberkeep.spark.cordon import Cordon
 from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.executors.cordon import Cordon
 
 
 class Stopped:

@@ -9,7 +9,7 @@ import pytest
 
 from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.manifest import described
-from emberkeep.spark.disk_files import check_on_disk, copy_on_disk, path_on_disk
+from emberkeep.spark.files.disk import check_on_disk, copy_on_disk, path_on_disk
 
 
 @pytest.mark.parametrize(

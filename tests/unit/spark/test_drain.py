@@ -13,15 +13,15 @@ import pytest
 from emberkeep.base.errors import Absent, Conflict, Fatal
 from emberkeep.lifecycle.errors import StepHangs
 from emberkeep.lifecycle.manifest import MAX_WATERMARK_MS
-from emberkeep.spark import drain as module
-from emberkeep.spark import planned_batch
-from emberkeep.spark.checkpoints import QueryIdentity
-from emberkeep.spark.drain import DRAIN_BATCHES, Drain
 from emberkeep.spark.errors import DrainGivenUp
-from emberkeep.spark.hadoop_files import FoundFile
-from emberkeep.spark.limit import NO_LIMIT, Limit
+from emberkeep.spark.files.hadoop import FoundFile
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.stopping import drain as module
+from emberkeep.spark.stopping import planned_batch
+from emberkeep.spark.stopping.drain import DRAIN_BATCHES, Drain
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
 
 PLACE = "/checkpoints/windows"
 BEFORE = 1_600_000_000_000  # the watermark before the drain

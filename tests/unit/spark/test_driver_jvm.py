@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.driver_jvm import (
+from emberkeep.spark.errors import InvalidSparkConfiguration
+from emberkeep.spark.java import JavaRuntime
+from emberkeep.spark.jvm.driver_jvm import (
     SubmitArguments,
     encode_properties,
     jvm_command,
@@ -15,8 +17,6 @@ from emberkeep.spark.driver_jvm import (
     read_defaults,
     split_submit_arguments,
 )
-from emberkeep.spark.errors import InvalidSparkConfiguration
-from emberkeep.spark.java import JavaRuntime
 from emberkeep.spark.model import DriverSettings, JobFiles
 
 _SETTINGS = DriverSettings(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from emberkeep.spark import executor_blocks
 from emberkeep.spark.errors import SparkUnavailable
-from emberkeep.spark.executor_blocks import BlocksLeft, block_takers, blocks_left
+from emberkeep.spark.executors import blocks as executor_blocks
+from emberkeep.spark.executors.blocks import BlocksLeft, block_takers, blocks_left
 
 
 class Fake:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.spark.executor_command import BACKEND_CLASS, ExecutorLaunch, archive_options, executor_command
+from emberkeep.spark.jvm.executor_command import BACKEND_CLASS, ExecutorLaunch, archive_options, executor_command
 
 
 @pytest.fixture

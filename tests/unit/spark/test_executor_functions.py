@@ -17,7 +17,7 @@ from emberkeep.api.executor_functions import ExecutorFunction
 from emberkeep.api.function_link import Link, join_driver
 from emberkeep.base.errors import EmberkeepError
 from emberkeep.lifecycle.errors import UserFunctionFailed
-from emberkeep.spark.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 _DEADLINE_SECONDS = 240.0
 

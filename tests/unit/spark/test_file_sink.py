@@ -11,12 +11,12 @@ import pytest
 from py4j.protocol import Py4JError
 
 from emberkeep.lifecycle.manifest import QuerySavepoint
-from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.errors import RestoreRefused
-from emberkeep.spark.file_sink import check_file_sink, file_sink_refusal, output_directory
-from emberkeep.spark.hadoop_files import FoundFile, HadoopFiles
+from emberkeep.spark.files.hadoop import FoundFile, HadoopFiles
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping.file_sink import check_file_sink, file_sink_refusal, output_directory
 
 
 def test_sink_whose_log_ends_with_the_savepoint_goes_on() -> None:

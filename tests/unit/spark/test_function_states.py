@@ -10,11 +10,11 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import SavepointFile
-from emberkeep.spark import function_states
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.function_states import FunctionStates, KeptStates
+from emberkeep.spark.files.state_locations import DirectLocations
+from emberkeep.spark.functions import states as function_states
+from emberkeep.spark.functions.states import FunctionStates, KeptStates
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.state_locations import DirectLocations
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
 from tests.unit.spark.files_on_disk import FilesOnDisk
 
 JOB = JobId("a" * 32)

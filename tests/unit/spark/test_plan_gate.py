@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from emberkeep.spark.limit import Limit
-from emberkeep.spark.plan_gate import PlanGate, last_allowed
+from emberkeep.spark.stopping.limit import Limit
+from emberkeep.spark.stopping.plan_gate import PlanGate, last_allowed
 
 _DEADLINE_SECONDS = 240.0
 

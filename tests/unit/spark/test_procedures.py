@@ -12,13 +12,13 @@ from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 from emberkeep.lifecycle.errors import ProcedureRefused
 from emberkeep.lifecycle.manifest import SavepointFile, described
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark import procedures
-from emberkeep.spark.await_hook import AwaitGate
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.plan_gate import PlanGate
-from emberkeep.spark.procedures import QueryProcedures
-from emberkeep.spark.savepoint_storage import SavepointStorage, SavepointStorages
-from emberkeep.spark.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.queries.await_hook import AwaitGate
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery
+from emberkeep.spark.stopping import procedures
+from emberkeep.spark.stopping.plan_gate import PlanGate
+from emberkeep.spark.stopping.procedures import QueryProcedures
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
 
 
 class Place:

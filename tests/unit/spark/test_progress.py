@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.spark.progress import decode_progress
+from emberkeep.spark.queries.progress import decode_progress
 
 _IDENTITY = {"id": "i", "runId": "r", "name": None}
 

@@ -12,18 +12,19 @@ import pytest
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import Manifest
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark import function_states, restore
-from emberkeep.spark.checkpoint_places import CheckpointPlaces
-from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.errors import RestoreRefused
-from emberkeep.spark.function_states import FunctionStates
+from emberkeep.spark.files.state_locations import DirectLocations
+from emberkeep.spark.functions import states as function_states
+from emberkeep.spark.functions.states import FunctionStates
 from emberkeep.spark.model import StartedQuery
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.restore import Restore
-from emberkeep.spark.savepoint_copy import SavepointWriter
-from emberkeep.spark.savepoint_storage import DirectoryStorage, SavepointStorages
-from emberkeep.spark.script_queries import ScriptQuery
-from emberkeep.spark.state_locations import DirectLocations
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping import restore
+from emberkeep.spark.stopping.restore import Restore
+from emberkeep.spark.stopping.savepoint_copy import SavepointWriter
+from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage, SavepointStorages
 from tests.unit.spark.files_on_disk import FilesOnDisk, files_on_disk, write_checkpoint
 
 

@@ -11,11 +11,11 @@ from emberkeep.base.errors import Absent
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark.checkpoints import QueryIdentity
 from emberkeep.spark.model import StartedQuery
-from emberkeep.spark.savepoint_copy import CopyProgress, SavepointWriter
-from emberkeep.spark.savepoint_storage import DirectoryStorage
-from emberkeep.spark.script_queries import ScriptQuery
+from emberkeep.spark.queries.checkpoints import QueryIdentity
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping.savepoint_copy import CopyProgress, SavepointWriter
+from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage
 from tests.unit.spark.files_on_disk import files_on_disk, write_checkpoint
 
 STATES = {"sink": b"state", "worker@0": b"more"}

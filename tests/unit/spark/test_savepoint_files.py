@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from emberkeep.base.errors import RetryLater
-from emberkeep.spark.savepoint_files import (
+from emberkeep.spark.stopping.savepoint_files import (
     log_entries,
     needed_files,
     referenced_files,

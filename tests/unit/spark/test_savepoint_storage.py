@@ -9,11 +9,11 @@ from typing import cast
 
 import pytest
 
-from emberkeep.adapters.savepoint_storage import open_savepoint_objects
+from emberkeep.adapters.savepoints.store import open_savepoint_objects
 from emberkeep.base.errors import Fatal, RetryLater
 from emberkeep.lifecycle.manifest import SavepointFile, described
-from emberkeep.spark.hadoop_files import HadoopFiles
-from emberkeep.spark.savepoint_storage import DirectoryStorage, ObjectStorage, SavepointStorages
+from emberkeep.spark.files.hadoop import HadoopFiles
+from emberkeep.spark.stopping.savepoint_storage import DirectoryStorage, ObjectStorage, SavepointStorages
 
 
 class LocalCopies:

@@ -15,8 +15,8 @@ import pytest
 _RUNNER = """
 import dataclasses, json, os, sys
 from pathlib import Path
-from emberkeep.spark.cancellation import raise_on_sigterm
-from emberkeep.spark.script import run_module, run_script
+from emberkeep.spark.script.cancellation import raise_on_sigterm
+from emberkeep.spark.script.runner import run_module, run_script
 
 mode, report, target, *argv = sys.argv[1:]
 events = []

@@ -6,7 +6,7 @@ import pytest
 
 from emberkeep.protocol.hadoop_token import decode
 from emberkeep.spark.errors import InvalidSparkConfiguration
-from emberkeep.spark.state_gateway_conf import (
+from emberkeep.spark.jvm.state_gateway_conf import (
     PLACEMENT_DEFAULTS,
     gateway_settings,
     placement_settings,

@@ -6,8 +6,8 @@ import pytest
 
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_paths import resolve
+from emberkeep.spark.files.state_locations import DirectLocations, GatewayLocations
 from emberkeep.spark.notices import Notices
-from emberkeep.spark.state_locations import DirectLocations, GatewayLocations
 
 pytestmark = pytest.mark.req("LOC-10")
 

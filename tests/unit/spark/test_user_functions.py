@@ -15,10 +15,10 @@ from emberkeep.base.errors import Fatal
 from emberkeep.lifecycle.errors import UserFunctionFailed
 from emberkeep.lifecycle.machine import PLANS, Step
 from emberkeep.lifecycle.model import Procedure
-from emberkeep.spark import function_calls
 from emberkeep.spark.errors import SparkUnavailable
-from emberkeep.spark.executor_functions import ExecutorFunctions
-from emberkeep.spark.user_functions import DriverFunctions
+from emberkeep.spark.functions import calls as function_calls
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+from emberkeep.spark.functions.user_functions import DriverFunctions
 
 _DEADLINE_SECONDS = 240.0
 

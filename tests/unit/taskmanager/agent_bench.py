@@ -8,9 +8,14 @@ from typing import Any
 
 import msgspec
 
-from emberkeep.base.config import Configuration
+from emberkeep.base.configuration.options import (
+    DRIVER_START_TIMEOUT,
+    HEARTBEAT_INTERVAL,
+    HEARTBEAT_TIMEOUT,
+    SLOT_TIMEOUT,
+)
+from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.ids import AllocationId, ExecutorId, InstanceId, JobId, TaskManagerId
-from emberkeep.base.options import DRIVER_START_TIMEOUT, HEARTBEAT_INTERVAL, HEARTBEAT_TIMEOUT, SLOT_TIMEOUT
 from emberkeep.jobs.model import AttemptOutcome, EntryPoint, EntryPointKind, JobGraph, JobResources
 from emberkeep.protocol.messages import (
     Ack,
@@ -34,11 +39,11 @@ from emberkeep.protocol.messages import (
 from emberkeep.slots.model import Allocation, ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, NodeUsage
 from emberkeep.taskmanager.service import TaskManagerService
-from emberkeep.testing.agent_store import MemoryAgentStore
-from emberkeep.testing.fake_launcher import FakeLauncher
-from emberkeep.testing.memory_rpc import MemoryNetwork
-from emberkeep.testing.scripted_service import ScriptedService
-from emberkeep.testing.virtual_loop import VirtualClock, VirtualLoop, seeded_system
+from tests.support.agent_store import MemoryAgentStore
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.memory_rpc import MemoryNetwork
+from tests.support.scripted_service import ScriptedService
+from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_system
 
 JOB = JobId("0" * 31 + "1")
 SLOT = AllocationId("a1")

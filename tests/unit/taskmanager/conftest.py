@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from emberkeep.testing.virtual_loop import VirtualLoop
+from tests.support.simulator.virtual_loop import VirtualLoop
 from tests.unit.taskmanager.agent_bench import Bench
 
 

@@ -6,13 +6,13 @@ import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from emberkeep.adapters.state_directory import DirectoryState
+from emberkeep.adapters.state.directory import DirectoryState
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import DRIVER, Caller, FileStatus, StatePath
-from emberkeep.taskmanager.state_gateway import StateGateway
-from emberkeep.testing.state_faults import FaultyCopies, FaultyState, MemoryJournal, TemporarySpool
+from emberkeep.taskmanager.state_gateway.gateway import StateGateway
+from tests.support.state_faults import FaultyCopies, FaultyState, MemoryJournal, TemporarySpool
 
 JOB, OTHER = JobId("1" * 32), JobId("2" * 32)
 SLOT, OTHER_SLOT = AllocationId("a" * 32), AllocationId("b" * 32)

@@ -16,7 +16,7 @@ from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
 from emberkeep.blobs.errors import CannotStore
 from emberkeep.blobs.model import BlobKey, transient
-from emberkeep.taskmanager.blob_cache import BlobCache
+from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.unit.taskmanager.blob_stores import (
     CONTENT,
     JOB,

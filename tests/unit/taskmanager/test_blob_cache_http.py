@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from emberkeep.adapters.blob_client import BlobThreads, HttpBlobSource
-from emberkeep.adapters.blob_files import BlobFiles
+from emberkeep.adapters.blobs.client import BlobThreads, HttpBlobSource
+from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.base.clock import SystemClock
 from emberkeep.base.errors import EmberkeepError, RetryLater
 from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
-from emberkeep.taskmanager.blob_cache import BlobCache
+from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.unit.adapters.blob_servers import TOKEN, BlobServerApp, raw_server, saying, served
 from tests.unit.taskmanager.blob_stores import JOB, key_of
 

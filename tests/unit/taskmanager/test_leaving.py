@@ -6,9 +6,9 @@ import contextlib
 from emberkeep.base.ids import InstanceId, TaskManagerId
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
 from emberkeep.taskmanager.service import TaskManagerService
-from emberkeep.testing.agent_store import MemoryAgentStore
-from emberkeep.testing.fake_launcher import FakeLauncher
-from emberkeep.testing.virtual_loop import VirtualClock, seeded_system
+from tests.support.agent_store import MemoryAgentStore
+from tests.support.fake_launcher import FakeLauncher
+from tests.support.simulator.virtual_loop import VirtualClock, seeded_system
 from tests.unit.jobmanager.cluster import SmallCluster, in_virtual_time
 from tests.unit.jobmanager.memory_store import FailingStore
 

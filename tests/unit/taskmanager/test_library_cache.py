@@ -12,8 +12,8 @@ import pytest
 from emberkeep.base.errors import Fatal
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.model import Artefact, ArtefactRole
-from emberkeep.taskmanager.library_cache import LibraryCache
-from emberkeep.taskmanager.library_cache_archives import UnpackedArchives
+from emberkeep.taskmanager.libraries.archives import UnpackedArchives
+from emberkeep.taskmanager.libraries.cache import LibraryCache
 from tests.unit.taskmanager.archives import regular, special, tar, zipped
 from tests.unit.taskmanager.directory_blobs import DirectoryBlobs
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from emberkeep.base.durable import write_record
 from emberkeep.base.errors import Fatal
-from emberkeep.taskmanager.library_cache_archives import (
+from emberkeep.base.files.durable import write_record
+from emberkeep.taskmanager.libraries.archives import (
     RECORD_FILE,
     RECORD_KIND,
     RECORD_VERSION,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from emberkeep.base.errors import Fatal
-from emberkeep.taskmanager.library_cache import PYTHON
-from emberkeep.taskmanager.library_cache_python import check_interpreter
+from emberkeep.taskmanager.libraries.cache import PYTHON
+from emberkeep.taskmanager.libraries.python import check_interpreter
 
 
 @pytest.fixture

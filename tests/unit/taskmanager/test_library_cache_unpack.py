@@ -12,7 +12,7 @@ import pytest
 
 from emberkeep.base.errors import Fatal
 from emberkeep.jobs.archives import is_unpacked
-from emberkeep.taskmanager.library_cache_unpack import UnpackLimits, remove_tree, unpack
+from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree, unpack
 from tests.unit.taskmanager.archives import regular, special, tar, zipped
 
 SMALL = UnpackLimits(members=10, size=10_000_000, ratio=10, free=20_000)

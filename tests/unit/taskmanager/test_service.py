@@ -23,7 +23,7 @@ from emberkeep.protocol.messages import (
     TaskManagerRegistered,
 )
 from emberkeep.taskmanager.task_executor import FORGET_AFTER
-from emberkeep.testing.virtual_loop import VirtualLoop
+from tests.support.simulator.virtual_loop import VirtualLoop
 from tests.unit.taskmanager.agent_bench import (
     DRIVER,
     INFO,

@@ -15,7 +15,7 @@ from emberkeep.base.ids import AllocationId, JobId
 from emberkeep.local_state.errors import Fenced
 from emberkeep.local_state.model import Caller, StatePath
 from emberkeep.slots.model import Allocation, ResourceProfile
-from emberkeep.taskmanager.state_gateway_upkeep import CLAIM_TIMEOUT, StateUpkeep
+from emberkeep.taskmanager.state_gateway.upkeep import CLAIM_TIMEOUT, StateUpkeep
 from tests.unit.taskmanager.state_gateways import DRIVER_OF, EXECUTOR, JOB, OTHER, OTHER_SLOT, SLOT, Node
 
 CONTENT = b"x" * 10_000

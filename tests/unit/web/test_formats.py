@@ -6,7 +6,8 @@ import doctest
 
 import pytest
 
-from emberkeep.rest import invalid_body, openapi, reference
+from emberkeep.rest import openapi, reference
+from emberkeep.rest.serving import invalid_body
 from emberkeep.web import formats
 
 

@@ -12,11 +12,11 @@ import pytest
 
 from emberkeep.base.errors import RetryLater
 from emberkeep.blocklist.model import BlockAction, BlockedNode, BlockedTaskManager
-from emberkeep.jobmanager.procedure_views import ProcedureView
+from emberkeep.jobmanager.views.procedures import ProcedureView
 from emberkeep.jobs.checkpoints import JobPointers
 from emberkeep.jobs.model import Artefact, ArtefactRole, ExceptionEntry, JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
-from emberkeep.testing.contracts.job_store import batch, savepoint
+from tests.support.contracts.job_store import batch, savepoint
 from tests.unit.rest.fake_gateway import FakeGateway, driver_report, job_id, job_view, status_report, task_manager_view
 from tests.unit.rest.server import Site, running_site
 

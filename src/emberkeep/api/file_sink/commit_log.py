@@ -13,8 +13,8 @@ import msgspec
 from emberkeep.api.file_sink.errors import OutputUnavailable, SinkFenced
 from emberkeep.api.file_sink.model import SinkState
 from emberkeep.api.file_sink.ports import SinkFiles
-from emberkeep.base.durable import decode_record, encode_record
 from emberkeep.base.errors import Absent, Conflict, Fatal, RetryLater
+from emberkeep.base.files.durable import decode_record, encode_record
 
 _KIND, _VERSION = "rolling-file-sink", 1
 _SUFFIX = ".record"

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from emberkeep.api.file_sink.ports import FoundFile
-from emberkeep.base.durable import sync_directory
 from emberkeep.base.errors import Absent, Conflict, RetryLater
-from emberkeep.base.file_ops import SYSTEM_FILES, FileOps
+from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 
 
 class LocalFiles:

@@ -1,0 +1,1 @@
+"""BLOBs on disks, in object stores and over HTTP."""

@@ -1,0 +1,382 @@
+"""BLOBs from and to a BLOB server, over HTTP, beside the event loop: transfers run in threads of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.blobs.wire import (
+    SILENCE_SECONDS,
+    Abort,
+    Answer,
+    BrokenAnswer,
+    Connections,
+    Write,
+)
+from emberkeep.adapters.blocking.threads import WorkThreads, ended
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, InvalidInput, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.errors import CannotStore, Damaged
+from emberkeep.blobs.model import BlobKey, transient
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
+
+log = structlog.get_logger(__name__)
+
+THREADS = 8  # transfers at once
+_BUSY_SECONDS = 30.0  # for which a server that says it is busy is asked again
+_LONGEST_WAIT = 5.0  # between two such questions
+_PROBLEM_BYTES = 64 * 1024
+_REDIRECT = re.compile(r"http://([^/?#@\s]+)(/[^?#\s]*)")
+
+ResultT = TypeVar("ResultT")
+
+
+class _Busy(RetryLater):
+    """The server has too much to do; ``wait``: seconds after which it wants to be asked again."""
+
+    def __init__(self, message: str, wait: float) -> None:
+        super().__init__(message)
+        self.wait = wait
+
+
+class _Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """What a problem document says, as far as it is told on."""
+
+    detail: str = ""
+    hint: str | None = None
+
+
+class BlobThreads:
+    """Threads and connections for the transfers of one process. Belongs to the event loop that uses it."""
+
+    def __init__(
+        self, token: str, *, silence: float = SILENCE_SECONDS, thread_name: str = "emberkeep-blob-transfer"
+    ) -> None:
+        self.connections = Connections(token, silence=silence)
+        self._threads = WorkThreads(THREADS, thread_name)
+        self._running: set[Abort] = set()
+        self._closed = False
+
+    async def run(self, work: Callable[[Abort], ResultT]) -> ResultT:
+        """Run ``work`` in a thread. When the caller is cancelled, ``work`` has ended before this returns.
+
+        Raises RetryLater when this was closed.
+        """
+        if self._closed:
+            raise _closed()
+        abort = Abort()
+        future = self._threads.start(lambda: work(abort))
+        self._running.add(abort)
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            abort.set()
+            if not self._threads.forget(future):
+                await ended(future)
+            raise
+        finally:
+            self._running.discard(abort)
+
+    def close(self) -> None:
+        """End what is under way; those who wait for it get RetryLater. Idempotent."""
+        self._closed = True
+        for future in self._threads.close():
+            future.set_exception(_closed())
+        for abort in list(self._running):
+            abort.set()
+        self.connections.close()
+
+
+def _closed() -> RetryLater:
+    return RetryLater("this process is ending and transfers no more BLOBs")
+
+
+class HttpBlobSource:
+    """Implements ``blobs.ports.BlobSource``: the BLOB server, and the peers that it sends us on to."""
+
+    def __init__(
+        self, threads: BlobThreads, server: Callable[[], str | None], *, max_size: int, own_address: str | None = None
+    ) -> None:
+        """``server``: its address at present, None where there is none. ``max_size``: bytes of one BLOB.
+        ``own_address``: where this process serves its BLOBs to peers, None when it does not."""
+        self._threads = threads
+        self._server = server
+        self._max_size = max_size
+        self._own_address = own_address
+        self._from_peers: set[tuple[JobId, BlobKey]] = set()
+        self._offers: set[asyncio.Task[None]] = set()
+
+    @property
+    def location(self) -> str:
+        return f"BLOB server {self._server() or '(unknown)'}"
+
+    async def download(self, owner: JobId, key: BlobKey, destination: Path) -> str:
+        """See BlobSource; the content's SHA-256 was checked when this returns."""
+        busy = 0.0
+        self._from_peers.discard((owner, key))
+        while True:
+            server = self._server()
+            if server is None:
+                raise RetryLater("no BLOB server is known at present")
+            transfer = _Download(self._threads.connections, server, owner, key, destination, self._max_size)
+            try:
+                by_peer = await self._threads.run(
+                    lambda abort, transfer=transfer: transfer.run(abort, self._own_address)  # type: ignore[misc]
+                )
+            except _Busy as error:
+                if busy >= _BUSY_SECONDS:
+                    raise
+                busy += error.wait
+                await asyncio.sleep(error.wait)
+            else:
+                if by_peer:
+                    self._from_peers.add((owner, key))
+                return key.sha256
+
+    def obtained(self, owner: JobId, key: BlobKey) -> None:
+        """See BlobSource. What the server sent us it knows of; what a peer sent us it is told."""
+        if (owner, key) in self._from_peers and self._own_address is not None:
+            self._from_peers.discard((owner, key))
+            offer = asyncio.create_task(self._offer(owner, key, self._own_address), name=f"blob-offer {key}")
+            self._offers.add(offer)
+            offer.add_done_callback(self._offers.discard)
+
+    async def _offer(self, owner: JobId, key: BlobKey, own_address: str) -> None:
+        path = f"{blob_path(owner, key)}/ready"
+        try:
+            await self._threads.run(
+                lambda abort: _send(
+                    self._threads.connections, abort, self._server(), "POST", path, {BLOB_PEER_HEADER: own_address}
+                )
+            )
+        except EmberkeepError as error:
+            log.debug("this cache could not be offered to others", key=str(key), reason=error.message)
+
+
+class _Download:
+    """One BLOB's way here; runs in a thread."""
+
+    def __init__(
+        self, connections: Connections, server: str, owner: JobId, key: BlobKey, destination: Path, max_size: int
+    ) -> None:
+        self._connections = connections
+        self._server = server
+        self._owner = owner
+        self._key = key
+        self._path = blob_path(owner, key)
+        self._destination = destination
+        self._max_size = max_size
+
+    def run(self, abort: Abort, own_address: str | None) -> bool:
+        """From the server, or from the peer that it names; if that fails, from the server itself (BLOB-22).
+
+        Returns whether a peer sent it.
+        """
+        headers = {} if own_address is None else {BLOB_PEER_HEADER: own_address}
+        peer = self._get(abort, self._server, self._path, headers)
+        if peer is None:
+            return False
+        try:
+            if peer == own_address:
+                raise RetryLater("this cache itself was named as peer")
+            if self._get(abort, peer, self._path, {}) is None:
+                return True
+            raise RetryLater(f"peer {peer} sends us on")
+        except CannotStore:
+            raise
+        except EmberkeepError as error:
+            if abort.is_set:
+                raise
+            log.info("no BLOB from this peer; asking the server itself", peer=peer, reason=error.message)
+        if self._get(abort, self._server, f"{self._path}?direct=true", headers) is not None:
+            raise BrokenAnswer(f"{self._server} sends us on although it was asked for the BLOB itself")
+        return False
+
+    def _get(self, abort: Abort, address: str, target: str, headers: dict[str, str]) -> str | None:
+        """Bring the BLOB; returns None, or the address of the peer that is to be asked instead."""
+        with self._connections.exchange(abort, "GET", address, target, headers) as (answer, read):
+            if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
+                _read_problem(answer, read)
+                return self._peer(address, answer)
+            if answer.status != HTTPStatus.OK:
+                raise _refusal(address, answer, _read_problem(answer, read))
+            if answer.length > self._max_size:
+                raise Fatal(
+                    f"{address} announces {answer.length} bytes, blob.max-size is {self._max_size}",
+                    hint="set blob.max-size to the same value everywhere",
+                )
+            actual = self._receive(read)
+        if actual != self._key.sha256:
+            raise Damaged(self._owner, self._key, actual, f"what {address} sent")
+        return None
+
+    def _peer(self, address: str, answer: Answer) -> str:
+        """The token goes on only to what is a cache's address for this very BLOB."""
+        match = _REDIRECT.fullmatch(answer.headers.get("location", ""))
+        if match is None or match.group(2) != self._path:
+            raise BrokenAnswer(f"{address} sends us on to no cache of this cluster")
+        return match.group(1)
+
+    def _receive(self, read: Callable[[Write], None]) -> str:
+        digest = hashlib.sha256()
+        file = _create(self._destination)
+        try:
+
+            def write(data: memoryview) -> None:
+                digest.update(data)
+                _write(file, data, self._destination)
+
+            read(write)
+        finally:
+            os.close(file)
+        return digest.hexdigest()
+
+
+def _create(path: Path) -> int:
+    try:
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _cannot_store(path, error) from error
+
+
+def _write(file: int, data: memoryview, path: Path) -> None:
+    while data:
+        try:
+            written = os.write(file, data)
+        except OSError as error:
+            raise _cannot_store(path, error) from error
+        data = data[written:]
+
+
+def _cannot_store(path: Path, error: OSError) -> CannotStore:
+    return CannotStore(
+        f"cannot store {path}: {error.strerror}", hint="check free space and permissions of that directory"
+    )
+
+
+class HttpBlobUploads:
+    """Stores transient BLOBs at the BLOB server: off-loaded messages and logs. ``attempt``: of the owner, that a call
+    acts for; the server refuses it once that is over."""
+
+    def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:
+        """``server``: its address at present, None where there is none."""
+        self._threads = threads
+        self._server = server
+
+    async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str], attempt: int = NO_ATTEMPT) -> BlobKey:
+        """Store ``data`` once, referenced by ``holders``; returns its key. Repeating it does no harm.
+
+        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (job or attempt have ended), Fatal.
+        """
+        return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders, attempt)
+
+    async def put_file(self, owner: JobId, file: Path, holders: Sequence[str]) -> BlobKey:
+        """Like ``put_bytes``. The file must not change meanwhile. Raises Fatal also when it cannot be read."""
+
+        def digest() -> str:
+            with file.open("rb") as opened:
+                return hashlib.file_digest(opened, "sha256").hexdigest()
+
+        return await self._put(owner, file, digest, holders, NO_ATTEMPT)
+
+    async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        """End one reference at the server; one that is not there is fine. Raises RetryLater, Conflict (the attempt is
+        over), Fatal."""
+        path = f"{blob_path(owner, key)}/holders/{quote(holder, safe='')}"
+        connections = self._threads.connections
+        await self._threads.run(
+            lambda abort: _send(connections, abort, self._server(), "DELETE", path, _acting_for(attempt))
+        )
+
+    async def _put(
+        self, owner: JobId, body: bytes | Path, digest: Callable[[], str], holders: Sequence[str], attempt: int
+    ) -> BlobKey:
+        def work(abort: Abort) -> BlobKey:
+            try:
+                key = transient(digest())
+                query = f"?{urlencode([('holder', holder) for holder in holders])}" if holders else ""
+                connections, path = self._threads.connections, blob_path(owner, key) + query
+                _send(connections, abort, self._server(), "PUT", path, _acting_for(attempt), body)
+            except OSError as error:
+                raise Fatal(f"cannot read {error.filename}: {error.strerror}") from error
+            return key
+
+        return await self._threads.run(work)
+
+
+def _acting_for(attempt: int) -> dict[str, str]:
+    return {} if attempt == NO_ATTEMPT else {ATTEMPT_HEADER: str(attempt)}
+
+
+def _send(
+    connections: Connections,
+    abort: Abort,
+    server: str | None,
+    method: str,
+    target: str,
+    headers: Mapping[str, str] | None = None,
+    body: bytes | Path | None = None,
+) -> None:
+    """A request whose answer says no more than that it was done. Raises RetryLater, InvalidInput, Conflict, Fatal."""
+    if server is None:
+        raise RetryLater("no BLOB server is known at present")
+    with connections.exchange(abort, method, server, target, headers or {}, body) as (answer, read):
+        problem = _read_problem(answer, read)
+        gone = method == "DELETE" and answer.status == HTTPStatus.NOT_FOUND
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES and not gone:
+            raise _refusal(server, answer, problem)
+
+
+def blob_path(owner: JobId, key: BlobKey) -> str:
+    """Path of a BLOB at servers and peers."""
+    return f"{API_PREFIX}/jobs/{owner}/blobs/{key}"
+
+
+def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
+    """The short body of an answer that is no BLOB. A long one is left unread, with its connection."""
+    if answer.length > _PROBLEM_BYTES:
+        return _Problem()
+    data = bytearray()
+    read(data.extend)
+    try:
+        return msgspec.json.decode(data, type=_Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _Problem()
+
+
+def _refusal(address: str, answer: Answer, problem: _Problem) -> EmberkeepError:
+    """The error for a status that is no success."""
+    status = answer.status
+    message = f"{address}: {problem.detail[:500]}" if problem.detail else f"{address} answers with HTTP status {status}"
+    match status:
+        case HTTPStatus.NOT_FOUND:
+            return Absent(message, hint=problem.hint)
+        case HTTPStatus.CONFLICT:
+            return Conflict(message, hint=problem.hint)
+        case HTTPStatus.BAD_REQUEST | HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+            return InvalidInput(message, hint=problem.hint)
+        case HTTPStatus.UNAUTHORIZED:
+            return Fatal(message, hint="security.token-file must have the same content everywhere")
+        case HTTPStatus.SERVICE_UNAVAILABLE:
+            return _Busy(message, _retry_after(answer))
+        case HTTPStatus.REQUEST_TIMEOUT | HTTPStatus.BAD_GATEWAY | HTTPStatus.GATEWAY_TIMEOUT:
+            return RetryLater(message, hint=problem.hint)
+        case _:
+            return Fatal(message, hint=problem.hint)
+
+
+def _retry_after(answer: Answer) -> float:
+    text = answer.headers.get("retry-after", "")
+    return min(_LONGEST_WAIT, max(0.1, float(text))) if text.isascii() and text.isdigit() else 1.0

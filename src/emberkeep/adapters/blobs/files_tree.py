@@ -1,0 +1,334 @@
+"""A directory of BLOBs, ``<root>/<owner>/<key>``, and the blocking operations on it. Used from many threads.
+
+What lies there is complete: files come by rename from ``<root>/.incoming``, which is on the same file system. The same
+content of several owners is one file with several names (BLOB-21). No name leads to another: each owner's files can be
+deleted, and a crash can come, at any moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import secrets
+import shutil
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.blobs.files_copy import link_or_copy
+from emberkeep.adapters.blobs.files_index import BlobIndex, Identity, Place, identity
+from emberkeep.base.errors import Absent, InvalidInput
+from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.ownership import is_owner_file
+from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
+
+INCOMING = ".incoming"
+_READS = 3  # of one file that somebody changes while it is read
+_NO_BLOB = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
+_FOREIGN_REPORTED = 1000  # names, so that a log is not flooded
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file that was read whole and does not hold its content. ``actual``: its SHA-256, "" for a file that was
+    replaced each time while it was read."""
+
+    actual: str
+    file: Identity
+
+
+class BlobTree:
+    """Methods raise OSError besides what they say."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._incoming = root / INCOMING
+        self._index = BlobIndex()
+        self._lock = threading.Lock()  # of the index, and of each file's coming and going; held for short
+        self._durable: set[JobId] = set()  # whose directory's own entry is
+        self._reported: set[str] = set()
+        self._life = secrets.token_hex(8)  # several processes may use one tree
+        self._numbers = itertools.count()
+
+    def file(self, owner: JobId, key: BlobKey) -> Path:
+        """Where a BLOB lies."""
+        return self.root / owner / str(key)
+
+    def temporary(self) -> Path:
+        """A new name for a file under transfer."""
+        return self._incoming / f"{self._life}-{next(self._numbers)}"
+
+    def make(self) -> None:
+        """Make the directories."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._incoming.mkdir(mode=0o700, exist_ok=True)
+
+    def remove_leftovers(self, older_than: float | None = None) -> None:
+        """Remove transfers that were cut off. ``older_than``: only what was not changed since (seconds since 1970)."""
+        for entry in list(os.scandir(self._incoming)):
+            with contextlib.suppress(FileNotFoundError):
+                if older_than is None or entry.stat(follow_symlinks=False).st_mtime < older_than:
+                    _remove(Path(entry.path))
+
+    # --- coming -------------------------------------------------------------------------------------------------------
+
+    def publish(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True, mend: bool = True) -> bool:
+        """Make a synced file a BLOB, durably; returns whether there was one already, which is replaced.
+
+        ``mend``: its bytes are new, so other owners get this file in the place of theirs. Fails as a whole.
+        """
+        existed = self.place(temporary, owner, key, verified=verified)
+        try:
+            self.sync(owner)
+        except OSError:
+            self.delete(owner, [key])
+            raise
+        if mend:
+            self.replace_others(owner, key)
+        return existed
+
+    def place(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True) -> bool:
+        """The first half of ``publish``: the BLOB is there, until the next power cut. To be followed by ``sync``."""
+        place, source, target = (owner, key), str(temporary), str(self.file(owner, key))
+        new = identity(os.lstat(source))
+        with self._lock:
+            existed = self._index.has(place)
+            if owner not in self._durable:
+                self._make_owner(owner)
+            try:
+                os.rename(source, target)  # noqa: PTH104 - thousands of these per second
+            except FileNotFoundError:  # somebody has removed the directory
+                self._make_owner(owner)
+                temporary.rename(target)
+            self._index.add(place, new if verified else None)
+        return existed
+
+    def sync(self, owner: JobId) -> None:
+        """Whatever was placed for ``owner`` is durable when this returns."""
+        _sync_directory(self.root / owner)
+        if owner not in self._durable:
+            _sync_directory(self.root)
+            self._durable.add(owner)
+
+    def replace_others(self, owner: JobId, key: BlobKey) -> None:
+        """Let all owners of this content have this owner's file. Best effort: who cannot have it keeps its own."""
+        place, file = (owner, key), self.file(owner, key)
+        others = [other for other in self.places(key) if other != place]
+        for other in others:
+            temporary = self.temporary()
+            try:
+                with self._lock:
+                    if self._index.has(other):
+                        os.link(file, temporary, follow_symlinks=False)
+                        temporary.rename(self.file(*other))
+                temporary.unlink(missing_ok=True)
+            except OSError as error:
+                log.debug("a BLOB's copy of another owner stays as it is", owner=other[0], reason=error.strerror)
+                with contextlib.suppress(OSError):
+                    temporary.unlink(missing_ok=True)
+                return
+
+    def share(self, source: Place, owner: JobId, key: BlobKey) -> bool:
+        """Give ``owner`` the verified content of ``source``; False when that is gone."""
+        temporary = self.temporary()
+        try:
+            try:
+                same = link_or_copy(self.file(*source), temporary)
+            except FileNotFoundError:
+                with self._lock:
+                    if not self.file(*source).exists():
+                        self._index.remove(source)
+                        return False
+                raise
+            self.publish(temporary, owner, key, verified=same, mend=False)
+        finally:
+            temporary.unlink(missing_ok=True)  # rename leaves it also where both were names of one file
+        return True
+
+    def _make_owner(self, owner: JobId) -> None:
+        directory = self.root / owner
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            if not stat.S_ISDIR(directory.lstat().st_mode):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory)) from None
+        else:
+            self._durable.discard(owner)
+
+    # --- being there --------------------------------------------------------------------------------------------------
+
+    def places(self, key: BlobKey) -> list[Place]:
+        """Who is known to have this content, newest first."""
+        with self._lock:
+            return self._index.places(key.sha256)
+
+    def is_verified(self, owner: JobId, key: BlobKey) -> bool:
+        """Whether the file is there, and has not changed since it was looked through. One system call."""
+        try:
+            status = os.lstat(self.file(owner, key))
+        except OSError:
+            return False
+        return stat.S_ISREG(status.st_mode) and self._index.is_verified(key.sha256, identity(status))
+
+    def verify(self, owner: JobId, key: BlobKey) -> Damage | None:
+        """Read the file, unless it was read before and has not changed since. Raises Absent, and OSError where it
+        cannot be read now, which says nothing about its bytes."""
+        place, path = (owner, key), self.file(owner, key)
+        found = Damage("", (0, 0, 0))
+        for _ in range(_READS):
+            with _opened(path, place) as descriptor:
+                before = identity(os.fstat(descriptor))
+                if self._index.is_verified(key.sha256, before):
+                    return None
+                with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                    found = Damage(hashlib.file_digest(file, "sha256").hexdigest(), before)
+            with self._lock:
+                if _identity_or_none(path) != before:
+                    continue  # replaced or changed meanwhile: what was read says nothing
+                if found.actual != key.sha256:
+                    return found
+                self._index.add(place, before)
+                return None
+        return found
+
+    def drop(self, owner: JobId, key: BlobKey, damage: Damage) -> list[Place]:
+        """Delete a damaged file under all its names; returns whose BLOBs are gone."""
+        dropped = []
+        with self._lock:
+            for place in {(owner, key): None} | dict.fromkeys(self._index.places(key.sha256)):
+                path = self.file(*place)
+                if _identity_or_none(path) == damage.file:
+                    path.unlink()
+                    self._forget(place)
+                    dropped.append(place)
+        return dropped
+
+    def listing(self) -> dict[JobId, tuple[StoredBlob, ...]]:
+        """What lies there; it is known to ``places`` from now on."""
+        found: dict[JobId, tuple[StoredBlob, ...]] = {}
+        for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
+            if entry.name == INCOMING or is_owner_file(entry.name):
+                continue
+            owner = _owner_of(entry)
+            if owner is None:
+                self._report(entry.path)
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                found[owner] = tuple(self._blobs(entry.path))
+        with self._lock:
+            for owner, blobs in found.items():
+                for blob in blobs:
+                    if not self._index.has((owner, blob.key)) and self.file(owner, blob.key).exists():
+                        self._index.add((owner, blob.key))
+        return found
+
+    def _blobs(self, directory: str) -> Iterator[StoredBlob]:
+        for entry in sorted(os.scandir(directory), key=lambda entry: entry.name):
+            try:
+                key = parse_blob_key(entry.name) if entry.is_file(follow_symlinks=False) else None
+            except InvalidInput:
+                key = None
+            if key is None:
+                self._report(entry.path)
+                continue
+            with contextlib.suppress(FileNotFoundError):
+                status = entry.stat(follow_symlinks=False)
+                yield StoredBlob(key=key, size=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+
+    def _report(self, path: str) -> None:
+        if path not in self._reported and len(self._reported) < _FOREIGN_REPORTED:
+            self._reported.add(path)
+            log.warning("something foreign lies in a BLOB store; it is left alone", path=path)
+
+    # --- going --------------------------------------------------------------------------------------------------------
+
+    def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
+        """What is not there is fine. The directory goes with its last file."""
+        with self._lock:
+            for key in keys:
+                self.file(owner, key).unlink(missing_ok=True)
+                self._index.remove((owner, key))
+            self._remove_if_empty(owner)
+
+    def delete_owner(self, owner: JobId) -> None:
+        """Everything at once: from the moment of a rename on, nothing of it is there."""
+        going = self.temporary()
+        with self._lock:
+            with contextlib.suppress(FileNotFoundError):
+                (self.root / owner).rename(going)
+            self._index.remove_owner(owner)
+            self._durable.discard(owner)
+        _remove(going)
+
+    def _forget(self, place: Place) -> None:
+        self._index.remove(place)
+        self._remove_if_empty(place[0])
+
+    def _remove_if_empty(self, owner: JobId) -> None:
+        try:
+            (self.root / owner).rmdir()
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR):
+                raise
+        else:
+            self._durable.discard(owner)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, place: Place) -> Iterator[int]:
+    """A BLOB's file. What is foreign in its place, such as a link, is no BLOB. Raises Absent."""
+    owner, key = place
+    absent = Absent(f"there is no BLOB {key} of job {owner} in {path.parent.parent}")
+    try:
+        if not stat.S_ISDIR(path.parent.lstat().st_mode):
+            raise absent
+        # Not to wait for the other end of a pipe.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in _NO_BLOB:
+            raise absent from None
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise absent
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _sync_directory(path: Path) -> None:
+    """One that has been deleted meanwhile is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        sync_directory(path)
+
+
+def _identity_or_none(path: Path) -> Identity | None:
+    try:
+        return identity(os.lstat(path))
+    except OSError:
+        return None
+
+
+def _owner_of(entry: os.DirEntry[str]) -> JobId | None:
+    try:
+        return parse_job_id(entry.name) if entry.is_dir(follow_symlinks=False) else None
+    except InvalidInput:
+        return None
+
+
+def _remove(path: Path) -> None:
+    """A file or a directory with everything in it; one that is not there is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=False)
+    else:
+        path.unlink(missing_ok=True)

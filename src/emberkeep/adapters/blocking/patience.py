@@ -1,0 +1,89 @@
+"""Patience with file systems that may never answer: a mount whose server is gone blocks whoever touches it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from emberkeep.base.errors import Fatal, Unavailable
+from emberkeep.base.files.durable import write_file
+from emberkeep.base.files.errors import cannot_read, cannot_write
+
+SECONDS = 10.0
+
+ResultT = TypeVar("ResultT")
+
+
+class FilePatience:
+    """Runs work in a thread of its own and gives it up after a while.
+
+    While work that was given up has not ended, nothing else is begun: at most one thread for each caller hangs.
+    """
+
+    def __init__(self, seconds: float = SECONDS) -> None:
+        self._seconds = seconds
+        self._hanging: threading.Thread | None = None
+
+    def run(self, path: Path, work: Callable[[], ResultT]) -> ResultT:
+        """The result of ``work``. Raises what it raises, and Unavailable naming ``path`` when it does not end."""
+        if self._hanging is not None and self._hanging.is_alive():
+            raise _silent(path)
+        piece = _Piece(work)
+        thread = threading.Thread(target=piece.run, name="file-patience", daemon=True)
+        thread.start()
+        thread.join(self._seconds)
+        if thread.is_alive():
+            self._hanging = thread
+            raise _silent(path)
+        return piece.result()
+
+    def read(self, path: Path) -> bytes:
+        """The bytes of a file. Raises Absent, Unavailable."""
+
+        def read() -> bytes:
+            try:
+                return path.read_bytes()
+            except OSError as error:
+                raise cannot_read(path, error) from None
+
+        return self.run(path, read)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file durably, and its directory where there is none. Raises Fatal (no space, …), Unavailable."""
+
+        def write() -> None:
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                write_file(path, data)
+            except OSError as error:
+                raise cannot_write(path.parent, error) from error
+            except Fatal as error:
+                if isinstance(error.__cause__, OSError):
+                    raise cannot_write(path, error.__cause__) from error
+                raise
+
+        self.run(path, write)
+
+
+class _Piece(Generic[ResultT]):
+    def __init__(self, work: Callable[[], ResultT]) -> None:
+        self._work = work
+        self._results: list[ResultT] = []
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._results.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, who waits is told
+            self._error = error
+
+    def result(self) -> ResultT:
+        if self._error is not None:
+            raise self._error
+        return self._results[0]
+
+
+def _silent(path: Path) -> Unavailable:
+    return Unavailable(f"{path} cannot be read now: its file system does not answer", hint="check it and its server")

@@ -1,0 +1,1 @@
+"""The place where BLOBs lie for recovery, and whose it is."""

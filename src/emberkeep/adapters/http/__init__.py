@@ -1,0 +1,1 @@
+"""HTTP servers, RPC over HTTP, and who may speak to them."""

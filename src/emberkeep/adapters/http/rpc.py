@@ -1,0 +1,303 @@
+"""RPC over HTTP: ``POST /rpc/v1/<kind>`` with a MessagePack body, a protocol version header and a bearer token.
+
+Both sides say with each message that they ignore fields that they do not know. Release 0.1.0 refuses such fields and
+says nothing, so it is sent what it knows (``protocol.first_release``).
+
+A body is small: what is larger than ``rpc.offload.min-size`` travels as a BLOB (``rpc_offload``). What can go wrong
+reaches the caller as ``protocol.transport`` says: a connection that was never made is RetryLater,
+silence or a broken connection is UnknownOutcome, and the receiver's own errors arrive as the class that it raised.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from http import HTTPStatus
+from typing import NamedTuple
+
+import aiohttp
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http.offload import PACE, Offload, Packed, inline_limit
+from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+from emberkeep.base.errors import (
+    Absent,
+    Conflict,
+    EmberkeepError,
+    Fatal,
+    InvalidInput,
+    RetryLater,
+    UnknownOutcome,
+)
+from emberkeep.blobs.errors import CannotStore, NotUploaded
+from emberkeep.protocol.first_release import for_first_release
+from emberkeep.protocol.messages import PROTOCOL_VERSION, Message
+from emberkeep.protocol.transport import ReplyT, RpcService
+from emberkeep.protocol.wire import (
+    check_address,
+    decode_error,
+    decode_reply,
+    decode_request,
+    encode_error,
+    encode_message,
+    internal_error,
+)
+
+RPC_PATH = "/rpc/v1/"
+VERSION_HEADER = "Emberkeep-Protocol"
+# Who sends it ignores fields that it does not know. Its value says nothing.
+LENIENT_HEADER = "Emberkeep-Unknown-Fields"
+_LENIENT = {LENIENT_HEADER: "ignored"}
+CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
+
+_CONNECTIONS = 512
+_MOST_STRICT = 10_000  # addresses of processes of release 0.1.0
+CONNECTIONS_PER_PEER = 16  # a frozen peer takes at most these
+_REPLY_SECONDS = 120.0  # for the BLOBs of an off-loaded reply
+_STREAMED_BYTES = 512 * 1024  # larger bodies are sent in pieces, so that the loop goes on meanwhile
+_CHUNK_BYTES = 256 * 1024
+
+_SAME_MINIMUM = "larger parts travel as BLOBs: set rpc.offload.min-size to the same value everywhere"
+
+_log = structlog.get_logger(__name__)
+
+
+class _Answer(NamedTuple):
+    status: int
+    content_type: str
+    body: bytes
+    lenient: bool  # from a process that ignores fields that it does not know
+
+
+class HttpRpcClient:
+    """Implements RpcClient. Belongs to the event loop that makes the first call; keeps connections for reuse."""
+
+    def __init__(
+        self, token: str, offload: Offload | None = None, *, connections_per_peer: int = CONNECTIONS_PER_PEER
+    ) -> None:
+        """Without ``offload`` only small messages can be sent and received."""
+        self._offload = offload
+        self._inline_limit = _inline_limit(offload)
+        self._connections_per_peer = connections_per_peer
+        self._headers = {
+            "Authorization": f"Bearer {token}",
+            VERSION_HEADER: str(PROTOCOL_VERSION),
+            **_LENIENT,
+            "Content-Type": CONTENT_TYPE,
+            "Accept-Encoding": "identity",
+        }
+        self._session: aiohttp.ClientSession | None = None
+        self._strict: set[str] = set()  # where a process of release 0.1.0 has answered
+        self._closed = False
+
+    async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
+        """Send ``request`` to ``address`` ("host:port") and return its reply, within ``timeout`` seconds, and what
+        BLOBs of an off-loaded message or reply take beside."""
+        if self._closed:
+            raise RetryLater("this process is ending and sends no more requests")
+        check_address(address)
+        status, data = await self._send(address, request, timeout)
+        if status != HTTPStatus.OK:
+            raise decode_error(data, sender=address)
+        return decode_reply(await self._unpack(data, address), reply, sender=address)
+
+    async def _send(self, address: str, request: Message, seconds: float) -> tuple[int, bytes]:
+        """Status and body of the answer."""
+        reduced = for_first_release(request)
+        sent = reduced if address in self._strict else request
+        answer = await self._exchange(address, sent, seconds)
+        if not answer.lenient and answer.status == HTTPStatus.BAD_REQUEST and sent is not reduced:
+            # It was refused as it was read: nothing has been done about it.
+            answer = await self._exchange(address, reduced, seconds)
+        if answer.lenient:
+            self._strict.discard(address)
+        else:
+            if len(self._strict) >= _MOST_STRICT:
+                self._strict.clear()  # they are found again
+            self._strict.add(address)
+        return answer.status, answer.body
+
+    async def _exchange(self, address: str, request: Message, seconds: float) -> _Answer:
+        """Raises RetryLater, UnknownOutcome and, for what does not come from an RPC handler, Fatal."""
+        packed = await pack(self._offload, request, seconds=seconds)
+        answer = await self._deliver(address, type(request).__name__, packed, seconds)
+        if answer.content_type != CONTENT_TYPE:
+            raise _foreign_answer(address, answer.status)
+        return answer
+
+    async def _deliver(self, address: str, kind: str, packed: Packed, seconds: float) -> _Answer:
+        arrived = True
+        try:
+            async with asyncio.timeout(seconds + packed.offloaded / PACE):
+                return await self._post(f"http://{address}{RPC_PATH}{kind}", packed.body)
+        except TimeoutError:
+            raise UnknownOutcome(f"{address} did not answer {kind} within {seconds:g} s") from None
+        except aiohttp.ClientConnectorError as error:
+            arrived = False
+            reason = error.os_error.strerror or str(error.os_error)
+            raise RetryLater(f"cannot connect to {address} for {kind}: {reason}") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise UnknownOutcome(
+                f"the connection to {address} broke during {kind}: {str(error) or repr(error)}"
+            ) from None
+        finally:
+            if self._offload is not None:
+                if arrived:
+                    self._offload.sent(packed)
+                else:
+                    await self._offload.not_delivered(packed)
+
+    async def _unpack(self, data: bytes, address: str) -> bytes:
+        """The reply. The request was served, so whatever goes wrong now leaves its outcome unknown."""
+        if self._offload is None:
+            return data
+        try:
+            async with asyncio.timeout(_REPLY_SECONDS):
+                return await self._offload.unpack(data)
+        except (EmberkeepError, TimeoutError) as error:
+            raise UnknownOutcome(f"the reply of {address} did not arrive whole: {error}") from error
+
+    async def _post(self, url: str, body: bytes) -> _Answer:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=_CONNECTIONS, limit_per_host=self._connections_per_peer),
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                auto_decompress=False,
+            )
+        data = body if len(body) < _STREAMED_BYTES else io.BytesIO(body)
+        async with self._session.post(url, data=data, allow_redirects=False) as response:
+            answer = await _read_limited(response.content, response.content_length, self._inline_limit)
+            if answer is None:
+                response.close()
+                raise Fatal(f"the answer from {url} is larger than {self._inline_limit} bytes", hint=_SAME_MINIMUM)
+            return _Answer(response.status, response.content_type, answer, LENIENT_HEADER in response.headers)
+
+    async def close(self) -> None:
+        """Close the connections; later calls raise RetryLater. Idempotent."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+
+def _foreign_answer(address: str, status: int) -> EmberkeepError:
+    """The error for an answer that does not come from the RPC handler: from its security checks, or another server."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return Fatal(
+            f"{address} refused this process's token", hint="security.token-file must have the same content everywhere"
+        )
+    if status == HTTPStatus.FORBIDDEN:
+        return Fatal(
+            f"{address} does not answer under this name",
+            hint="add the name to security.allowed-hosts of that process",
+        )
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return UnknownOutcome(f"{address} answered with HTTP status {status}", hint="see the log of that process")
+    return Fatal(
+        f"what answers at {address} is not an Emberkeep process (HTTP status {status})",
+        hint="check the address and port",
+    )
+
+
+async def pack(offload: Offload | None, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:
+    """See ``Offload.pack``. Raises InvalidInput when nothing can be off-loaded here and the message is too large."""
+    if offload is not None:
+        return await offload.pack(message, seconds=seconds, answers=answers)
+    body, limit = encode_message(message), _inline_limit(None)
+    if len(body) > limit:
+        raise InvalidInput(
+            f"{type(message).__name__} is too large: {len(body)} bytes, at most {limit} where nothing is off-loaded"
+        )
+    return Packed(body)
+
+
+def _inline_limit(offload: Offload | None) -> int:
+    return inline_limit(OFFLOAD_MIN_SIZE.default) if offload is None else offload.inline_limit
+
+
+async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, limit: int) -> bytes | None:
+    """The whole body, or None when it is (announced to be) larger than ``limit`` bytes."""
+    if announced is not None and announced > limit:
+        return None
+    body = bytearray()
+    async for chunk in stream.iter_chunked(_CHUNK_BYTES):
+        body += chunk
+        if len(body) > limit:
+            return None
+    return bytes(body)
+
+
+_STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
+    (NotUploaded, HTTPStatus.FAILED_DEPENDENCY),  # before its base class
+    (InvalidInput, HTTPStatus.BAD_REQUEST),
+    (Absent, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (RetryLater, HTTPStatus.SERVICE_UNAVAILABLE),
+    (UnknownOutcome, HTTPStatus.GATEWAY_TIMEOUT),
+    (CannotStore, HTTPStatus.INSUFFICIENT_STORAGE),
+)
+
+
+def http_status(error: EmberkeepError) -> HTTPStatus:
+    """The HTTP status that an error answers with, in RPC and REST alike."""
+    for kind, status in _STATUS:
+        if isinstance(error, kind):
+            return status
+    return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.RouteDef]:
+    """The server side: routes to add to an application. Access checks are ``http_security``'s work. Without ``offload``
+    only small messages can be sent and received."""
+    limit = _inline_limit(offload)
+
+    async def handle(request: web.Request) -> web.Response:
+        kind = request.match_info["kind"]
+        try:
+            body = await _checked_body(request, limit)
+            message = decode_request(kind, body if offload is None else await offload.unpack(body))
+            reply = await service.serve(message)
+            if LENIENT_HEADER not in request.headers:
+                reply = for_first_release(reply)
+            packed = await _pack_reply(offload, reply, message)
+        except EmberkeepError as error:
+            if http_status(error) == HTTPStatus.INTERNAL_SERVER_ERROR:
+                _log.error("rpc_failed", kind=kind, error=str(error))
+            return _error_answer(error)
+        except Exception:  # noqa: BLE001 - the boundary: the peer learns that we failed, the log learns why
+            _log.exception("rpc_failed", kind=kind)
+            return _error_answer(internal_error())
+        if offload is not None:
+            offload.sent(packed)
+        return web.Response(body=packed.body, content_type=CONTENT_TYPE, headers=_LENIENT)
+
+    return [web.post(RPC_PATH + "{kind}", handle)]
+
+
+async def _pack_reply(offload: Offload | None, reply: Message, request: Message) -> Packed:
+    """The request was served, so when its reply cannot be stored, the caller does not know its outcome."""
+    try:
+        return await pack(offload, reply, seconds=_REPLY_SECONDS, answers=request)
+    except RetryLater as error:
+        raise UnknownOutcome(f"the reply could not be stored: {error.message}", hint=error.hint) from error
+
+
+async def _checked_body(request: web.Request, limit: int) -> bytes:
+    version = request.headers.get(VERSION_HEADER)
+    if version != str(PROTOCOL_VERSION):
+        raise InvalidInput(
+            f"protocol version {str(version)[:16]} is not spoken here, version {PROTOCOL_VERSION} is",
+            hint="use one release everywhere",
+        )
+    body = await _read_limited(request.content, request.content_length, limit)
+    if body is None:
+        raise InvalidInput(f"the request is larger than {limit} bytes", hint=_SAME_MINIMUM)
+    return body
+
+
+def _error_answer(error: EmberkeepError) -> web.Response:
+    return web.Response(
+        status=http_status(error), body=encode_error(error), content_type=CONTENT_TYPE, headers=_LENIENT
+    )

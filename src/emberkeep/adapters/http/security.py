@@ -1,0 +1,259 @@
+"""Who may speak to an HTTP port of ours, and how refusals and errors look.
+
+Every request passes three checks, also on loopback, where any local program and any web page may connect: the Host
+header names us (against DNS rebinding), a change comes from our own page if it comes from a page at all (Origin), and
+it carries the token, as a bearer or as the cookie of ``/login``. Errors are RFC 9457 problem documents.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from aiohttp import hdrs, web
+from aiohttp.typedefs import Handler, Middleware
+
+from emberkeep.adapters.http.login_page import MISSING, WRONG, login_page, wants_page
+from emberkeep.adapters.http.rpc import http_status
+from emberkeep.base.errors import EmberkeepError, IllegalTransition, InvalidInput
+from emberkeep.protocol.rest import PROBLEM_MEDIA_TYPE, Problem
+
+LOGIN_PATH = "/login"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_READING = (hdrs.METH_GET, hdrs.METH_HEAD)
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class AccessPolicy:
+    """``token``: what every caller must show. ``hosts``: names (no ports) that we answer to beside loopback ones.
+    ``public``: routes that need no token, by their pattern as declared ("/static/{name}", or a static folder's prefix).
+    """
+
+    token: str
+    hosts: frozenset[str] = frozenset()
+    public: frozenset[str] = frozenset()
+
+
+def secure(app: web.Application, policy: AccessPolicy) -> None:
+    """Put all checks before the routes of ``app``, and give every answer our headers. Call it before other middlewares
+    are added."""
+    app.middlewares.append(_problems)
+    app.middlewares.append(_access(policy))
+    app.on_response_prepare.append(_add_headers)
+
+
+def login_route(policy: AccessPolicy) -> web.RouteDef:
+    """The route of ``GET /login?token=…``, for a port with web pages."""
+    return web.get(LOGIN_PATH, _login(policy))
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers["Server"] = "Emberkeep"
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def problem(status: HTTPStatus, detail: str, *, hint: str | None = None, field: str | None = None) -> web.Response:
+    """A response with a problem document."""
+    text = detail if hint is None else f"{detail} ({hint})"
+    body = Problem(title=status.phrase, status=status.value, detail=detail, errors=[text], hint=hint, field=field)
+    answer = web.Response(status=status, body=msgspec.json.encode(body), content_type=PROBLEM_MEDIA_TYPE)
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        answer.headers[hdrs.RETRY_AFTER] = "1"
+    return answer
+
+
+@web.middleware
+async def _problems(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < HTTPStatus.BAD_REQUEST:
+            raise
+        return _http_problem(request, error)
+    except IllegalTransition:
+        _log.exception("request_failed", method=request.method, path=request.path)
+    except EmberkeepError as error:
+        field = error.field if isinstance(error, InvalidInput) else None
+        return problem(http_status(error), error.message, hint=error.hint, field=field)
+    except Exception:  # noqa: BLE001 - the boundary: the client learns that we failed, the log learns why
+        _log.exception("request_failed", method=request.method, path=request.path)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal error", hint="see the log of this process")
+
+
+def _http_problem(request: web.Request, error: web.HTTPException) -> web.Response:
+    details = {
+        HTTPStatus.NOT_FOUND: f"there is nothing at {request.path[:200]}",
+        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not possible on {request.path[:200]}",
+    }
+    status = HTTPStatus(error.status)
+    answer = problem(status, details.get(status) or error.text or error.reason)
+    for name in (hdrs.ALLOW, hdrs.CONTENT_RANGE):
+        if name in error.headers:
+            answer.headers[name] = error.headers[name]
+    if status == HTTPStatus.REQUEST_TIMEOUT:
+        answer.force_close()
+    return answer
+
+
+# --- access -----------------------------------------------------------------------------------------------------------
+
+
+def _access(policy: AccessPolicy) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        refusal = _check_host(request, policy) or _check_origin(request)
+        if refusal is None and not _is_public(request, policy):
+            refusal = _check_token(request, policy)
+        return await handler(request) if refusal is None else refusal
+
+    return check
+
+
+def _check_host(request: web.Request, policy: AccessPolicy) -> web.Response | None:
+    host = request.headers.get(hdrs.HOST, "")
+    name = _host_name(host)
+    if name is not None and (is_loopback(name) or name in policy.hosts):
+        return None
+    return problem(
+        HTTPStatus.FORBIDDEN,
+        f"this server does not answer to the host name {host[:200]!r}",
+        hint="add it to security.allowed-hosts",
+    )
+
+
+def _host_name(host: str) -> str | None:
+    """The name in "name:port" or "[v6]:port", in lower case."""
+    try:
+        return urlsplit(f"//{host}").hostname
+    except ValueError:
+        return None
+
+
+@functools.lru_cache(maxsize=1024)
+def is_loopback(name: str) -> bool:
+    """True for ``localhost`` and for addresses of the loopback network; no name is looked up."""
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_origin(request: web.Request) -> web.Response | None:
+    """Browsers send Origin with every change; what sends none is no browser and must show a bearer."""
+    if request.method in _READING:
+        return None
+    origin = request.headers.get(hdrs.ORIGIN)
+    if origin is None:
+        own = hdrs.AUTHORIZATION in request.headers
+    else:
+        own = origin in (f"http://{request.headers[hdrs.HOST]}", f"https://{request.headers[hdrs.HOST]}")
+    if own:
+        return None
+    return problem(HTTPStatus.FORBIDDEN, "this request does not come from a page of this server")
+
+
+def _is_public(request: web.Request, policy: AccessPolicy) -> bool:
+    resource = request.match_info.route.resource
+    return resource is not None and (resource.canonical == LOGIN_PATH or resource.canonical in policy.public)
+
+
+def _check_token(request: web.Request, policy: AccessPolicy) -> web.Response | None:
+    scheme, _, credential = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")
+    if scheme.lower() == "bearer" and _same(credential.strip(), policy.token):
+        return None
+    cookie = request.cookies.get(session_cookie_name(policy.token))
+    if cookie is not None and _same(cookie, _session_value(policy.token)):
+        return None
+    if wants_page(request):
+        return login_page(MISSING)
+    answer = problem(
+        HTTPStatus.UNAUTHORIZED,
+        "a valid token is missing",
+        hint="send it as `Authorization: Bearer …`; in a browser open /login?token=… once. It lies in the file that "
+        "security.token-file names",
+    )
+    answer.headers[hdrs.WWW_AUTHENTICATE] = "Bearer"
+    return answer
+
+
+def _same(given: str, expected: str) -> bool:
+    """Compares in constant time; surrogates (bytes that are no UTF-8) never match."""
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def session_cookie_name(token: str) -> str:
+    """Browsers share cookies between ports of a host, so that two clusters on one machine need two names."""
+    return f"emberkeep-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
+
+
+def _session_value(token: str) -> str:
+    """What the cookie holds: proof that the token was known, but not the token."""
+    return hmac.new(token.encode(), b"emberkeep web session", hashlib.sha256).hexdigest()
+
+
+def _login(policy: AccessPolicy) -> Handler:
+    """``GET /login?token=…``: exchange the token for a session cookie once and go to the start page."""
+
+    async def login(request: web.Request) -> web.StreamResponse:
+        given = request.query.get("token", "")
+        if not _same(given, policy.token):
+            if wants_page(request):
+                return login_page(WRONG if given else MISSING)
+            return problem(
+                HTTPStatus.UNAUTHORIZED,
+                "this token is not valid here",
+                hint="it may be that of an earlier cluster: read the file that security.token-file names",
+            )
+        answer = web.Response(status=HTTPStatus.SEE_OTHER, headers={hdrs.LOCATION: "/"})
+        answer.set_cookie(
+            session_cookie_name(policy.token),
+            _session_value(policy.token),
+            httponly=True,
+            samesite="Strict",
+            secure=request.secure,
+            path="/",
+        )
+        return answer
+
+    return login
+
+
+def check_bind_address(address: str, token_configured: bool) -> None:
+    """Refuse to be reachable from other machines by accident.
+
+    ``token_configured``: security.token-file was set on purpose. Raises InvalidInput (rest.bind-address).
+    """
+    if token_configured or is_loopback(address.strip("[]").lower()):
+        return
+    raise InvalidInput(
+        f"rest.bind-address: {address or 'all addresses'} is reachable from other machines, but no token is configured",
+        field="rest.bind-address",
+        hint="set security.token-file to a file (mode 0600) that all processes share, or bind 127.0.0.1",
+    )

@@ -1,0 +1,1 @@
+"""The embedded job store, and the files that belong to job stores of either kind."""

@@ -1,0 +1,111 @@
+"""What the job stores keep of each job beside its graph, and the blocklist: small typed JSON with version and checksum.
+
+All decoders raise Fatal naming ``where``: Damaged, NewerFormat, or too old.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Damaged
+from emberkeep.base.files.durable import Migrations, decode_record
+from emberkeep.base.files.kept_fields import encode_over
+from emberkeep.blocklist.model import Blocklist
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.model import DriverHome, JobResult
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+
+T = TypeVar("T")
+
+_ATTEMPT_KIND, _ATTEMPT_VERSION = "job-attempt", 2
+_POINTERS_KIND, _POINTERS_VERSION = "job-checkpoints", 1
+_RESULT_KIND, _RESULT_VERSION = "job-result", 1
+_BLOCKLIST_KIND, _BLOCKLIST_VERSION = "blocklist", 1
+
+
+class StoredAttempt(Compatible, frozen=True, kw_only=True):
+    """``attempt``: newest attempt of the driver. ``canceled``: the job is to be canceled. ``home``: where that driver
+    was to be started. ``procedure``: asked for and not recorded as ended. ``stopped``: trigger id of the procedure that
+    has stopped the job for good, "" where none has."""
+
+    attempt: int
+    canceled: bool = False
+    home: DriverHome | None = None
+    procedure: ProcedureRequest | None = None
+    stopped: str = ""
+
+    def next_attempt(self, attempt: int, home: DriverHome | None) -> StoredAttempt:
+        """The record of a newer attempt: it carries a procedure on, but a move it has brought about itself."""
+        procedure = self.procedure
+        if procedure is not None and procedure.procedure is Procedure.MOVE:
+            procedure = None
+        return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
+
+    def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
+        """The record once that procedure has ended; ``stopped``: and the job with it, for good."""
+        procedure = self.procedure
+        if procedure is not None and procedure.trigger_id == trigger_id:
+            procedure = None
+        return msgspec.structs.replace(self, procedure=procedure, stopped=trigger_id if stopped else self.stopped)
+
+
+def _attempt_of_version_1(payload: bytes) -> bytes:
+    """Version 1 was text: the attempt's number, and "canceled" behind it."""
+    number, _, mark = payload.partition(b" ")
+    return msgspec.json.encode(StoredAttempt(attempt=int(number), canceled=bool(mark)))
+
+
+_ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
+
+
+def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
+    """``over``: the record that it takes the place of, as it was read. The same holds for all encoders."""
+    return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
+
+
+def decode_attempt(data: bytes, *, where: str) -> StoredAttempt:
+    payload = decode_record(data, _ATTEMPT_KIND, _ATTEMPT_VERSION, _ATTEMPT_MIGRATIONS, where=where)
+    return decode_json(payload, StoredAttempt, where=where)
+
+
+def encode_pointers(pointers: JobPointers, over: bytes | None = None) -> bytes:
+    return encode_over(_POINTERS_KIND, _POINTERS_VERSION, pointers, over)
+
+
+def decode_pointers(data: bytes, *, where: str) -> JobPointers:
+    return decode_json(decode_record(data, _POINTERS_KIND, _POINTERS_VERSION, where=where), JobPointers, where=where)
+
+
+def encode_result(result: JobResult) -> bytes:
+    return encode_over(_RESULT_KIND, _RESULT_VERSION, result, None)
+
+
+def decode_result(data: bytes, *, where: str) -> JobResult:
+    return decode_json(decode_record(data, _RESULT_KIND, _RESULT_VERSION, where=where), JobResult, where=where)
+
+
+def encode_blocklist(blocklist: Blocklist, over: bytes | None = None) -> bytes:
+    return encode_over(_BLOCKLIST_KIND, _BLOCKLIST_VERSION, blocklist, over)
+
+
+def decode_blocklist(data: bytes, *, where: str) -> Blocklist:
+    return decode_json(decode_record(data, _BLOCKLIST_KIND, _BLOCKLIST_VERSION, where=where), Blocklist, where=where)
+
+
+def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:
+    try:
+        return msgspec.json.decode(payload, type=kind)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"{where}: {error}") from None
+
+
+def is_same_end(one: JobResult, other: JobResult) -> bool:
+    """Whether two results say the same; the savepoints in them are the store's own addition."""
+    return without_savepoints(one) == without_savepoints(other)
+
+
+def without_savepoints(result: JobResult) -> JobResult:
+    return msgspec.structs.replace(result, savepoints=())

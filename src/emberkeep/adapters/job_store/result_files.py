@@ -1,0 +1,141 @@
+"""Results that are too large for a ZooKeeper node (many attempts with long tracebacks), as durable files.
+
+A node above the server's limit would not only be refused: ZooKeeper cuts the connection. As with graphs, each leader
+writes names of its own epoch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.blocking.patience import FilePatience
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Absent, Damaged, Fatal, NewerFormat, Unavailable
+from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.model import JobResult
+
+INLINE_LIMIT = 64 * 1024  # bytes of JSON that a node holds itself
+_KIND, _VERSION = "job-result-file", 1
+_SUFFIX = ".result"
+_FINISHED = re.compile(r"([0-9a-f]{32})\.([0-9]{1,18})\.result")
+_UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.([0-9]{1,18})\.result\.[0-9a-f]{12}\.tmp")
+_OUTLINE_CAUSE = 1000  # characters of the root cause that a node keeps
+
+log = structlog.get_logger(__name__)
+
+
+class ResultFile(Compatible, frozen=True, kw_only=True):
+    """Where a result lies and which bytes it holds. ``outline``: the result without what is large, for as long as the
+    file cannot be read; None where a release wrote it that kept none."""
+
+    location: str  # file name in the store's directory of results
+    size: int
+    sha256: str
+    outline: JobResult | None = None
+
+
+class ResultFiles:
+    """A directory of one cluster. All methods block."""
+
+    def __init__(self, directory: Path, epoch: int, *, patience: FilePatience | None = None) -> None:
+        self._directory = directory
+        self._epoch = epoch
+        self._patience = patience or FilePatience()
+
+    def write(self, result: JobResult) -> ResultFile | None:
+        """Write a large result; None: it is small enough for a node. Raises Fatal (no space, …), Unavailable."""
+        payload = msgspec.json.encode(result)
+        if len(payload) <= INLINE_LIMIT:
+            return None
+        data = encode_record(_KIND, _VERSION, payload)
+        path = self._directory / f"{result.job_id}.{self._epoch}{_SUFFIX}"
+        self._patience.write(path, data)
+        return ResultFile(
+            location=path.name, size=len(data), sha256=hashlib.sha256(data).hexdigest(), outline=_outline(result)
+        )
+
+    def read(self, file: ResultFile) -> JobResult:
+        """Raises Unavailable, Damaged, NewerFormat, or Fatal (it is gone), saying where it lies."""
+        path = self._directory / Path(file.location).name
+        data = self._bytes(path)
+        if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
+            raise Damaged(f"{path}: damaged (not the bytes that were written)")
+        try:
+            return msgspec.json.decode(decode_record(data, _KIND, _VERSION, where=str(path)), type=JobResult)
+        except msgspec.DecodeError as error:
+            raise Damaged(f"{path}: {error}") from None
+
+    def _bytes(self, path: Path) -> bytes:
+        try:
+            return self._patience.read(path)
+        except Absent as error:
+            raise Fatal(error.message, hint="put it back from a copy of the storage") from None
+
+    def listed(self, file: ResultFile) -> JobResult:
+        """The result, or its outline where the file cannot be read: its job stays known as one that has ended.
+
+        Raises what ``read`` does where there is no outline, and NewerFormat.
+        """
+        try:
+            return self.read(file)
+        except NewerFormat:
+            raise
+        except (Unavailable, Fatal) as error:
+            if file.outline is None:
+                raise
+            log.error("only the outline of a job's result can be read", job=file.outline.job_id, reason=str(error))
+            return file.outline
+
+    def discard(self, location: str) -> None:
+        """Delete one. What stays by an error is found by ``without_node``."""
+        path = self._directory / Path(location).name
+        try:
+            self._patience.run(path, lambda: path.unlink(missing_ok=True))
+        except (OSError, Unavailable) as error:
+            log.warning("job_result_file_kept", file=location, reason=str(error))
+
+    def sweep_unfinished(self) -> None:
+        """Delete files that leaders of earlier epochs did not finish: no node will ever lead to them."""
+        for name in self._names():
+            unfinished = _UNFINISHED.fullmatch(name)
+            if unfinished is not None and int(unfinished.group(1)) < self._epoch:
+                self.discard(name)
+
+    def without_node(self, with_node: AbstractSet[str]) -> dict[JobId, list[str]]:
+        """Names of files of earlier epochs of jobs that are not ``with_node``: a node may soon lead to one of this
+        epoch. Empty also where that cannot be found out now."""
+        found: dict[JobId, list[str]] = {}
+        for name in self._names():
+            finished = _FINISHED.fullmatch(name)
+            if finished is not None and finished.group(1) not in with_node and int(finished.group(2)) < self._epoch:
+                found.setdefault(JobId(finished.group(1)), []).append(name)
+        return found
+
+    def _names(self) -> list[str]:
+        try:
+            return self._patience.run(self._directory, lambda: sorted(path.name for path in self._directory.iterdir()))
+        except FileNotFoundError:
+            return []
+        except (OSError, Unavailable) as error:
+            log.warning("job_result_files_not_swept", path=str(self._directory), reason=str(error))
+            return []
+
+
+def _outline(result: JobResult) -> JobResult:
+    cause = result.root_cause
+    small = msgspec.structs.replace(
+        result,
+        root_cause=cause if len(cause) <= _OUTLINE_CAUSE else f"{cause[:_OUTLINE_CAUSE]} …",
+        attempts=tuple(msgspec.structs.replace(attempt, outcome=None) for attempt in result.attempts[-1:]),
+        exceptions=(),
+    )
+    if len(msgspec.json.encode(small)) <= INLINE_LIMIT:
+        return small
+    return msgspec.structs.replace(small, savepoints=())

@@ -1,0 +1,159 @@
+"""The tables of the embedded store's SQLite file, and how those of earlier releases become the present ones.
+
+A file of an earlier schema is copied beside itself, then changed in one transaction: a crash at any point leaves it in
+the old schema or in the new one. A file of a newer schema is left as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.shared_storage.store_origin import kept_first
+from emberkeep.base.errors import Damaged, Fatal, NewerFormat
+from emberkeep.base.files.durable import sync_directory
+
+SCHEMA_VERSION = 3
+
+_CHECKPOINTS = "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)"
+_BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
+# One row at most: which storage this store was used with. Beside the versions: the release before this one needs no
+# such table and minds none, so that it can be started again.
+_STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
+
+# Since when a row of ``damaged`` is kept, by this machine's clock. Beside the versions for the same reason: one more
+# column in that table would break the statement by which the release before writes such a row.
+_DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
+    job_id TEXT NOT NULL UNIQUE,
+    since_ms INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
+)"""
+# Rows of a release that knew no such time count from now on.
+_SINCE_NOW = "INSERT OR IGNORE INTO damaged_since (job_id) SELECT job_id FROM damaged"
+
+# AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
+_TABLES = (
+    "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
+    """CREATE TABLE jobs (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        idempotency_key TEXT NOT NULL,
+        handle BLOB NOT NULL,
+        attempt BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX jobs_by_key ON jobs (idempotency_key) WHERE idempotency_key <> ''",
+    """CREATE TABLE results (
+        position INTEGER PRIMARY KEY AUTOINCREMENT,
+        job_id TEXT NOT NULL UNIQUE,
+        idempotency_key TEXT NOT NULL,
+        result BLOB NOT NULL
+    )""",
+    "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
+    # What was left of jobs that failed because it could not be read, for somebody to look at.
+    "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
+    # A row stays behind its job only when it could not be read; then it is kept as long as what is in ``damaged``.
+    _CHECKPOINTS,
+    # One row at most.
+    _BLOCKLIST,
+)
+
+# By version: what leads to the next one. The records in the rows carry versions of their own.
+_STEPS: dict[int, tuple[str, ...]] = {1: (_CHECKPOINTS,), 2: (_BLOCKLIST,)}
+
+_log = structlog.get_logger(__name__)
+
+
+def prepare(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the file to the present schema, from nothing or from an earlier one, and check that it is sound.
+
+    Only for the holder of the leader's lock. Raises NewerFormat (nothing is changed then), Damaged, Fatal,
+    sqlite3.Error.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise NewerFormat(
+            f"{path}: job store version {version} was written by a newer release",
+            hint=f"this release reads up to version {SCHEMA_VERSION}: start the newer release again",
+        )
+    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    if mode != "wal":
+        raise Fatal(f"{path}: write-ahead logging is not possible there", hint="use a local file system")
+    connection.execute("PRAGMA synchronous = FULL")
+    if version == 0:
+        with _changing(connection, SCHEMA_VERSION):
+            for statement in _TABLES:
+                connection.execute(statement)
+            connection.execute("INSERT INTO store VALUES (0, ?)", (secrets.token_hex(8),))
+        sync_directory(path.parent)
+    (state,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    if state != "ok":
+        raise Damaged(f"{path}: damaged: {state}", hint="keep the file and restore a copy")
+    if 0 < version < SCHEMA_VERSION:
+        _migrate(connection, path, version)
+    _keep_storage(connection)
+    connection.execute(_DAMAGED_SINCE)
+    connection.execute(_SINCE_NOW)
+
+
+def _keep_storage(connection: sqlite3.Connection) -> None:
+    """From now on keep which storage the store is used with, and whether it was led before that."""
+    if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'storage'").fetchone():
+        return
+    with _changing(connection, SCHEMA_VERSION):
+        ((epoch,),) = connection.execute("SELECT epoch FROM store")
+        connection.execute(_STORAGE)
+        connection.execute("INSERT INTO storage VALUES (1, ?)", (kept_first(was_led=epoch > 0),))
+
+
+def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    if any(step not in _STEPS for step in range(version, SCHEMA_VERSION)):
+        raise Fatal(
+            f"{path}: job store version {version} is too old for this release",
+            hint="upgrade through the releases between the two, one after the other",
+        )
+    copy = path.with_name(f"{path.name}.version-{version}")
+    _copy(connection, copy)
+    with _changing(connection, SCHEMA_VERSION):
+        for step in range(version, SCHEMA_VERSION):
+            for statement in _STEPS[step]:
+                connection.execute(statement)
+    _log.info("job_store_migrated", path=str(path), was=version, now=SCHEMA_VERSION, copy=str(copy))
+
+
+def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+    """Write the whole database to ``copy``, durably."""
+    temporary = copy.with_name(f".{copy.name}.tmp")
+    try:
+        temporary.unlink(missing_ok=True)
+        os.close(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with contextlib.closing(sqlite3.connect(temporary)) as target:
+            connection.backup(target)
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.rename(copy)
+        sync_directory(copy.parent)
+    except OSError as error:
+        raise Fatal(
+            f"cannot write {copy}, the copy of the job store before its upgrade: {error.strerror or error}",
+            hint="check free space and permissions of that directory; the job store is unchanged",
+        ) from error
+
+
+@contextlib.contextmanager
+def _changing(connection: sqlite3.Connection, version: int) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

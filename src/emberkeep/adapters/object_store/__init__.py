@@ -1,0 +1,1 @@
+"""Clients of object stores, and what their errors mean."""

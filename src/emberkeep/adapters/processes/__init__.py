@@ -1,0 +1,1 @@
+"""Processes that outlive their supervisor: started, found again, ended."""

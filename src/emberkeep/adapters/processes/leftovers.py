@@ -1,0 +1,64 @@
+"""Finds what a killed supervisor left running, and forgets what has ended since. A pid alone is never trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.processes.start import RECORD_SUFFIX, read_process_record, remove_record
+from emberkeep.adapters.processes.table import Members, Table, carries_marker, select_members, take_table
+from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.process_identity import ProcessIdentity, boot_id
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """``leader`` None: its record was not completed or cannot be read; the processes were found by their marker."""
+
+    name: str
+    marker: str
+    leader: ProcessIdentity | None
+    members: Members  # alive when looked at
+
+    @property
+    def is_led(self) -> bool:
+        """Whether its leader is known and was alive: it can go on under another supervisor."""
+        return self.leader is not None and self.members.get(self.leader.pid) == self.leader.start_ticks
+
+
+def find_leftovers(directory: Path, watched: AbstractSet[str]) -> list[Leftover]:
+    """Leftovers by marker, except those in ``watched``. Removes records of processes that have ended. Blocks. Raises
+    Unavailable: whom a record stands for cannot be seen now."""
+    for temporary in directory.glob(".*.tmp"):
+        temporary.unlink(missing_ok=True)
+    table = take_table()
+    found = []
+    for path in sorted(directory.glob(f"*{RECORD_SUFFIX}")):
+        marker = path.name.removesuffix(RECORD_SUFFIX)
+        if marker in watched:
+            continue
+        leftover = _look(path, marker, table)
+        if leftover is not None and leftover.members:
+            found.append(leftover)
+        else:
+            remove_record(path)
+    return found
+
+
+def _look(path: Path, marker: str, table: Table) -> Leftover | None:
+    leader = None
+    try:
+        leader = read_process_record(path).identity
+    except Absent:
+        return None
+    except Fatal as error:
+        _log.error("process_record_unreadable", reason=str(error))
+    if leader is not None and leader.boot_id != boot_id():
+        return None
+    members = select_members(table, leader, {}, lambda pid: carries_marker(pid, marker))
+    return Leftover(marker.rpartition("@")[0], marker, leader, members)

@@ -1,0 +1,157 @@
+"""Starts one process as the leader of a session of its own, with a record on disk before and after.
+
+The record's file name is the marker that the process carries in its environment, so that whatever a crash leaves (no
+pid written yet, a damaged record) still leads to the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import secrets
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.adapters.processes.table import MARKER_VARIABLE
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.process_identity import ProcessIdentity, boot_id, read_stat
+
+RECORD_KIND, RECORD_VERSION = "process", 1
+RECORD_SUFFIX = ".process"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,159}")
+
+LEADERS: set[int] = set()
+"""Pids of the leaders that supervisors in this process have started and not reaped. Guarded by REAPING."""
+REAPING = threading.Lock()
+"""Held while children are started or reaped, so that no child is reaped before its pid is known to be a leader's."""
+
+
+@dataclass(frozen=True)
+class StartRequest:
+    """What to start. ``environ``: the whole environment. ``stdout``, ``stderr``: appended to; may be the same file."""
+
+    name: str  # letters, digits, '.', '_' and '-': unique among the processes of a supervisor
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    directory: Path
+    stdout: Path
+    stderr: Path
+
+
+class ProcessRecord(Compatible, frozen=True, kw_only=True):
+    """What is kept on disk about a started process; ``identity`` None: written before it was started."""
+
+    name: str
+    identity: ProcessIdentity | None
+
+
+def new_marker(name: str) -> str:
+    """A marker that no other process ever had. Raises InvalidInput when ``name`` is no file name."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r} is not a process name", hint="letters, digits, '.', '_' and '-', 160 at most")
+    return f"{name}@{secrets.token_hex(8)}"
+
+
+def record_path(directory: Path, marker: str) -> Path:
+    return directory / f"{marker}{RECORD_SUFFIX}"
+
+
+def write_process_record(path: Path, record: ProcessRecord, files: FileOps = SYSTEM_FILES) -> None:
+    """Raises Fatal."""
+    write_record(path, RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record), files=files)
+
+
+def read_process_record(path: Path) -> ProcessRecord:
+    """Raises Absent, Unavailable, Fatal (damaged, of another version)."""
+    try:
+        return msgspec.json.decode(read_record(path, RECORD_KIND, RECORD_VERSION), type=ProcessRecord)
+    except msgspec.DecodeError as error:
+        raise Fatal(f"{path}: {error}") from error
+
+
+def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
+    """Raises OSError. A record that stays by mistake is harmless: its process is recognised as gone."""
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(str(path))
+    sync_directory(path.parent, files)
+
+
+def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:
+    """Record the intent, then start the process. Blocks. Raises Fatal; nothing is left behind then."""
+    path = record_path(directory, marker)
+    write_process_record(path, ProcessRecord(name=request.name, identity=None))
+    try:
+        with _output(request.stdout) as stdout, _output(request.stderr) as stderr, REAPING:
+            pid = _spawn(request, marker, stdout, stderr)
+            LEADERS.add(pid)
+            stat = read_stat(pid)
+            assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
+            return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
+    except BaseException:
+        with contextlib.suppress(OSError):  # what stays by mistake is harmless, and the first error says more
+            remove_record(path)
+        raise
+
+
+def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
+    try:
+        process = subprocess.Popen(
+            list(request.argv),
+            env={**request.environ, MARKER_VARIABLE: marker},
+            cwd=request.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        raise _start_error(error, request) from None
+    # From here on the supervisor waits for it; this keeps Popen from doing so when the object is collected.
+    process.returncode = 0
+    return process.pid
+
+
+@contextlib.contextmanager
+def _output(path: Path) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise Fatal(
+            f"cannot open {path} for output: {error.strerror}", hint="check free space and permissions"
+        ) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+_REASONS: dict[int, tuple[str, str | None]] = {
+    errno.ENOENT: ("there is no such program", "check the path, and the interpreter in its first line"),
+    errno.EACCES: ("no permission to run it", "check that it is executable and its folders can be entered"),
+    errno.ENOEXEC: ("it is not a program for this machine", "check its format and first line"),
+    errno.EAGAIN: ("the limit of processes is reached", "raise `ulimit -u` or the container's pids limit"),
+    errno.ENOMEM: ("there is not enough memory", "free memory, or lower taskmanager.memory.process.size"),
+    errno.E2BIG: ("arguments and environment are too large", "pass large values in files"),
+    errno.EMFILE: ("too many files are open", "raise `ulimit -n`"),
+    errno.ENFILE: ("too many files are open on this machine", "raise fs.file-max"),
+}
+
+
+def _start_error(error: OSError | ValueError, request: StartRequest) -> Fatal:
+    program = request.argv[0] if request.argv else "(nothing)"
+    if isinstance(error, ValueError):
+        return Fatal(f"cannot start {program}: {error}", hint="arguments and environment must hold no NUL characters")
+    if str(error.filename) == str(request.directory):
+        return Fatal(f"cannot start {program} in {request.directory}: {error.strerror}", hint="check that directory")
+    reason, hint = _REASONS.get(error.errno or 0, (error.strerror or str(error), None))
+    return Fatal(f"cannot start {program}: {reason}", hint=hint)

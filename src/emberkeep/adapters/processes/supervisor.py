@@ -1,0 +1,282 @@
+"""Starts processes and ends them with everything that they started.
+
+Each process leads a session of its own and outlives the supervisor; a record on disk lets the next supervisor find it.
+When a leader has ended it is kept as a zombie until nothing of its session is left: its pid, hence the session's
+number, cannot become another's meanwhile. Then it is reaped and its exit is told, once.
+
+The process that runs a supervisor becomes the parent of all orphans below it, and reaps them: other code there must not
+start session leaders of its own (children in this process's own session are left alone).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar, TypeVarTuple
+
+import structlog
+
+from emberkeep.adapters.processes.family import Exit, Family, OnExit, become_subreaper, reap_leader, reap_orphans
+from emberkeep.adapters.processes.leftovers import Leftover, find_leftovers
+from emberkeep.adapters.processes.start import (
+    ProcessRecord,
+    StartRequest,
+    launch,
+    new_marker,
+    record_path,
+    remove_record,
+    write_process_record,
+)
+from emberkeep.adapters.processes.table import (
+    take_table,
+)
+from emberkeep.base.errors import Conflict, Fatal, RetryLater
+from emberkeep.base.process_identity import is_alive
+
+LINGER_SECONDS = 5.0
+"""How long the rest of a session may go on after its leader has ended (a JVM runs its shutdown hooks then)."""
+_SWEEP_SECONDS = 2.0  # between two looks for orphans while all is well
+_FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two looks at a session that is ending
+
+__all__ = ["Exit", "Leftover", "OnExit", "ProcessSupervisor", "StartRequest"]
+
+_log = structlog.get_logger(__name__)
+_ArgumentTs = TypeVarTuple("_ArgumentTs")
+_ResultT = TypeVar("_ResultT")
+
+
+class ProcessSupervisor:
+    """Belongs to one event loop, in any thread. Exits are told, and stops carried out, while ``run`` runs."""
+
+    def __init__(self, directory: Path, *, linger: float = LINGER_SECONDS) -> None:
+        """``directory``: for the records, of this supervisor alone. Raises Fatal."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise Fatal(f"cannot use {directory}: {error.strerror}", hint="check its permissions") from error
+        become_subreaper()
+        self._directory = directory
+        self._linger = linger
+        self._thread = ThreadPoolExecutor(1, "process-supervisor")
+        self._processes: dict[str, Family] = {}  # by marker
+        self._starting: dict[str, asyncio.Task[Family]] = {}  # by name
+        self._discarding: set[asyncio.Task[None]] = set()
+        self._look_again = asyncio.Event()
+        self._next_sweep = 0.0  # loop time
+        self._abandoned = False  # run() has ended
+
+    async def start(self, request: StartRequest, on_exit: OnExit) -> int:
+        """Start a process; returns its pid. ``on_exit`` is called once, on the loop, when nothing of it is left.
+
+        Raises Fatal (it cannot be started, or not be recorded), Conflict (the name is in use), InvalidInput (name).
+        When it raises or is cancelled, nothing of the process is left, and ``on_exit`` is not called.
+        """
+        if request.name in self.running() or request.name in self._starting:
+            raise Conflict(f"the process {request.name} runs already")
+        marker = new_marker(request.name)
+        task = asyncio.create_task(self._launch(request, marker, on_exit), name=f"start {request.name}")
+        self._starting[request.name] = task
+        task.add_done_callback(lambda _: self._starting.pop(request.name))
+        try:
+            process = await asyncio.shield(task)
+            assert process.leader is not None  # noqa: S101
+            record = ProcessRecord(name=request.name, identity=process.leader)
+            await self._in_thread(write_process_record, record_path(self._directory, marker), record)
+        except BaseException:
+            await self._discard(task)
+            raise
+        return process.leader.pid
+
+    async def _launch(self, request: StartRequest, marker: str, on_exit: OnExit) -> Family:
+        leader = await self._in_thread(launch, request, self._directory, marker)
+        process = Family(request.name, marker, leader, is_child=True, on_exit=on_exit)
+        self._watch(process)
+        return process
+
+    async def _discard(self, starting: asyncio.Task[Family]) -> None:
+        """Take back a start whose caller does not learn of it, also when the caller is cancelled once more."""
+        task = asyncio.create_task(self._take_back(starting), name=f"take back: {starting.get_name()}")
+        self._discarding.add(task)
+        task.add_done_callback(self._discarding.discard)
+        await asyncio.shield(task)
+
+    async def _take_back(self, starting: asyncio.Task[Family]) -> None:
+        await asyncio.wait({starting})
+        if starting.exception() is not None:
+            return
+        process = starting.result()
+        process.on_exit = None
+        with contextlib.suppress(RetryLater):  # killed, but nobody watches any more
+            await self._end(process, 0.0)
+
+    def _watch(self, process: Family) -> None:
+        """Watch a process from now on."""
+        self._processes[process.marker] = process
+        self._look_again.set()
+        if process.leader is not None:
+            with contextlib.suppress(ProcessLookupError):
+                process.pidfd = os.pidfd_open(process.leader.pid)
+        if process.pidfd is not None and (process.is_child or (process.leader and is_alive(process.leader))):
+            asyncio.get_running_loop().add_reader(process.pidfd, self._leader_ended, process)
+        else:
+            self._leader_ended(process)
+
+    def _leader_ended(self, process: Family) -> None:
+        loop = asyncio.get_running_loop()
+        if process.pidfd is not None:
+            loop.remove_reader(process.pidfd)
+            os.close(process.pidfd)
+            process.pidfd = None
+        process.leader_ended = True
+        self._kill_from(process, loop.time() + self._linger)
+
+    def _kill_from(self, process: Family, when: float) -> None:
+        process.kill_at = when if process.kill_at is None else min(process.kill_at, when)
+        self._look_again.set()
+
+    def running(self) -> set[str]:
+        """Names of the processes that were started or adopted and have not been told to have ended."""
+        return {process.name for process in self._processes.values() if process.is_ours}
+
+    async def stop(self, name: str, grace: float) -> None:
+        """SIGTERM to the leader, after ``grace`` seconds SIGKILL to all that is left (0: at once). Returns when nothing
+        is left and the exit has been told; at once for unknown names. A second, shorter grace counts."""
+        starting = self._starting.get(name)
+        if starting is not None:
+            await asyncio.wait({starting})
+        for process in list(self._processes.values()):
+            if process.name == name and process.is_ours:
+                await self._end(process, grace)
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the leader of a process; unknown names, and leaders that have ended, are ignored."""
+        for process in self._processes.values():
+            if process.name == name and process.is_ours and process.pidfd is not None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(process.pidfd, number)
+
+    async def _end(self, process: Family, grace: float) -> None:
+        # Look first: once the leader is dead its children are ours, and a parent no longer tells where they belong.
+        doomed = {process.marker} if grace <= 0 else set()
+        await self._in_thread(self._survey, (process,), [process], doomed)
+        if grace > 0 and process.pidfd is not None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
+                signal.pidfd_send_signal(process.pidfd, signal.SIGCONT)  # a stopped process would not notice
+        self._kill_from(process, asyncio.get_running_loop().time() + max(grace, 0.0))
+        if not self._abandoned:
+            await process.ended.wait()
+        if process.marker in self._processes:
+            raise RetryLater(f"the supervisor stopped before the process {process.name} had ended")
+
+    async def leftovers(self) -> list[Leftover]:
+        """What an earlier supervisor with this directory left running, by name; records of ended ones are removed."""
+        return await self._in_thread(find_leftovers, self._directory, frozenset(self._processes))
+
+    def adopt(self, leftover: Leftover, on_exit: OnExit) -> None:
+        """Take one of ``leftovers()`` over: it goes on, and ``on_exit`` is called once nothing of it is left, as for a
+        process that was started here; only its exit code is not known. Its leader is to be known and alive.
+
+        Raises Conflict (the name is in use).
+        """
+        if leftover.name in self.running() or leftover.name in self._starting:
+            raise Conflict(f"the process {leftover.name} runs already")
+        process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=on_exit)
+        process.members = dict(leftover.members)
+        self._watch(process)
+
+    async def end_leftover(self, leftover: Leftover, grace: float) -> None:
+        """Like ``stop``, for one of ``leftovers()``. Nobody is told of its exit code: it was not our child."""
+        process = self._processes.get(leftover.marker)
+        if process is None:
+            process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=None)
+            process.members = dict(leftover.members)
+            self._watch(process)
+        await self._end(process, grace)
+
+    async def run(self) -> None:
+        """Watch until cancelled. Whoever runs it ends the process when it raises."""
+        try:
+            while True:
+                self._look_again.clear()
+                next_look = await self._look()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(next_look):
+                        await self._look_again.wait()
+        finally:
+            self._abandoned = True
+            for process in self._processes.values():
+                process.ended.set()
+
+    async def _look(self) -> float | None:
+        """Look at what is ending, act on it; returns the loop time of the next look (None: when something happens)."""
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        ending = [p for p in self._processes.values() if p.leader_ended or p.is_due(now)]
+        if ending or (self._processes and now >= self._next_sweep):
+            doomed = {p.marker for p in ending if p.is_due(now)}
+            alive = await self._in_thread(self._survey, tuple(self._processes.values()), ending, doomed)
+            self._next_sweep = loop.time() + _SWEEP_SECONDS
+            for process in ending:
+                process.looks += 1
+                if process.leader_ended and process.marker not in alive:
+                    await self._conclude(process)
+        if not self._processes:
+            return None
+        remaining = [p for p in ending if p.marker in self._processes]
+        polls = [loop.time() + min(_FIRST_POLL * 2.0 ** min(p.looks, 10), _LAST_POLL) for p in remaining]
+        deadlines = [p.kill_at for p in self._processes.values() if p.kill_at is not None and not p.is_due(now)]
+        return min([self._next_sweep, *polls, *deadlines])
+
+    def _survey(self, known: tuple[Family, ...], ending: list[Family], doomed: set[str]) -> set[str]:
+        """Remember who belongs to whom, kill what is doomed, reap orphans. Returns the markers that live on."""
+        table = take_table()
+        for process in known:
+            process.find_members(table, read_environments=process in ending)
+        # A family that forks faster than the table is read looks empty: make sure, and look again.
+        empty = [process for process in ending if not process.members]
+        if empty:
+            for process in empty:
+                process.kill_group()
+            table = take_table()
+            for process in empty:
+                process.find_members(table, read_environments=True)
+        for process in ending:
+            if process.marker in doomed:
+                process.kill_members()
+        reap_orphans(table)
+        return {process.marker for process in ending if process.members}
+
+    async def _conclude(self, process: Family) -> None:
+        exit_code = reap_leader(process) if process.is_child else None
+        self._processes.pop(process.marker)
+        try:
+            await self._in_thread(remove_record, record_path(self._directory, process.marker))
+        except OSError as error:
+            _log.warning("process_record_stays", process=process.name, reason=error.strerror)
+        try:
+            if process.on_exit is not None:
+                process.on_exit(Exit(process.name, exit_code))
+        finally:
+            process.ended.set()
+
+    async def close(self) -> None:
+        """Stop watching; the processes go on and their records stay. Cancel ``run`` first. Idempotent."""
+        unfinished = {*self._starting.values(), *self._discarding}
+        if unfinished:
+            await asyncio.wait(unfinished)
+        for process in self._processes.values():
+            if process.pidfd is not None:
+                asyncio.get_running_loop().remove_reader(process.pidfd)
+                os.close(process.pidfd)
+                process.pidfd = None
+        self._processes.clear()
+        self._thread.shutdown(wait=True)
+
+    async def _in_thread(self, work: Callable[[*_ArgumentTs], _ResultT], *arguments: *_ArgumentTs) -> _ResultT:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)

@@ -1,0 +1,1 @@
+"""Where savepoints lie."""

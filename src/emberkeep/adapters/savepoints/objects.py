@@ -1,0 +1,47 @@
+"""A savepoint in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<name>``.
+
+There are no directories and no renames: one request puts a file, and it is durable with its answer. Blocking calls
+only, see object_blobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import obstore
+
+from emberkeep.adapters.object_store.clients import parse_object_location
+from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests
+from emberkeep.adapters.state.source import opened_source
+
+_LISTED_AT_ONCE = 1000
+
+
+class StoredSavepoint:
+    """Implements ``lifecycle.ports.SavepointObjects``."""
+
+    def __init__(self, location: str) -> None:
+        """Raises Fatal."""
+        self._requests = ObjectRequests(parse_object_location(location, "the savepoint"))
+
+    def put(self, name: str, source: Path) -> None:
+        with opened_source(source) as file:
+            size = file.size()
+            if size > PART_BYTES:
+                self._requests.put_parts(name, source, size)
+            else:
+                self.write(name, b"".join(iter(lambda: file.read(PART_BYTES), b"")))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._requests.put(name, data, overwrite=True)
+
+    def read(self, name: str) -> Iterator[bytes]:
+        return self._requests.pieces(self._requests.get(name, 0, None), name)
+
+    def remove(self, first: str) -> None:
+        self._requests.delete([first])
+        with self._requests.errors("list", ""):
+            batches = obstore.list(self._requests.store, None, chunk_size=_LISTED_AT_ONCE)
+            names = [each["path"] for batch in batches for each in batch]
+        self._requests.delete(names)

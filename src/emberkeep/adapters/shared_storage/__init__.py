@@ -1,0 +1,1 @@
+"""The shared storage directory: its owner, its marks, and whether it answers."""

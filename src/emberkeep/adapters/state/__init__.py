@@ -1,0 +1,1 @@
+"""State files: local copies on a node, and the durable stores behind them."""

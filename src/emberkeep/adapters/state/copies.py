@@ -1,0 +1,244 @@
+"""Local copies of state files on this node's disk: state_copies_places tells where they lie, state_copies_file how.
+
+Nothing is synced when a copy is kept: after a power loss a copy may be torn, which its record or its blocks' checksums
+tell, or missing. A copy's owner is the directory that it lies in, so that handing over is one rename. The order of last
+use begins anew with each process, by the time at which copies were written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.state.copies_file import verified_pieces
+from emberkeep.adapters.state.copies_index import Copy, CopyIndex, Owner
+from emberkeep.adapters.state.copies_places import NO_FILE, CopyPlaces
+from emberkeep.adapters.state.copies_staging import Staged
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+from emberkeep.base.files.errors import cannot_read
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.errors import DamagedCopy
+from emberkeep.local_state.model import CopyRecord, Holding, StatePath
+from emberkeep.local_state.spark_layout import store_directory, store_version
+
+log = structlog.get_logger(__name__)
+
+
+class DiskCopies:
+    """Implements ``local_state.ports.LocalCopies``."""
+
+    def __init__(self, root: Path, files: FileOps = SYSTEM_FILES) -> None:
+        self._root = root
+        self._files = files
+        self._places = CopyPlaces(root, files)
+        self._index = CopyIndex()
+        self._lock = threading.Lock()  # of the index, and of the coming and going of files and directories
+
+    # --- a start ------------------------------------------------------------------------------------------------------
+
+    def open_copies(self) -> tuple[CopyRecord, ...]:
+        with self._errors("open"):
+            self._places.make()
+            found = sorted(self._places.load(), key=lambda each: each[0])
+            with self._lock:
+                for _, copy in found:
+                    replaced = self._index.add(copy)
+                    if replaced is not None:
+                        self._places.drop_replaced(replaced)
+                records = tuple(copy.record for copy in self._index)
+        places = self._places
+        if places.removed:
+            log.warning("local copies of state were torn, and are removed", copies=places.removed)
+        if places.left:
+            log.warning("the disk of local state fails: some of it stays", left=places.left, reason=places.why_left)
+        return records
+
+    def clear(self) -> None:
+        """Instead of ``open_copies``: nothing is kept here any more. Removes all that there is. Raises Fatal."""
+        with self._errors("delete"):
+            self._places.clear()
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def stage(self) -> Staged:
+        with self._errors("write"):
+            try:
+                return Staged(self._places.staging(), self._files, self._adopt)
+            except FileNotFoundError:  # the disk was not there at the start
+                self._places.make()
+                return Staged(self._places.staging(), self._files, self._adopt)
+
+    def _adopt(self, staged: Path, record: CopyRecord) -> None:
+        """A complete file with its record becomes a copy. Raises OSError."""
+        copy = Copy(record, staged.name)
+        with self._lock:
+            self._places.adopt(staged, copy)
+            self._delete_replaced(self._index.add(copy))
+
+    def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
+        with self._lock:
+            copy = self._find_same(record)
+            if copy is None:
+                return
+            changed = msgspec.structs.replace(copy.record, path=path, generation=generation, modified_ms=modified_ms)
+            moved = Copy(changed, copy.file)
+            try:
+                Staged.add_end(self._files, self._places.path(copy), moved.record)
+            except OSError as error:
+                self._forget([copy])
+                raise self._refusal("move", error) from error
+            self._index.remove(record.path)
+            self._delete_replaced(self._index.add(moved))
+
+    def _delete_replaced(self, copy: Copy | None) -> None:
+        if copy is not None:
+            self._forget([copy])  # if that fails, the next start finds two of one name, and takes the newer one
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def find(self, path: StatePath) -> CopyRecord | None:
+        copy = self._index.find(path)
+        return None if copy is None else copy.record
+
+    def read(self, record: CopyRecord, offset: int, length: int | None) -> Iterator[bytes]:
+        with self._lock:
+            copy = self._find_same(record)
+            if copy is None:
+                raise Absent(f"there is no such copy of {record.path.name} any more")
+            where = self._places.path(copy)
+            try:
+                file = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except OSError as error:
+                problem = cannot_read(Path(where), error)
+                if isinstance(problem, Unavailable) and error.errno not in NO_FILE:
+                    raise problem from error
+                self._forget([copy])
+                raise DamagedCopy(f"{where} cannot be opened: {error.strerror or error}") from error
+        pieces = verified_pieces(file, copy.record, offset, length, where)
+        next(pieces)  # into its "try": from now on the file is closed whatever becomes of the iterator
+        return self._guarded(pieces, copy)
+
+    def _guarded(self, pieces: Iterator[bytes], copy: Copy) -> Generator[bytes]:
+        try:
+            yield from pieces
+        except DamagedCopy:
+            with self._lock:
+                found = self._index.find(copy.record.path)
+                if found is not None and found.file == copy.file:
+                    self._forget([found])
+            raise
+
+    def touch(self, record: CopyRecord) -> None:
+        with self._lock:
+            self._index.touch(record.path)
+
+    def _find_same(self, record: CopyRecord) -> Copy | None:
+        """The copy of these bytes; it may have been handed over meanwhile."""
+        copy = self._index.find(record.path)
+        if copy is None or msgspec.structs.replace(copy.record, allocation_id=record.allocation_id) != record:
+            return None
+        return copy
+
+    # --- owners -------------------------------------------------------------------------------------------------------
+
+    def hand_over(self, job_id: JobId, source: AllocationId, target: AllocationId) -> None:
+        with self._lock, self._errors("hand over"):
+            copies = self._index.owned((job_id, source))
+            if not copies or source == target:
+                return
+            self._places.hand_over(copies, (job_id, source), (job_id, target))
+            for copy in copies:
+                self._index.hand_over(copy, target)
+
+    def drop(self, path: StatePath) -> None:
+        with self._lock, self._errors("delete"):
+            self._delete(self._index.below(path))
+
+    def drop_allocation(self, job_id: JobId, allocation_id: AllocationId) -> None:
+        self._drop_owners([(job_id, allocation_id)])
+
+    def drop_job(self, job_id: JobId) -> None:
+        with self._lock:
+            owners = self._index.owners(job_id)
+        self._drop_owners(owners)
+
+    def _drop_owners(self, owners: list[Owner]) -> None:
+        for owner in owners:
+            with self._lock, self._errors("delete"):
+                for copy in self._index.owned(owner):
+                    self._index.remove(copy.record.path)
+                going = self._places.set_aside(owner)
+            with self._errors("delete"):
+                self._places.remove(going)
+
+    def _delete(self, copies: list[Copy]) -> None:
+        """Raises OSError."""
+        for copy in copies:
+            if self._index.find(copy.record.path) is copy:
+                self._index.remove(copy.record.path)
+        for copy in copies:
+            self._places.delete(copy)
+        for owner in {copy.owner for copy in copies}:
+            if not self._index.owned(owner):
+                self._places.remove_if_empty(owner)
+
+    def _forget(self, copies: list[Copy]) -> None:
+        """The same of copies that are of no use: a disk that fails here failed before."""
+        with contextlib.suppress(OSError):
+            self._delete(copies)
+
+    # --- accounts -----------------------------------------------------------------------------------------------------
+
+    def records(self) -> tuple[CopyRecord, ...]:
+        with self._lock:
+            return tuple(copy.record for copy in self._index)
+
+    def holdings(self, job_id: JobId) -> tuple[Holding, ...]:
+        with self._lock:
+            records = [copy.record for owner in self._index.owners(job_id) for copy in self._index.owned(owner)]
+        return _holdings(job_id, records)
+
+    def used(self) -> int:
+        return self._index.used
+
+    def close(self) -> None:
+        """Nothing to close: the files are those of the next process."""
+
+    @contextlib.contextmanager
+    def _errors(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._refusal(verb, error) from error
+
+    def _refusal(self, verb: str, error: OSError) -> Fatal:
+        return Fatal(
+            f"cannot {verb} local copies of state in {self._root}: {error.strerror or error}",
+            hint="check free space and permissions of that directory",
+        )
+
+
+def _holdings(job_id: JobId, records: list[CopyRecord]) -> tuple[Holding, ...]:
+    stores: dict[tuple[str, str], list[CopyRecord]] = {}
+    for record in records:
+        directory = store_directory(record.path.name)
+        if directory is not None:
+            stores.setdefault((record.path.root, directory), []).append(record)
+    return tuple(
+        Holding(
+            job_id=job_id,
+            root=root,
+            name=name,
+            files=len(held),
+            size=sum(record.length for record in held),
+            newest_version=max(store_version(record.path.name) for record in held),
+        )
+        for (root, name), held in sorted(stores.items())
+    )

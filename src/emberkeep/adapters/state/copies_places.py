@@ -1,0 +1,233 @@
+"""Where local copies lie below their root, and what is done with files and directories there.
+
+```
+<root>/copies/<job id>/<allocation id>/<name>   complete, see state_copies_file
+<root>/staging/<name>                           being received, or being deleted
+```
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import itertools
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.state.copies_file import read_end
+from emberkeep.adapters.state.copies_index import Copy, Owner
+from emberkeep.adapters.state.names import is_temporary
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.operations import FileOps
+from emberkeep.base.ids import AllocationId, JobId, parse_job_id
+from emberkeep.local_state.errors import DamagedCopy
+
+NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)  # a link, a socket, …: nobody has put it there as a copy
+_ALLOCATION = re.compile(r"[0-9a-f]{1,64}")
+
+log = structlog.get_logger(__name__)
+
+
+class CopyPlaces:
+    """Methods raise OSError. Those that make or remove an owner's directory are called by one thread at a time."""
+
+    def __init__(self, root: Path, files: FileOps) -> None:
+        self._root = root
+        self._copies = root / "copies"
+        self._staging = root / "staging"
+        self._files = files
+        self._life = secrets.token_hex(6)
+        self._numbers = itertools.count()
+        self.removed = 0  # files that were no sound copies
+        self.left = 0  # files and directories that could not be looked at or removed
+        self.why_left = ""  # the last one of them
+
+    def staging(self) -> Path:
+        """A name that was never used, here or as a copy's."""
+        return self._staging / f"{self._life}-{next(self._numbers):x}"
+
+    def path(self, copy: Copy) -> str:
+        return f"{self._directory(copy.owner)}/{copy.file}"
+
+    def _directory(self, owner: Owner) -> str:
+        """Raises InvalidInput."""
+        return f"{self._copies}/{_relative(owner)}"
+
+    # --- a start ------------------------------------------------------------------------------------------------------
+
+    def make(self) -> None:
+        """The directories."""
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (self._staging, self._copies):
+            with contextlib.suppress(FileExistsError):
+                self._files.make_directory(str(directory))
+
+    def load(self) -> Iterator[tuple[int, Copy]]:
+        """Time of change (ns since 1970) and copy; what is none is removed, and what is in staging."""
+        for leftover in list(os.scandir(self._staging)):
+            self._try_to_remove(leftover.path)
+        for job in list(os.scandir(self._copies)):
+            with self._skipping(job.path):
+                yield from self._of_job(job)
+
+    @contextlib.contextmanager
+    def _skipping(self, path: str) -> Iterator[None]:
+        """What this disk does not show or let go stays as it is; the next start tries again."""
+        try:
+            yield
+        except OSError as error:
+            self.left += 1
+            self.why_left = f"{path}: {error.strerror or error}"
+
+    def _try_to_remove(self, path: str) -> None:
+        with self._skipping(path):
+            self.remove(path)
+
+    def _of_job(self, job: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
+        """Time of change (ns) and copy; what is none is removed."""
+        try:
+            if job.is_dir(follow_symlinks=False):
+                job_id = parse_job_id(job.name)
+                for allocation in list(os.scandir(job.path)):
+                    with self._skipping(allocation.path):
+                        yield from self._of_owner(job_id, allocation)
+                with contextlib.suppress(OSError):  # it is not empty
+                    self._files.remove_directory(job.path)
+                return
+        except InvalidInput:
+            pass
+        self._try_to_remove(job.path)
+
+    def _of_owner(self, job_id: JobId, allocation: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
+        if not _ALLOCATION.fullmatch(allocation.name) or not allocation.is_dir(follow_symlinks=False):
+            self._try_to_remove(allocation.path)
+            return
+        owner = (job_id, AllocationId(allocation.name))
+        for entry in list(os.scandir(allocation.path)):
+            try:
+                with self._skipping(entry.path):
+                    yield _load(entry, owner)
+            except DamagedCopy as error:
+                log.debug("a local copy of state is removed", reason=str(error))
+                self.removed += 1
+                self._try_to_remove(entry.path)
+        with contextlib.suppress(OSError):
+            self._files.remove_directory(allocation.path)
+
+    def drop_replaced(self, copy: Copy) -> None:
+        """A crash came before it was deleted."""
+        with self._skipping(self.path(copy)):
+            self.delete(copy)
+
+    def clear(self) -> None:
+        """Remove everything, the root too where nothing else is in it."""
+        for directory in (self._staging, self._copies):
+            self.remove(str(directory))
+        try:
+            self._files.remove_directory(str(self._root))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+    # --- later --------------------------------------------------------------------------------------------------------
+
+    def adopt(self, staged: Path, copy: Copy) -> None:
+        """A staged file becomes a copy."""
+        target = self.path(copy)
+        try:
+            self._files.rename(str(staged), target)
+        except FileNotFoundError:
+            directory = self._directory(copy.owner)
+            for each in (os.path.dirname(directory), directory):  # noqa: PTH120
+                with contextlib.suppress(FileExistsError):
+                    self._files.make_directory(each)
+            self._files.rename(str(staged), target)
+
+    def hand_over(self, copies: Iterable[Copy], source: Owner, target: Owner) -> None:
+        """All that lies in one owner's directory goes to another one's of the same job, durably."""
+        froms, to = self._directory(source), self._directory(target)
+        try:
+            self._files.rename(froms, to)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            for copy in copies:
+                with contextlib.suppress(FileNotFoundError):
+                    self._files.rename(self.path(copy), f"{to}/{copy.file}")
+            sync_directory(Path(to), self._files)
+            self._files.remove_directory(froms)
+        sync_directory(Path(to).parent, self._files)
+
+    def set_aside(self, owner: Owner) -> str:
+        """Everything of an owner, at once; returns where it is to be removed."""
+        going = str(self.staging())
+        with contextlib.suppress(FileNotFoundError):
+            self._files.rename(self._directory(owner), going)
+        self.remove_if_empty(owner)
+        return going
+
+    def delete(self, copy: Copy) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._files.unlink(self.path(copy))
+
+    def remove_if_empty(self, owner: Owner) -> None:
+        """An owner's directory, and its job's."""
+        directory = self._directory(owner)
+        for each in (directory, os.path.dirname(directory)):  # noqa: PTH120
+            try:
+                self._files.remove_directory(each)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                return
+
+    def remove(self, path: str) -> None:
+        """A file or a directory with everything in it; one that is not there is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                for entry in list(os.scandir(path)):
+                    self.remove(entry.path)
+                self._files.remove_directory(path)
+            else:
+                self._files.unlink(path)
+
+
+@functools.lru_cache(maxsize=1024)
+def _relative(owner: Owner) -> str:
+    job_id, allocation_id = owner
+    if not _ALLOCATION.fullmatch(allocation_id):
+        raise InvalidInput(f"{allocation_id[:64]!r} is no allocation id", field="allocation_id", hint="hex digits")
+    return f"{parse_job_id(job_id)}/{allocation_id}"
+
+
+def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:
+    """Time of change (ns) and copy. Raises DamagedCopy, OSError where it cannot be read now."""
+    try:
+        file = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        raise DamagedCopy(f"{entry.path}: no file") from None
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise DamagedCopy(f"{entry.path}: no file")
+        record = read_end(file, entry.path)
+    finally:
+        os.close(file)
+    if record.job_id != owner[0]:
+        raise DamagedCopy(f"{entry.path}: is of job {record.job_id}")
+    if is_temporary(record.path.name.rpartition("/")[2]):
+        raise DamagedCopy(f"{entry.path}: its true name is not known any more")
+    return found.st_mtime_ns, Copy(msgspec.structs.replace(record, allocation_id=owner[1]), entry.name)

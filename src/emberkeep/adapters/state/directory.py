@@ -1,0 +1,331 @@
+"""Durable state in a directory that all nodes share: local, NFS or another network file system.
+
+Files and directories are those that Spark would have made there with file://, byte for byte, so that local recovery can
+be switched on and off. Hadoop keeps checksums in ``.name.crc`` beside the files that it writes with file://: those of a
+file that is replaced, moved or deleted here are deleted first, and no listing shows them.
+
+A file comes under its name complete and synced. Its generation is inode, size and time of change, the digits of which
+below a millisecond are drawn at random.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+
+from emberkeep.adapters.state.directory_errors import NO_ENTRY, changing, refusal, unknown
+from emberkeep.adapters.state.directory_incoming import Incoming
+from emberkeep.adapters.state.directory_moves import Moves, Spot, same
+from emberkeep.adapters.state.directory_tree import DirectoryTree, FirstStart
+from emberkeep.adapters.state.names import INCOMING, is_side_file, is_temporary, parts_of, side_file
+from emberkeep.adapters.state.root import StateRoot
+from emberkeep.base.errors import Absent, Conflict, RetryLater
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.local_state.errors import Exists, NotADirectory, NotEmpty
+from emberkeep.local_state.model import FileKind, FileStatus
+
+_PIECE_BYTES = 256 * 1024
+
+
+class DirectoryState:
+    """Implements ``local_state.ports.DurableState``. Nothing is made below the root before something is put there."""
+
+    def __init__(
+        self, root: Path, files: FileOps = SYSTEM_FILES, *, first_start: FirstStart = FirstStart.ANYWHERE
+    ) -> None:
+        """``root``: absolute."""
+        self._root = StateRoot(str(root))
+        self._files = files
+        self._tree = DirectoryTree(root, files, first_start)
+        self._incoming = Incoming(self._tree, files)
+        self._moves = Moves(files)
+
+    @property
+    def location(self) -> str:
+        return self._root.location
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def status(self, name: str) -> FileStatus:
+        parts = parts_of(name)
+        with self._errors("look at", name):
+            if not parts:
+                with self._opened(parts, name) as root:
+                    return _status(name, os.fstat(root))
+            with self._spot(name) as spot:
+                return _status(name, self._stat(spot))
+
+    def listing(self, name: str) -> tuple[FileStatus, ...]:
+        status = self.status(name)
+        if status.kind is FileKind.FILE:
+            return (status,)
+        parts = parts_of(name)
+        with self._errors("list", name), self._opened(parts, name) as directory:
+            return tuple(self._entries(directory, parts))
+
+    def _entries(self, directory: int, parts: Sequence[str]) -> Iterator[FileStatus]:
+        prefix = "".join(f"{part}/" for part in parts)
+        with os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if is_side_file(entry.name) or (entry.name == INCOMING and not parts):
+                    continue
+                with contextlib.suppress(FileNotFoundError):
+                    found = entry.stat(follow_symlinks=False)
+                    if _is_ours(found):
+                        yield _status(prefix + entry.name, found)
+
+    def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
+        if not parts_of(name):
+            raise self._root.is_a_directory(name)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to wait at the end of a pipe
+        with self._errors("read", name), self._spot(name) as spot:
+            if stat.S_ISDIR(self._stat(spot).st_mode):
+                raise self._root.is_a_directory(name)
+            try:
+                file = os.open(spot.leaf, flags, dir_fd=spot.directory)
+            except FileNotFoundError:
+                raise self._root.absent(name) from None
+        pieces = self._pieces(file, name, offset, length)
+        next(pieces)  # into its "try": from now on the file is closed whatever becomes of the iterator
+        with self._errors("read", name):
+            found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise RetryLater(f"{self._root.at(name)} was replaced while it was opened")
+        return _status(name, found), pieces
+
+    def _pieces(self, file: int, name: str, offset: int, length: int | None) -> Generator[bytes]:
+        try:
+            yield b""
+            with self._errors("read", name):
+                end = os.fstat(file).st_size
+            end = end if length is None else min(end, offset + length)
+            while offset < end:
+                with self._errors("read", name):
+                    data = os.pread(file, min(_PIECE_BYTES, end - offset), offset)
+                if not data:
+                    raise RetryLater(f"{self._root.at(name)} was cut short while it was read")
+                offset += len(data)
+                yield data
+        finally:
+            os.close(file)
+
+    # --- making and moving --------------------------------------------------------------------------------------------
+
+    def make_directory(self, name: str) -> None:
+        with self._errors("make", name), self._tree.made(parts_of(name)):
+            pass
+
+    def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
+        parts = parts_of(name)
+        if not parts:
+            raise self._root.is_a_directory(name)
+        with (
+            self._errors("store", name),
+            self._tree.made(parts[:-1]) as parent,
+            self._incoming.opened() as incoming,
+        ):
+            target = Spot(parent, parts[-1], name)
+            self._check_free(target, overwrite=overwrite)
+            temporary, found = self._incoming.write(incoming, source)
+            try:
+                self._move_file(Spot(incoming, temporary, name), target, overwrite=overwrite)
+            except BaseException:
+                self._incoming.discard(incoming, temporary)
+                raise
+            if not is_temporary(target.leaf):
+                self._sync(target)
+        return _status(name, found)
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
+        froms, to = parts_of(source), parts_of(target)
+        if froms != to and to[: len(froms)] == froms:
+            raise Conflict(f"{self._root.at(source)} cannot be moved into itself")
+        if not to:
+            raise Exists(f"{self._root.location} exists")
+        with self._errors("rename", source), self._spot(source) as old:
+            found = self._stat(old)
+            with self._spot(target, strict=True) as new:
+                if froms != to and stat.S_ISDIR(found.st_mode):
+                    self._move_directory(old, new, overwrite=overwrite)
+                elif froms != to:
+                    self._move_file(old, new, overwrite=overwrite)
+                elif not overwrite:
+                    raise self._root.exists(target)
+                self._sync(new)
+                if froms[:-1] != to[:-1]:
+                    self._sync(old)
+        return _status(target, found)
+
+    def _move_file(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
+        if not same(old, new):
+            self._check_free(new, overwrite=overwrite)
+        for spot in (old, new):
+            # What is left of a file that plain file:// has written would condemn the bytes that come.
+            self._drop_side_file(spot)
+        try:
+            with changing(self._root.at(new.name)):
+                self._moves.file(old, new, overwrite=overwrite)
+        except FileNotFoundError:
+            raise self._root.absent(old.name) from None
+        except FileExistsError:
+            raise self._root.exists(new.name) from None
+        except IsADirectoryError:
+            raise self._root.is_a_directory(new.name) from None
+
+    def _move_directory(self, old: Spot, new: Spot, *, overwrite: bool) -> None:
+        try:
+            with changing(self._root.at(new.name)):
+                self._moves.directory(old, new, overwrite=overwrite)
+        except FileNotFoundError:
+            raise self._root.absent(old.name) from None
+        except FileExistsError:
+            raise self._root.exists(new.name) from None
+
+    def _check_free(self, spot: Spot, *, overwrite: bool) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISDIR(spot.stat().st_mode):
+                raise self._root.is_a_directory(spot.name) if overwrite else self._root.exists(spot.name)
+            if not overwrite:
+                raise self._root.exists(spot.name)
+
+    def _drop_side_file(self, spot: Spot) -> None:
+        try:
+            self._files.unlink(side_file(spot.leaf), directory=spot.directory)
+        except OSError as error:
+            if error.errno not in {*NO_ENTRY, errno.EISDIR}:
+                raise
+
+    def _sync(self, spot: Spot) -> None:
+        try:
+            self._files.sync(spot.directory)
+        except OSError as error:
+            raise unknown(self._root.at(spot.name), error) from error
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(self, name: str, *, recursive: bool) -> bool:
+        if not parts_of(name):
+            return self._delete_root(recursive=recursive)
+        with self._errors("delete", name):
+            try:
+                with self._spot(name) as spot:
+                    if stat.S_ISDIR(self._stat(spot).st_mode):
+                        self._delete_directory(spot, recursive=recursive)
+                        self._sync(spot)
+                    else:
+                        self._drop_side_file(spot)
+                        self._files.unlink(spot.leaf, directory=spot.directory)
+            except (Absent, FileNotFoundError):
+                return False
+        return True
+
+    def _delete_directory(self, spot: Spot, *, recursive: bool) -> None:
+        if not recursive:
+            self._delete_empty(spot)
+            return
+        # With one step it is gone for everybody, with all that is in it.
+        going = secrets.token_hex(12)
+        with self._incoming.opened() as incoming:
+            with changing(self._root.at(spot.name)):
+                self._files.rename(spot.leaf, going, source_directory=spot.directory, target_directory=incoming)
+            with contextlib.suppress(OSError):  # what stays is swept away later
+                self._tree.remove(incoming, going)
+
+    def _delete_empty(self, spot: Spot) -> None:
+        if self.listing(spot.name):
+            raise NotEmpty(f"{self._root.at(spot.name)} is not empty")
+        with self._opened(parts_of(spot.name), spot.name) as directory:
+            for name in filter(is_side_file, os.listdir(directory)):  # noqa: PTH208
+                self._files.unlink(name, directory=directory)
+        try:
+            self._files.remove_directory(spot.leaf, directory=spot.directory)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            raise NotEmpty(f"{self._root.at(spot.name)} is not empty") from None
+
+    def _delete_root(self, *, recursive: bool) -> bool:
+        try:
+            entries = self.listing("")
+        except Absent:
+            return False
+        if entries and not recursive:
+            raise NotEmpty(f"{self._root.location} is not empty")
+        with self._errors("delete", ""):
+            try:
+                self._tree.remove_root(lambda name: recursive or is_side_file(name) or name == INCOMING)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise NotEmpty(f"{self._root.location} is not empty") from None
+        return True
+
+    def close(self) -> None:
+        self._incoming.remove()
+
+    # --- saying -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _opened(self, parts: Sequence[str], name: str, *, strict: bool = False) -> Iterator[int]:
+        """``strict``: a part that is a file is told, else it only means that there is nothing of this name."""
+        with contextlib.ExitStack() as stack:
+            try:
+                directory = stack.enter_context(self._tree.opened(parts))
+            except OSError as error:
+                if error.errno not in NO_ENTRY or (strict and error.errno == errno.ENOTDIR):
+                    raise
+                raise self._root.absent(name) from None
+            yield directory
+
+    @contextlib.contextmanager
+    def _spot(self, name: str, *, strict: bool = False) -> Iterator[Spot]:
+        parts = parts_of(name)
+        if not parts:
+            raise Conflict(f"{self._root.location} cannot be moved")
+        with self._opened(parts[:-1], name, strict=strict) as parent:
+            yield Spot(parent, parts[-1], name)
+
+    def _stat(self, spot: Spot) -> os.stat_result:
+        try:
+            found = spot.stat()
+        except OSError as error:
+            if error.errno in NO_ENTRY:
+                raise self._root.absent(spot.name) from None
+            raise
+        if not _is_ours(found):
+            raise self._root.absent(spot.name)
+        return found
+
+    @contextlib.contextmanager
+    def _errors(self, verb: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except NotADirectoryError:
+            raise NotADirectory(f"a part of the name {self._root.at(name)} is a file or a link") from None
+        except OSError as error:
+            raise refusal(f"{verb} {self._root.at(name)}", error) from error
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """No link, no pipe."""
+    return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+
+
+def _status(name: str, found: os.stat_result) -> FileStatus:
+    modified = found.st_mtime_ns
+    if stat.S_ISDIR(found.st_mode):
+        return FileStatus(
+            name=name, kind=FileKind.DIRECTORY, length=0, modified_ms=modified // 1_000_000, generation=""
+        )
+    return FileStatus(
+        name=name,
+        kind=FileKind.FILE,
+        length=found.st_size,
+        modified_ms=modified // 1_000_000,
+        generation=f"{found.st_ino:x}-{modified:x}-{found.st_size:x}",
+    )

@@ -1,0 +1,43 @@
+"""What a file system's error means for the state in a shared directory."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+from collections.abc import Iterator
+
+from emberkeep.base.errors import Fatal, Unavailable, UnknownOutcome
+from emberkeep.base.files.errors import CANNOT_STORE
+
+NO_ENTRY = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
+# Of a change of names, these alone say that it has not happened: the file system has refused it. After all others (the
+# server is away, the disk has failed) it may have.
+_REFUSED = CANNOT_STORE | {
+    errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.EMLINK, errno.ENFILE,
+    errno.ENOENT, errno.ENOMEM, errno.ENOSYS, errno.ENOTDIR, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM,
+    errno.EROFS, errno.EXDEV,
+}  # fmt: skip
+
+
+def refusal(action: str, error: OSError) -> Fatal | Unavailable:
+    """The file system did not do what it was asked for: the rule of ``base.files.errors``, for a name of many parts."""
+    message = f"cannot {action}: {error.strerror or error}"
+    if error.errno in CANNOT_STORE:
+        return Fatal(message, hint="free some space there")
+    return Unavailable(message, hint="check that its file system is mounted and that this user may use it")
+
+
+@contextlib.contextmanager
+def changing(where: str) -> Iterator[None]:
+    """Around a step that gives or takes a name: without an answer it may have happened."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise unknown(where, error) from error
+        raise
+
+
+def unknown(where: str, error: OSError) -> UnknownOutcome:
+    """A change of ``where`` may or may not have happened, or may not last."""
+    return UnknownOutcome(f"{where} may have changed, or not: {error.strerror or error}", hint="look at it again")

@@ -1,0 +1,85 @@
+"""Files of a shared directory before they have their names, and what others' crashes left of such."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.state.directory_tree import DirectoryTree
+from emberkeep.adapters.state.names import INCOMING
+from emberkeep.adapters.state.source import opened_source
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.files.operations import FileOps
+
+_COPY_BYTES = 1024**2
+_MILLISECOND = 1_000_000  # ns
+_LEFTOVER_SECONDS = 3600.0  # without a change: nobody is writing it any more
+
+log = structlog.get_logger(__name__)
+
+
+class Incoming:
+    """Methods raise OSError besides what they say."""
+
+    def __init__(self, tree: DirectoryTree, files: FileOps) -> None:
+        self._tree = tree
+        self._files = files
+        self._swept = False
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[int]:
+        with self._tree.made((INCOMING,)) as directory:
+            if not self._swept:
+                self._swept = True
+                self._sweep(directory)
+            yield directory
+
+    def write(self, directory: int, source: Path) -> tuple[str, os.stat_result]:
+        """A complete, synced copy of ``source`` under a new name. Raises Fatal: ``source`` cannot be read."""
+        with opened_source(source) as reader:
+            name = secrets.token_hex(12)
+            file = self._files.create(name, 0o666, directory=directory)
+            try:
+                while data := reader.read(_COPY_BYTES):
+                    self._files.write(file, data)
+                modified = os.fstat(file).st_mtime_ns
+                # Two writes of one size in one tick of the clock could meet the same inode again.
+                modified += secrets.randbelow(_MILLISECOND) - modified % _MILLISECOND
+                os.utime(file, ns=(modified, modified))
+                self._files.sync(file)
+                return name, os.fstat(file)
+            except BaseException:
+                self.discard(directory, name)
+                raise
+            finally:
+                os.close(file)
+
+    def discard(self, directory: int, name: str) -> None:
+        """Best effort: what stays is swept away later."""
+        with contextlib.suppress(OSError):
+            self._files.unlink(name, directory=directory)
+
+    def remove(self) -> None:
+        """Where it is empty and there."""
+        with contextlib.suppress(OSError, Unavailable), self._tree.opened(()) as root:
+            self._files.remove_directory(INCOMING, directory=root)
+
+    def _sweep(self, directory: int) -> None:
+        """Once per process. Directories in here are being deleted anyway."""
+        try:
+            os.utime(directory)
+            now = os.fstat(directory).st_mtime  # by the clock of the file server
+            with os.scandir(directory) as entries:
+                for entry in list(entries):
+                    with contextlib.suppress(FileNotFoundError):
+                        found = entry.stat(follow_symlinks=False)
+                        if stat.S_ISDIR(found.st_mode) or found.st_mtime < now - _LEFTOVER_SECONDS:
+                            self._tree.remove(directory, entry.name)
+        except OSError as error:
+            log.debug("no leftovers removed", store=self._tree.root, reason=error.strerror)

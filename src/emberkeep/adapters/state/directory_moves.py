@@ -1,0 +1,116 @@
+"""Renames below a shared directory: a name is given once only where that is asked for, on every file system.
+
+Where there is no exclusive rename (NFS), files get their new name by a hard link before they lose the old one, and
+directories claim it by mkdir.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from typing import NamedTuple
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.operations import FileOps
+
+_NO_EXCLUSIVE_RENAME = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP}
+_NO_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+class Spot(NamedTuple):
+    """A name in an open directory; ``name``: the whole one, below the root."""
+
+    directory: int
+    leaf: str
+    name: str
+
+    def stat(self) -> os.stat_result:
+        return os.stat(self.leaf, dir_fd=self.directory, follow_symlinks=False)
+
+
+class Moves:
+    """Methods raise OSError, FileExistsError foremost."""
+
+    def __init__(self, files: FileOps) -> None:
+        self._files = files
+        self._exclusive = True  # until the file system says that it has no such rename
+
+    def file(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
+        """Raises IsADirectoryError; Fatal where the file system has no way to give a name once only."""
+        if overwrite:
+            self._rename(source, target)
+        elif self._renamed_new(source, target):
+            return
+        else:
+            self._link(source, target)
+        # A rename from one name of a file to another one does nothing; a link leaves the old one.
+        if not overwrite or same(source, target):
+            with contextlib.suppress(FileNotFoundError):
+                self._files.unlink(source.leaf, directory=source.directory)
+
+    def directory(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
+        """``overwrite``: an empty directory. Raises NotADirectoryError."""
+        if not overwrite:
+            if self._renamed_new(source, target):
+                return
+            self._files.make_directory(target.leaf, 0o777, directory=target.directory)
+        try:
+            self._rename(source, target)
+        except OSError as error:
+            if not overwrite:
+                with contextlib.suppress(OSError):
+                    self._files.remove_directory(target.leaf, directory=target.directory)
+            if error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target.leaf) from None
+            raise
+
+    def _renamed_new(self, source: Spot, target: Spot) -> bool:
+        if not self._exclusive:
+            return False
+        try:
+            self._files.rename_new(
+                source.leaf, target.leaf, source_directory=source.directory, target_directory=target.directory
+            )
+        except FileExistsError:
+            # Two names of one file: what a move by link left that was cut off. It is finished as such.
+            if not same(source, target):
+                raise
+            return False
+        except OSError as error:
+            if error.errno not in _NO_EXCLUSIVE_RENAME:
+                raise
+            self._exclusive = False
+            return False
+        return True
+
+    def _rename(self, source: Spot, target: Spot) -> None:
+        self._files.rename(
+            source.leaf, target.leaf, source_directory=source.directory, target_directory=target.directory
+        )
+
+    def _link(self, source: Spot, target: Spot) -> None:
+        try:
+            self._files.link(
+                source.leaf, target.leaf, source_directory=source.directory, target_directory=target.directory
+            )
+        except FileExistsError:
+            # A link whose answer got lost is made again, and finds itself.
+            if not same(source, target):
+                raise
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            raise Fatal(
+                f"cannot give the name {target.name} without replacing another file: this file system has neither an "
+                "exclusive rename nor hard links",
+                hint="keep checkpoints on another file system",
+            ) from error
+
+
+def same(one: Spot, other: Spot) -> bool:
+    """Whether both are names of one file."""
+    try:
+        return os.path.samestat(one.stat(), other.stat())
+    except FileNotFoundError:
+        return False

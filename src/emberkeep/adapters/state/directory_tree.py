@@ -1,0 +1,139 @@
+"""Directories below a root, opened part by part without following links: no name leads out of the root."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from emberkeep.base.errors import Unavailable
+from emberkeep.base.files.durable import sync_directory
+from emberkeep.base.files.errors import is_directory
+from emberkeep.base.files.operations import FileOps
+
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_MOST_KNOWN = 10_000
+
+
+class FirstStart(enum.Enum):
+    """Who makes a root that is not there. Once it was seen, nobody does: its file system is away then."""
+
+    ELSEWHERE = "elsewhere"  # another process has made it, before this one had anything to do there
+    IN_PLACE = "in place"  # this one, in a directory that is there already
+    ANYWHERE = "anywhere"  # this one, together with the directories above it
+
+
+class DirectoryTree:
+    """Methods raise OSError: NotADirectoryError also where a part of the name is a link. They raise Unavailable for a
+    root that cannot be absent unless its file system is."""
+
+    def __init__(self, root: Path, files: FileOps, first_start: FirstStart) -> None:
+        self.root = str(root)
+        self._files = files
+        self._first_start = first_start
+        self._was_seen = False
+        self._durable: set[tuple[int, int]] = set()  # directories whose own names are known to be
+
+    @contextlib.contextmanager
+    def opened(self, parts: Sequence[str]) -> Iterator[int]:
+        """Descriptor of a directory that exists."""
+        current = self._root()
+        try:
+            for part in parts:
+                inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=current)
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+    @contextlib.contextmanager
+    def made(self, parts: Sequence[str]) -> Iterator[int]:
+        """The same, made where it does not exist; its names up to the root are durable, whoever has made them."""
+        current = self._made_root()
+        try:
+            for part in parts:
+                inner = self._inner(current, part)
+                os.close(current)
+                current = inner
+            yield current
+        finally:
+            os.close(current)
+
+    def _root(self) -> int:
+        was_seen = self._was_seen  # asked first: another thread may make it right after this one has missed it
+        try:
+            root = os.open(self.root, _FLAGS)
+        except FileNotFoundError:
+            self._check_absence(was_seen=was_seen)
+            raise
+        self._was_seen = True
+        return root
+
+    def _made_root(self) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return self._root()
+        missing = [Path(self.root)]
+        while self._first_start is FirstStart.ANYWHERE and not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for directory in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                directory.mkdir(mode=0o777)
+            sync_directory(directory.parent)
+        return self._root()
+
+    def _check_absence(self, *, was_seen: bool) -> None:
+        """Raises Unavailable."""
+        if was_seen or self._first_start is FirstStart.ELSEWHERE:
+            reason = f"{self.root} is not there now"
+        elif self._first_start is FirstStart.IN_PLACE and not is_directory(Path(self.root).parent):
+            reason = f"{Path(self.root).parent} is not there, and {self.root} is not made without it"
+        else:
+            return
+        raise Unavailable(reason, hint="check that its file system is mounted and that this user may read it")
+
+    def _inner(self, parent: int, part: str) -> int:
+        try:
+            inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+        except FileNotFoundError:
+            with contextlib.suppress(FileExistsError):
+                self._files.make_directory(part, 0o777, directory=parent)
+            inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            # Somebody else may have made it a moment ago, and not have synced it.
+            status = os.fstat(inner)
+            identity = (status.st_dev, status.st_ino)
+            if identity not in self._durable:
+                self._files.sync(parent)
+                if len(self._durable) >= _MOST_KNOWN:
+                    self._durable.clear()
+                self._durable.add(identity)
+        except BaseException:
+            os.close(inner)
+            raise
+        return inner
+
+    def remove(self, parent: int, name: str) -> None:
+        """A directory with everything in it, or a file. What others remove meanwhile is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+                self._files.unlink(name, directory=parent)
+                return
+            inner = os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
+            try:
+                for entry in os.listdir(inner):  # noqa: PTH208
+                    self.remove(inner, entry)
+            finally:
+                os.close(inner)
+            self._files.remove_directory(name, directory=parent)
+
+    def remove_root(self, goes: Callable[[str], bool]) -> None:
+        """With all in it of which the name ``goes``; it may be made again."""
+        with self.opened(()) as root:
+            for name in filter(goes, os.listdir(root)):  # noqa: PTH208
+                self.remove(root, name)
+            self._files.remove_directory(self.root)
+        self._was_seen = False

@@ -1,0 +1,24 @@
+"""The durable store of state files that a location names: a directory, or an object store."""
+
+from __future__ import annotations
+
+from emberkeep.adapters.object_store.location import directory_at, without_obstore
+from emberkeep.adapters.state.directory import DirectoryState
+from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.local_state.ports import DurableState
+
+
+def open_state_store(location: str, *, first_start: FirstStart = FirstStart.ANYWHERE) -> DurableState:
+    """``location``: a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+    ``first_start``: who makes a directory that is not there.
+
+    Nothing is asked of the store yet. Raises Fatal (no such kind of store, or what it needs is not installed).
+    """
+    directory = directory_at(location, "store of checkpoints")
+    if directory is not None:
+        return DirectoryState(directory, first_start=first_start)
+    try:
+        from emberkeep.adapters.state.objects import ObjectState
+    except ModuleNotFoundError as error:
+        raise without_obstore(error, f"a checkpoint at {location.partition('://')[0].lower()}://") from None
+    return ObjectState(location)

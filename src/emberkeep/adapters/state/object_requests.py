@@ -1,0 +1,186 @@
+"""Requests about single objects of a store, with their errors and with answers that get lost."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+
+from emberkeep.adapters.object_store.clients import ObjectLocation, open_object_store
+from emberkeep.adapters.object_store.errors import object_store_error
+from emberkeep.adapters.state.root import StateRoot
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.local_state.model import FileKind, FileStatus
+
+if TYPE_CHECKING:
+    from obstore import GetResult, ObjectMeta
+
+PART_BYTES = 8 * 1024**2
+"""One request; more than that is sent in parallel parts, and copied by the store itself."""
+_PARTS_AT_ONCE = 3
+_PIECE_BYTES = 256 * 1024
+_DELETED_AT_ONCE = 1000
+_WRITER = "emberkeep-writer"  # attribute of an object: which call has created it
+
+
+class ObjectRequests:
+    """Names are below the location's prefix."""
+
+    def __init__(self, location: ObjectLocation) -> None:
+        """Raises Fatal."""
+        self.root = StateRoot(str(location))
+        with self.errors("use", ""):
+            self.store = open_object_store(location)
+
+    def find(self, name: str) -> FileStatus | None:
+        """A file's."""
+        with contextlib.suppress(Absent), self.errors("look at", name):
+            return file_status(name, obstore.head(self.store, name))
+        return None
+
+    def is_directory(self, name: str) -> bool:
+        with self.errors("look at", name):
+            return any(obstore.list(self.store, name or None, chunk_size=1))
+
+    def get(self, name: str, offset: int, length: int | None) -> GetResult:
+        """Raises Fatal for what lies beyond the end."""
+        with self.errors("read", name):
+            if length is not None:
+                return obstore.get(self.store, name, options={"range": (offset, offset + max(1, length))})
+            if offset:
+                return obstore.get(self.store, name, options={"range": {"offset": offset}})
+            return obstore.get(self.store, name)
+
+    def get_all(self, name: str) -> bytes:
+        with self.errors("read", name):
+            return bytes(obstore.get(self.store, name).bytes())
+
+    def pieces(self, found: GetResult, name: str) -> Iterator[bytes]:
+        """All that was asked for. Raises RetryLater."""
+        begin, end = found.range
+        with self.errors("read", name):
+            for piece in found.stream(min_chunk_size=_PIECE_BYTES):
+                begin += len(piece)
+                yield bytes(piece)
+        if begin != end:
+            raise RetryLater(f"{self.root.at(name)} ended {end - begin} bytes early")
+
+    def put(self, name: str, data: bytes, *, overwrite: bool) -> FileStatus:
+        if overwrite:
+            with self.changing(name):
+                result = obstore.put(self.store, name, data, use_multipart=False)
+            return new_status(name, len(data), result["e_tag"])
+        writer = secrets.token_hex(12)
+        try:
+            with self.changing(name):
+                result = obstore.put(
+                    self.store, name, data, mode="create", attributes={_WRITER: writer}, use_multipart=False
+                )
+            return new_status(name, len(data), result["e_tag"])
+        except (AlreadyExistsError, UnknownOutcome) as error:
+            # The answer to the request, or to its first try, may have been lost.
+            found = self._written_by(name)
+            if found is None and isinstance(error, UnknownOutcome):
+                raise RetryLater(f"{self.root.at(name)} was not written") from error
+            if found is None or found[0] != writer:
+                raise self.root.exists(name) from None
+            return found[1]
+
+    def _written_by(self, name: str) -> tuple[str, FileStatus] | None:
+        """Which call has created it. Raises UnknownOutcome: the store does not tell."""
+        try:
+            with self.errors("look at", name):
+                found = obstore.get(self.store, name)
+                return str(found.attributes.get(_WRITER)), file_status(name, found.meta)
+        except Absent:
+            return None
+        except RetryLater as error:
+            raise UnknownOutcome(f"{self.root.at(name)} may have been written, or not: {error.message}") from error
+
+    def put_parts(self, name: str, source: Path, size: int) -> FileStatus:
+        with self.changing(name):
+            result = obstore.put(
+                self.store, name, source, chunk_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE, use_multipart=True
+            )
+        return new_status(name, size, result["e_tag"])
+
+    def copy(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
+        """Within the store. Raises Exists."""
+        try:
+            with self.changing(target):
+                obstore.copy(self.store, source, target, overwrite=overwrite)
+        except AlreadyExistsError:
+            raise self.root.exists(target) from None
+        status = self.find(target)
+        if status is None:
+            raise UnknownOutcome(f"{self.root.at(target)} was written and is gone again")
+        return status
+
+    def delete(self, names: list[str]) -> None:
+        for begin in range(0, len(names), _DELETED_AT_ONCE):
+            batch = names[begin : begin + _DELETED_AT_ONCE]
+            try:
+                with self.changing(batch[0]):
+                    obstore.delete(self.store, batch)
+            except Absent:
+                # Some kinds of store stop at the first object that is not there.
+                for name in batch:
+                    with contextlib.suppress(Absent), self.changing(name):
+                        obstore.delete(self.store, name)
+
+    @contextlib.contextmanager
+    def changing(self, name: str) -> Iterator[None]:
+        """Around a request that changes an object: without an answer it may have been done."""
+        try:
+            with self.errors("write", name):
+                yield
+        except RetryLater as error:
+            raise UnknownOutcome(
+                f"{self.root.at(name)} may have changed, or not: {error.message}", hint="look at it again"
+            ) from error
+
+    @contextlib.contextmanager
+    def errors(self, verb: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (EmberkeepError, AlreadyExistsError):
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            raise object_store_error(f"cannot {verb} {self.root.at(name)}", error) from None
+
+
+def directory_status(name: str) -> FileStatus:
+    return FileStatus(name=name, kind=FileKind.DIRECTORY, length=0, modified_ms=0, generation="")
+
+
+def file_status(name: str, meta: ObjectMeta) -> FileStatus:
+    # Some answers of one store tell milliseconds, others do not.
+    seconds = int(meta["last_modified"].timestamp())
+    return FileStatus(
+        name=name,
+        kind=FileKind.FILE,
+        length=meta["size"],
+        modified_ms=seconds * 1000,
+        generation=_generation(meta["e_tag"]),
+    )
+
+
+def new_status(name: str, size: int, tag: str | None) -> FileStatus:
+    return FileStatus(
+        name=name,
+        kind=FileKind.FILE,
+        length=size,
+        modified_ms=int(time.time()) * 1000,
+        generation=_generation(tag),
+    )
+
+
+def _generation(tag: str | None) -> str:
+    """A store that gives no tags has generations that are never met again: no local copy counts."""
+    return tag or secrets.token_hex(12)

@@ -1,0 +1,218 @@
+"""Durable state in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<name>``.
+
+Object stores know no directories: a marker object in each, made before its first file, lets it be there without files.
+A name is given once by a conditional request. A file is renamed by copying it and deleting the old one, so that it may
+stay under both names when the process ends in between. Directories are not renamed; Spark's checkpoints do without.
+A file's generation is its entity tag: equal bytes may have equal ones.
+
+What object stores cannot promise: two processes that at the same moment make a file and a directory of one name may
+both succeed. Blocking calls only, see object_blobs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import obstore
+from obstore.exceptions import AlreadyExistsError
+
+from emberkeep.adapters.object_store.clients import parse_object_location
+from emberkeep.adapters.state.names import DIRECTORY_MARKER, INCOMING, is_temporary, parts_of
+from emberkeep.adapters.state.object_requests import PART_BYTES, ObjectRequests, directory_status, file_status
+from emberkeep.adapters.state.source import opened_source
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal
+from emberkeep.local_state.errors import NotADirectory, NotEmpty
+from emberkeep.local_state.model import FileKind, FileStatus
+
+_LISTED_AT_ONCE = 1000
+_MOST_KNOWN = 10_000
+_LEFTOVER_SECONDS = 24 * 3600.0
+
+
+class ObjectState:
+    """Implements ``local_state.ports.DurableState``."""
+
+    def __init__(self, location: str) -> None:
+        """``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Raises Fatal."""
+        self._requests = ObjectRequests(parse_object_location(location, "the checkpoint"))
+        self._known: set[str] = set()  # directories that have their marker
+        self._swept = False
+
+    @property
+    def location(self) -> str:
+        return self._requests.root.location
+
+    # --- looking ------------------------------------------------------------------------------------------------------
+
+    def status(self, name: str) -> FileStatus:
+        if parts_of(name):
+            status = self._requests.find(name)
+            if status is not None:
+                return status
+        if not self._requests.is_directory(name):
+            raise self._requests.root.absent(name)
+        return directory_status(name)
+
+    def listing(self, name: str) -> tuple[FileStatus, ...]:
+        parts = parts_of(name)
+        with self._requests.errors("list", name):
+            found = obstore.list_with_delimiter(self._requests.store, name or None)
+        objects, directories = found["objects"], found["common_prefixes"]
+        if not objects and not directories:
+            status = self.status(name)
+            return (status,) if status.kind is FileKind.FILE else ()
+        entries = [file_status(each["path"], each) for each in objects if not each["path"].endswith(DIRECTORY_MARKER)]
+        entries += [directory_status(each) for each in directories if parts or each != INCOMING]
+        return tuple(sorted(entries, key=lambda status: status.name))
+
+    def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
+        if not parts_of(name):
+            raise self._requests.root.is_a_directory(name)
+        try:
+            found = self._requests.get(name, offset, length)
+        except Absent:
+            if self._requests.is_directory(name):
+                raise self._requests.root.is_a_directory(name) from None
+            raise self._requests.root.absent(name) from None
+        except Fatal:
+            # There is no empty range in HTTP: what is asked for may just lie beyond the end.
+            status = self.status(name)
+            if status.kind is FileKind.FILE and offset >= status.length:
+                return status, iter(())
+            raise
+        pieces = iter(()) if length == 0 else self._requests.pieces(found, name)
+        return file_status(name, found.meta), pieces
+
+    # --- making -------------------------------------------------------------------------------------------------------
+
+    def make_directory(self, name: str) -> None:
+        self._make_directories(parts_of(name))
+
+    def _make_directories(self, parts: Sequence[str]) -> None:
+        """Up to the root. Raises NotADirectory."""
+        for depth in range(len(parts) + 1):
+            name = "/".join(parts[:depth])
+            if name in self._known:
+                continue
+            if name and self._requests.find(name) is not None:
+                raise NotADirectory(f"{self._requests.root.at(name)} is a file")
+            with contextlib.suppress(AlreadyExistsError), self._requests.errors("make", name):
+                obstore.put(self._requests.store, _marker(name), b"", mode="create", use_multipart=False)
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known.add(name)
+
+    def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
+        parts = parts_of(name)
+        if not parts:
+            raise self._requests.root.is_a_directory(name)
+        self._make_directories(parts[:-1])
+        self._check_no_directory(name, overwrite=overwrite)
+        with opened_source(source) as file:
+            size = file.size()
+            if size <= PART_BYTES:
+                data = b"".join(iter(lambda: file.read(PART_BYTES), b""))
+                return self._requests.put(name, data, overwrite=overwrite)
+            if overwrite:
+                return self._requests.put_parts(name, source, size)
+        if self._requests.find(name) is not None:
+            raise self._requests.root.exists(name)
+        self._sweep()
+        temporary = f"{INCOMING}/{secrets.token_hex(12)}"
+        try:
+            self._requests.put_parts(temporary, source, size)
+            return self._requests.copy(temporary, name, overwrite=False)
+        finally:
+            with contextlib.suppress(EmberkeepError):
+                self._requests.delete([temporary])
+
+    def _check_no_directory(self, name: str, *, overwrite: bool) -> None:
+        if is_temporary(name.rpartition("/")[2]):
+            return  # nobody makes a directory of such a name
+        if name in self._known or self._requests.is_directory(name):
+            raise self._requests.root.is_a_directory(name) if overwrite else self._requests.root.exists(name)
+
+    def _sweep(self) -> None:
+        """Once per process: remove what others' crashes left of large files."""
+        if self._swept:
+            return
+        self._swept = True
+        with self._requests.errors("list", INCOMING):
+            for batch in obstore.list(self._requests.store, INCOMING):
+                oldest = time.time() - _LEFTOVER_SECONDS
+                self._requests.delete([each["path"] for each in batch if each["last_modified"].timestamp() < oldest])
+
+    # --- moving -------------------------------------------------------------------------------------------------------
+
+    def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
+        froms, to = parts_of(source), parts_of(target)
+        if froms != to and to[: len(froms)] == froms:
+            raise Conflict(f"{self._requests.root.at(source)} cannot be moved into itself")
+        if not to:
+            raise self._requests.root.exists(target)
+        found = self.status(source)
+        if found.kind is FileKind.DIRECTORY:
+            raise Fatal(
+                f"{self._requests.root.at(source)} is a directory: an object store cannot rename it",
+                hint="keep what renames directories in a shared directory",
+            )
+        self._check_parent(to[:-1])
+        if froms == to:
+            if not overwrite:
+                raise self._requests.root.exists(target)
+            return found
+        self._check_no_directory(target, overwrite=overwrite)
+        status = self._copy(found.length, source, target, overwrite=overwrite)
+        self._requests.delete([source])
+        return status
+
+    def _check_parent(self, parts: Sequence[str]) -> None:
+        name = "/".join(parts)
+        if name in self._known:
+            return
+        for depth in range(len(parts), -1, -1):
+            each = "/".join(parts[:depth])
+            if each and self._requests.find(each) is not None:
+                raise NotADirectory(f"{self._requests.root.at(each)} is a file")
+            if self._requests.is_directory(each):
+                if depth == len(parts):
+                    return
+                break
+        raise self._requests.root.absent(name)
+
+    def _copy(self, size: int, source: str, target: str, *, overwrite: bool) -> FileStatus:
+        if overwrite or size > PART_BYTES:
+            return self._requests.copy(source, target, overwrite=overwrite)
+        # Bytes that pass through here can be marked, so that a lost answer is no riddle.
+        return self._requests.put(target, self._requests.get_all(source), overwrite=False)
+
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    def delete(self, name: str, *, recursive: bool) -> bool:
+        if parts_of(name) and self._requests.find(name) is not None:
+            self._requests.delete([name])
+            return True
+        with self._requests.errors("list", name):
+            batches = obstore.list(self._requests.store, name or None, chunk_size=_LISTED_AT_ONCE)
+            found = [each["path"] for batch in batches for each in batch]
+        if not found:
+            return False
+        own = [path for path in found if path == _marker(name)]
+        inner = [path for path in found if path != _marker(name)]
+        if inner and not recursive:
+            raise NotEmpty(f"{self._requests.root.at(name)} is not empty")
+        self._known = {each for each in self._known if each != name and not each.startswith(f"{name}/" if name else "")}
+        self._requests.delete(inner)
+        self._requests.delete(own)
+        return True
+
+    def close(self) -> None:
+        """Nothing to close: connections end with the process."""
+
+
+def _marker(name: str) -> str:
+    return f"{name}/{DIRECTORY_MARKER}" if name else DIRECTORY_MARKER

@@ -1,0 +1,1 @@
+"""The part of WebHDFS through which Spark reaches the state gateway."""

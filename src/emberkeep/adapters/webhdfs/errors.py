@@ -1,0 +1,46 @@
+"""How errors look to Hadoop's WebHDFS client: a ``RemoteException`` with the Java class that it is to raise.
+
+RetriableException makes the client ask again by its retry policy; every other class is raised to Spark at once.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from emberkeep.adapters.webhdfs.answers import json_response
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.local_state.errors import Exists, Fenced, IsADirectory, NotADirectory, NotEmpty
+
+_LONGEST_MESSAGE = 2000  # characters
+
+
+class NotAllowed(EmberkeepError):
+    """The request carries no credential, or a wrong one."""
+
+
+# The first that fits: subclasses stand before their roots.
+_CLASSES: tuple[tuple[type[EmberkeepError], int, str], ...] = (
+    (NotAllowed, 403, "org.apache.hadoop.security.AccessControlException"),
+    (Fenced, 403, "org.apache.hadoop.security.AccessControlException"),
+    (Exists, 403, "org.apache.hadoop.fs.FileAlreadyExistsException"),
+    (NotADirectory, 403, "org.apache.hadoop.fs.ParentNotDirectoryException"),
+    (IsADirectory, 404, "java.io.FileNotFoundException"),  # what HDFS says: the path is not a file
+    (NotEmpty, 403, "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"),
+    (Absent, 404, "java.io.FileNotFoundException"),
+    (InvalidInput, 400, "java.lang.IllegalArgumentException"),
+    (RetryLater, 503, "org.apache.hadoop.ipc.RetriableException"),
+    (UnknownOutcome, 503, "org.apache.hadoop.ipc.RetriableException"),
+    (Conflict, 403, "java.io.IOException"),
+    (EmberkeepError, 500, "java.io.IOException"),
+)
+
+
+def error_response(error: EmberkeepError) -> web.Response:
+    """The answer for an error that happened before any answer was begun."""
+    status, java_class = next((status, name) for kind, status, name in _CLASSES if isinstance(error, kind))
+    remote = {
+        "exception": java_class.rpartition(".")[2],
+        "javaClassName": java_class,
+        "message": str(error)[:_LONGEST_MESSAGE],
+    }
+    return json_response({"RemoteException": remote}, status=status)

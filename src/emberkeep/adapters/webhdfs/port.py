@@ -1,0 +1,80 @@
+"""The port of a state gateway: the same one in each life, as the job's processes know no other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from emberkeep.adapters.http.server import BoundPort, bind_port
+from emberkeep.base.configuration.options import GATEWAY_PORT
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+from emberkeep.base.files.durable import read_record, write_record
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+
+log = structlog.get_logger(__name__)
+_KIND = "state-gateway-port"
+_VERSION = 1
+_PATIENCE = 10.0  # seconds for the port of the earlier life: a connection of somebody else may have it for a moment
+_PAUSE = 0.2  # seconds between two tries
+
+
+async def bind_gateway_port(
+    host: str, port: int, memory: Path, *, patience: float = _PATIENCE, files: FileOps = SYSTEM_FILES
+) -> BoundPort:
+    """Bind ``port``; 0: the one in ``memory``, or where there is none any free one. Remembers it.
+
+    ``patience``: seconds for which the one in ``memory`` is tried.
+
+    Raises Fatal (port in use, no permission, ``memory`` cannot be written).
+    """
+    earlier = await asyncio.to_thread(remembered_port, memory) if port == 0 else None
+    bound = await _bound_again(host, earlier, patience) if earlier is not None else None
+    if bound is None:
+        bound = bind_port(host, port, port_option=GATEWAY_PORT.key)
+    try:
+        payload = msgspec.json.encode(bound.port)
+        await asyncio.to_thread(write_record, memory, _KIND, _VERSION, payload, files=files)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
+
+
+def remembered_port(memory: Path) -> int | None:
+    """The port of the earlier life; None where none is remembered, or not readably. Blocks."""
+    try:
+        return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
+    except Absent:
+        return None
+    except (Unavailable, Fatal, msgspec.DecodeError) as error:
+        log.warning(
+            "the port of the state gateway is not remembered: processes that were started before do not find it",
+            reason=str(error),
+        )
+        return None
+
+
+async def _bound_again(host: str, port: int, patience: float) -> BoundPort | None:
+    """None: it is not to be had."""
+    clock = asyncio.get_running_loop()
+    deadline = clock.time() + patience
+    waited = False
+    while True:
+        try:
+            return bind_port(host, port, port_option=GATEWAY_PORT.key)
+        except Fatal as error:
+            if clock.time() >= deadline:
+                log.warning(
+                    "the state gateway gets a new port: processes that were started before do not find it",
+                    reason=str(error),
+                )
+                return None
+            if not waited:
+                log.warning(
+                    "the earlier port of the state gateway is waited for", reason=error.message, at_most=patience
+                )
+            waited = True
+            await asyncio.sleep(_PAUSE)

@@ -1,0 +1,73 @@
+"""What a WebHDFS request says: on whose behalf, about which path, with which parameters. Everything is checked here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from aiohttp import web
+
+from emberkeep.adapters.webhdfs.errors import NotAllowed
+from emberkeep.base.errors import InvalidInput
+from emberkeep.local_state.model import Caller
+from emberkeep.protocol.hadoop_token import decode
+
+PREFIX = "/webhdfs/v1"
+_LARGEST = 2**63 - 1
+_FLAGS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True)
+class WebHdfsRequest:
+    """``operation``: method and op, such as "GET OPEN". ``path``: decoded, beginning with "/"."""
+
+    operation: str
+    caller: Caller
+    path: str
+    http: web.Request
+
+    def text(self, name: str) -> str:
+        """ "" where it is not given."""
+        return self.http.query.get(name, "")
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Raises InvalidInput."""
+        text = self.http.query.get(name, "").lower()
+        if not text:
+            return default
+        if text not in _FLAGS:
+            raise InvalidInput(f"{text[:40]!r} is neither true nor false", field=name)
+        return _FLAGS[text]
+
+    def number(self, name: str) -> int | None:
+        """0 or above; None where it is not given ("null" as well). Raises InvalidInput."""
+        text = self.http.query.get(name, "")
+        if text in ("", "null"):
+            return None
+        if not (text.isascii() and text.isdecimal() and len(text) < 20) or int(text) > _LARGEST:
+            raise InvalidInput(f"{text[:40]!r} is no number of bytes", field=name)
+        return int(text)
+
+
+def read_request(http: web.Request, identify: Callable[[str], Caller]) -> WebHdfsRequest:
+    """``identify``: whose credential a text is; raises InvalidInput. Raises NotAllowed, InvalidInput."""
+    caller = _caller(http, identify)
+    raw = http.rel_url.raw_path
+    try:
+        path = unquote(raw.removeprefix(PREFIX), errors="strict")
+    except UnicodeDecodeError:
+        raise InvalidInput("the path is not UTF-8", field="path") from None
+    operation = f"{http.method} {http.query.get('op', '').upper()[:40]}"
+    return WebHdfsRequest(operation, caller, path or "/", http)
+
+
+def _caller(http: web.Request, identify: Callable[[str], Caller]) -> Caller:
+    token, user = http.query.get("delegation", ""), http.query.get("user.name", "")
+    try:
+        return identify(decode(token) if token else user)
+    except InvalidInput as error:
+        raise NotAllowed(
+            f"the state gateway does not know who asks: {error.message}",
+            hint="only drivers and executors that this task manager started have access; they carry a token",
+        ) from None

@@ -1,0 +1,1 @@
+"""ZooKeeper: sessions, the election, and the job store in it."""

@@ -1,0 +1,89 @@
+"""What is kept in ZooKeeper of jobs that ended while their records were damaged: one node per job.
+
+A node's time of creation says since when. Its data is the job's handle, which may be what was damaged, as may be the
+other records of the job, which are nodes below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kazoo.client import TransactionRequest
+
+from emberkeep.adapters.job_store.graph_files import GraphFiles
+from emberkeep.adapters.zookeeper.epoch import LeaderEpoch
+from emberkeep.adapters.zookeeper.errors import TransactionRefused
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.jobs.damaged_leftovers import DamagedJob
+
+
+class DamagedNodes:
+    """Belongs to a ZooKeeperJobStore. Raises what that one raises."""
+
+    def __init__(
+        self, session: ZooKeeperSession, layout: ZooKeeperLayout, epoch: LeaderEpoch, graphs: GraphFiles
+    ) -> None:
+        self._session = session
+        self._layout = layout
+        self._epoch = epoch
+        self._graphs = graphs
+
+    async def find(self) -> list[DamagedJob]:
+        """Oldest first; without the blocklist, of which there is one at most."""
+        self._epoch.check_taken()
+        found = []
+        for name in await self._session.children(self._layout.damaged):
+            path, job_id = self._layout.damaged_job(name), JobId(name)
+            node = None if path == self._layout.damaged_blocklist else await self._session.find(path)
+            if node is not None:
+                graphs = await asyncio.to_thread(self._graphs.of_job, job_id)
+                below = [f"{path}/{part}" for part in await self._parts(path)]
+                places = (*(f"ZooKeeper, {each}" for each in (path, *below)), *graphs)
+                found.append(DamagedJob(job_id=job_id, since_ms=node.created_ms, places=places))
+        return sorted(found, key=lambda job: (job.since_ms, job.job_id))
+
+    async def remove(self, job_id: JobId) -> None:
+        """Graph first: as long as the node stands, the next leader knows what is still to be removed."""
+        await self._epoch.confirm()
+        path = self._layout.damaged_job(job_id)
+        node = await self._session.find(path)
+        if node is None:
+            return
+        await asyncio.to_thread(self._graphs.remove_job, job_id)
+        parts = await self._parts(path)
+
+        def build(transaction: TransactionRequest) -> None:
+            for part in parts:
+                transaction.delete(f"{path}/{part}")
+            transaction.delete(path, node.version)
+
+        try:
+            await self._epoch.commit(f"remove what is left of the damaged job {job_id}", build)
+        except TransactionRefused:
+            return  # gone meanwhile
+
+    async def _parts(self, path: str) -> list[str]:
+        try:
+            return await self._session.children(path)
+        except Absent:
+            return []
+
+    async def keeping_pointers(self, job_id: str) -> Callable[[TransactionRequest], None]:
+        """What a transaction does that ends the keeping of a job's result: pointers that are there still could not be
+        read when the job ended, and are kept as what is damaged."""
+        path, place = self._layout.checkpoint(job_id), self._layout.damaged_job(job_id)
+        node, kept = await asyncio.gather(self._session.find(path), self._session.find(place))
+
+        def build(transaction: TransactionRequest) -> None:
+            if node is None:
+                return
+            transaction.delete(path, node.version)
+            if kept is None:
+                transaction.create(place, b"")
+            transaction.create(self._layout.damaged_checkpoints(job_id), node.data)
+
+        return build

@@ -1,0 +1,246 @@
+"""The queue of JobManagers that want to lead: ephemeral sequential nodes, the first of which may.
+
+A process that dies leaves its node until its session runs out. The next in line does not wait for that when the ports
+of all before it refuse connections after they had accepted some: nobody listens there any more, see
+``leadership.takeover``. Should that be a mistake, the epoch keeps it harmless. Whoever has registered an address takes
+away what an earlier process has left behind under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from emberkeep.adapters.zookeeper.layout import LatchRecord, ZooKeeperLayout, decode_node, encode_node
+from emberkeep.adapters.zookeeper.leader_locators import RETRY_PAUSE, read_leader
+from emberkeep.adapters.zookeeper.paths import make_paths
+from emberkeep.adapters.zookeeper.registration import AddressRegistration, AddressTaken
+from emberkeep.adapters.zookeeper.session import Node, SessionState, ZooKeeperSession
+from emberkeep.base.errors import Absent, EmberkeepError, Fatal, UnknownOutcome
+from emberkeep.leadership.model import Connected, Event, Granted, LeaderAddress, Lost, Revoked, Suspended
+from emberkeep.leadership.takeover import Probe, TakeoverRule
+
+PROBE_INTERVAL = 0.25  # seconds
+_PROBE_TIMEOUT = 1.0
+_PREFIX = "latch-"
+
+log = structlog.get_logger(__name__)
+_EVENTS: dict[SessionState, Event] = {
+    SessionState.CONNECTED: Connected(),
+    SessionState.SUSPENDED: Suspended(),
+    SessionState.LOST: Lost(),
+}
+
+Prober = Callable[[str], Awaitable[Probe]]
+
+
+async def probe(address: str) -> Probe:
+    """What that port answers."""
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except ConnectionRefusedError:
+        return Probe.REFUSED
+    except (OSError, ValueError):  # TimeoutError is an OSError
+        return Probe.SILENT
+    writer.close()
+    return Probe.ACCEPTED
+
+
+@dataclass(frozen=True)
+class _Contender:
+    """Who stands in the queue. ``life``: its session."""
+
+    life: int
+    address: str
+
+
+class ZooKeeperElection:
+    """Implements Election for the process at ``address`` ("host:port"). ``registration``: of that address.
+
+    ``settled`` is set once it has a place in the queue, or cannot have one for a reason that may last.
+    """
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        layout: ZooKeeperLayout,
+        address: str,
+        *,
+        registration: AddressRegistration | None = None,
+        prober: Prober = probe,
+    ) -> None:
+        self.settled = asyncio.Event()
+        self._session = session
+        self._layout = layout
+        self._address = address
+        self._registration = registration
+        self._prober = prober
+        self._rule = TakeoverRule()
+        self._tell: Callable[[Event], None] = lambda _: None
+        self._holding: asyncio.Task[None] | None = None
+        self._path = ""  # of the present latch
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._failure: asyncio.Future[None] | None = None
+
+    async def run(self, tell: Callable[[Event], None]) -> None:
+        """Raises Fatal when ZooKeeper denies this process what it needs."""
+        self._tell = tell
+        self._failure = asyncio.get_running_loop().create_future()
+        forget = self._session.listen(lambda state: tell(_EVENTS[state]))
+        try:
+            await self._failure
+        finally:
+            forget()
+            for task in (self._holding, *self._leaving):
+                if task is not None:
+                    task.cancel()
+
+    def take(self, latch: int) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+        self._path = ""
+        self._holding = asyncio.create_task(self._hold(latch), name=f"latch {latch}")
+        self._holding.add_done_callback(self._held)
+
+    def give_up(self, latch: int) -> None:
+        if self._holding is not None:
+            self._holding.cancel()
+            self._holding = None
+        if self._path:
+            task = asyncio.create_task(self._leave(self._path), name=f"leave latch {latch}")
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+            self._path = ""
+
+    async def newer(self, epoch: int) -> LeaderAddress:
+        while True:
+            change = asyncio.Event()
+            try:
+                leader = await read_leader(self._session, self._layout, change)
+            except EmberkeepError:
+                await asyncio.sleep(RETRY_PAUSE)
+                continue
+            if leader is not None and leader.epoch > epoch:
+                return leader
+            await change.wait()
+
+    # --- one latch --------------------------------------------------------------------------------------------------
+
+    def _held(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or self._failure is None or self._failure.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._failure.set_exception(error)
+
+    async def _hold(self, latch: int) -> None:
+        """Take the latch, tell when it is its turn, and when it is gone. While ZooKeeper is away, wait."""
+        while True:
+            try:
+                self._path = await self._create()
+                break
+            except Fatal:
+                raise
+            except AddressTaken as error:
+                log.info("no place in the queue of leaders yet", reason=str(error))
+                await asyncio.sleep(RETRY_PAUSE)
+            except EmberkeepError as error:
+                self.settled.set()
+                log.info("no place in the queue of leaders yet", reason=str(error))
+                await asyncio.sleep(RETRY_PAUSE)
+        self.settled.set()
+        granted = False
+        while True:
+            change = asyncio.Event()
+            try:
+                before = await self._before(change)
+            except Absent:
+                self._tell(Revoked(latch))
+                return
+            except EmberkeepError:
+                await asyncio.sleep(RETRY_PAUSE)
+                continue
+            if not granted and await self._is_turn(before, change):
+                granted = True
+                self._tell(Granted(latch))
+            else:
+                await change.wait()
+
+    async def _create(self) -> str:
+        """Stand in the queue once: what a lost answer or an earlier process at this address has left goes first."""
+        await make_paths(self._session, self._layout)
+        if self._registration is not None:
+            await self._registration.claim()
+        for path, node in await self._latches():
+            if node.owner == self._session.id or self._address_of(path, node) == self._address:
+                with contextlib.suppress(Absent):
+                    await self._session.delete(path)
+        data = encode_node(LatchRecord(address=self._address))
+        return await self._session.create(f"{self._layout.election}/{_PREFIX}", data, ephemeral=True, sequence=True)
+
+    async def _latches(self, change: asyncio.Event | None = None) -> list[tuple[str, Node]]:
+        """First come, first."""
+        names = await self._session.children(self._layout.election, watch=change.set if change else None)
+        found = []
+        for name in names:
+            path = f"{self._layout.election}/{name}"
+            with contextlib.suppress(Absent):
+                found.append((path, await self._session.get(path)))
+        return found
+
+    async def _before(self, change: asyncio.Event) -> list[_Contender]:
+        """Those that stand before this one. Raises Absent when its own place is gone, RetryLater."""
+        latches = await self._latches(change)
+        paths = [path for path, _ in latches]
+        if self._path not in paths:
+            raise Absent(f"{self._path} is gone")
+        before = latches[: paths.index(self._path)]
+        return [_Contender(node.owner, self._address_of(path, node)) for path, node in before]
+
+    def _address_of(self, path: str, node: Node) -> str:
+        """Empty when it cannot be read: then nobody knows where to probe."""
+        try:
+            return decode_node(node.data, LatchRecord, where=path).address
+        except Fatal as error:
+            log.warning("a latch cannot be read", reason=str(error))
+            return ""
+
+    async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
+        """Whether nobody stands before it; else watch those who do until that changes, or all of them are gone."""
+        clock = asyncio.get_running_loop().time
+        while before and not change.is_set():
+            answers = await asyncio.gather(*(self._look(each) for each in before))
+            for each, answer in zip(before, answers, strict=True):
+                self._rule.probed(each.life, answer, clock())
+            if all(self._rule.is_gone(each.life, clock()) for each in before):
+                log.info("the leader's process is gone: taking over", was=[each.address for each in before])
+                self._rule.took_over(each.life for each in before)
+                return True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_INTERVAL):
+                    await change.wait()
+        return not before
+
+    async def _look(self, contender: _Contender) -> Probe:
+        return await self._prober(contender.address) if contender.address else Probe.SILENT
+
+    async def _leave(self, path: str) -> None:
+        """Delete the own place; where that is not possible it goes with the session."""
+        while self._session.state is not SessionState.LOST:
+            try:
+                await self._session.delete(path)
+            except Absent:
+                return
+            except UnknownOutcome:
+                continue
+            except EmberkeepError as error:
+                log.info("a place in the queue of leaders is given up later", reason=str(error))
+                await asyncio.sleep(RETRY_PAUSE)
+            else:
+                return

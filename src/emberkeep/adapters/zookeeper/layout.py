@@ -1,0 +1,187 @@
+"""Where a cluster's nodes lie in ZooKeeper, and what they hold: small typed JSON with version and checksum.
+
+```
+/<root>/<cluster-id>/epoch                 who leads; the node's version is the leader's epoch
+                    /leader                its address; ephemeral
+                    /election/…            latches, ephemeral and sequential: the first may lead
+                    /addresses/<address>~… which process is reached there; ephemeral and sequential: the first owns it
+                    /currentJobs/<job>     state handle: the job has to be recovered
+                    /attempts/<job>        newest attempt of its driver
+                    /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
+                    /results/<job>         how it ended
+                    /keys/<hash>           the job that was created under an idempotency key
+                    /damaged/<job>         handle of a job that has failed because it was damaged, kept for a period
+                                           from the node's creation; below it the attempt of that job, and its
+                                           checkpoints where those could not be read. And the blocklist, where its
+                                           record was
+                    /owner                 ownership record, and which storage belongs to it
+                    /blocklist             where no new work is to go; empty until the first change
+                    /storage/…             JobManagers that can read the shared storage; ephemeral
+```
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from typing import TypeVar
+
+from emberkeep.adapters.job_store.records import StoredAttempt, decode_json
+from emberkeep.adapters.job_store.result_files import ResultFile
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.configuration.options import HA_CLUSTER_ID, ZOOKEEPER_ROOT
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.files.durable import decode_record
+from emberkeep.base.files.kept_fields import encode_over
+from emberkeep.base.ids import JobId
+from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.blocklist.model import Blocklist
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.model import JobResult
+
+T = TypeVar("T")
+
+_VERSION = 1
+
+
+class LeaderRecord(Compatible, frozen=True, kw_only=True):
+    """Persisted at ``epoch`` and ``leader``. ``life``: one life of one contender, so that it knows its own writes."""
+
+    address: str
+    life: str
+
+
+class LatchRecord(Compatible, frozen=True, kw_only=True):
+    """Persisted at each latch: whose it is."""
+
+    address: str
+
+
+class RegisteredAddress(Compatible, frozen=True, kw_only=True):
+    """Persisted at each JobManager's address: whose it is. ``processes``: where its pid means something."""
+
+    address: str
+    name: str
+    host: str
+    process: ProcessIdentity
+    processes: str
+
+
+class KeyNode(Compatible, frozen=True, kw_only=True):
+    job_id: JobId
+    key: str
+
+
+class Cleaning(enum.Enum):
+    """Whether what the job has left behind is gone."""
+
+    DIRTY = "DIRTY"
+    CLEAN = "CLEAN"
+
+
+class ResultNode(Compatible, frozen=True, kw_only=True):
+    """How a job ended: ``result``, or the ``file`` that holds a large one. ``key``: the job's idempotency key.
+
+    ``graph``: location of the graph that is to be deleted; empty when it is to be kept because it is damaged.
+    """
+
+    result: JobResult | None
+    file: ResultFile | None
+    key: str
+    cleaning: Cleaning
+    graph: str
+
+
+KINDS: dict[type, str] = {
+    LeaderRecord: "leader",
+    LatchRecord: "latch",
+    RegisteredAddress: "job-manager-address",
+    StoredAttempt: "job-attempt",
+    JobPointers: "job-checkpoints",
+    Blocklist: "blocklist",
+    KeyNode: "job-key",
+    ResultNode: "job-result",
+}
+
+
+def encode_node(value: Compatible, over: bytes | None = None) -> bytes:
+    """``over``: what the node holds that is written again. Raises NewerFormat."""
+    return encode_over(KINDS[type(value)], _VERSION, value, over or None)
+
+
+def decode_node(data: bytes, kind: type[T], *, where: str) -> T:
+    """Raises Fatal naming ``where``: Damaged, NewerFormat."""
+    return decode_json(decode_record(data, KINDS[kind], _VERSION, where=where), kind, where=where)
+
+
+class ZooKeeperLayout:
+    """Paths of one cluster."""
+
+    def __init__(self, root: str, cluster_id: str) -> None:
+        self.base = f"/{root.strip('/')}/{cluster_id}" if root.strip("/") else f"/{cluster_id}"
+        self.epoch = f"{self.base}/epoch"
+        self.leader = f"{self.base}/leader"
+        self.election = f"{self.base}/election"
+        self.addresses = f"{self.base}/addresses"
+        self.jobs = f"{self.base}/currentJobs"
+        self.attempts = f"{self.base}/attempts"
+        self.checkpoints = f"{self.base}/checkpoints"
+        self.results = f"{self.base}/results"
+        self.keys = f"{self.base}/keys"
+        self.damaged = f"{self.base}/damaged"
+        self.blocklist = f"{self.base}/blocklist"
+        self.storage = f"{self.base}/storage"
+        self.owner = f"{self.base}/owner"
+
+    @property
+    def persistent(self) -> tuple[str, ...]:
+        """What has to be there before anything else."""
+        records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
+        return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.storage)
+
+    def address(self, address: str) -> str:
+        """Of a JobManager, "host:port", without its number."""
+        return f"{self.addresses}/{address}~"
+
+    def job(self, job_id: str) -> str:
+        return f"{self.jobs}/{job_id}"
+
+    def attempt(self, job_id: str) -> str:
+        return f"{self.attempts}/{job_id}"
+
+    def checkpoint(self, job_id: str) -> str:
+        return f"{self.checkpoints}/{job_id}"
+
+    def result(self, job_id: str) -> str:
+        return f"{self.results}/{job_id}"
+
+    def key(self, key: str) -> str:
+        """Keys are the clients' and may hold anything."""
+        return f"{self.keys}/{hashlib.sha256(key.encode()).hexdigest()}"
+
+    def damaged_job(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}"
+
+    def damaged_attempt(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}/attempt"
+
+    def damaged_checkpoints(self, job_id: str) -> str:
+        return f"{self.damaged}/{job_id}/checkpoints"
+
+    @property
+    def damaged_blocklist(self) -> str:
+        """The record that could not be read, once another one has taken its place."""
+        return f"{self.damaged}/blocklist"
+
+
+def zookeeper_layout(configuration: Configuration) -> ZooKeeperLayout:
+    """Raises InvalidInput."""
+    cluster_id = configuration[HA_CLUSTER_ID].strip("/")
+    if not cluster_id or "/" in cluster_id or cluster_id in (".", "..", "zookeeper"):
+        raise InvalidInput(
+            f"{HA_CLUSTER_ID.key}: {cluster_id!r} is no name for a cluster",
+            field=HA_CLUSTER_ID.key,
+            hint="letters, digits, '-' and '_'",
+        )
+    return ZooKeeperLayout(configuration[ZOOKEEPER_ROOT], cluster_id)

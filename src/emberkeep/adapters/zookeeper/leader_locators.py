@@ -1,0 +1,126 @@
+"""Finding the leader by the epoch node in ZooKeeper, which says who wrote it last, and by what others tell.
+
+While ZooKeeper is away the last leader known is still the best guess: running jobs go on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from emberkeep.adapters.zookeeper.layout import LatchRecord, LeaderRecord, ZooKeeperLayout, decode_node
+from emberkeep.adapters.zookeeper.session import Node, SessionState, ZooKeeperSession
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.leadership.news import joined
+
+RETRY_PAUSE = 0.25  # seconds between two looks while ZooKeeper does not answer
+
+log = structlog.get_logger(__name__)
+
+
+class KnownLeader:
+    """Implements LeaderLocator: keeps what it was told, and wakes who waits for something newer."""
+
+    def __init__(self) -> None:
+        self._news = LeaderNews()
+        self._changed = asyncio.Event()
+
+    def leader(self) -> LeaderAddress | None:
+        return self._news.leader
+
+    def news(self) -> LeaderNews:
+        return self._news
+
+    def hear(self, news: LeaderNews) -> None:
+        """See ``leadership.news.joined``."""
+        merged = joined(self._news, news)
+        if merged == self._news:
+            return
+        self._news = merged
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def changed(self, known: LeaderAddress | None) -> LeaderAddress:
+        while (leader := self._news.leader) is None or (known is not None and leader.epoch <= known.epoch):
+            await self._changed.wait()
+        return leader
+
+    async def other_than(self, news: LeaderNews) -> LeaderNews:
+        """What is known once that is something else than ``news``."""
+        while self._news == news:
+            await self._changed.wait()
+        return self._news
+
+
+class ZooKeeperLocator(KnownLeader):
+    """Follows the epoch node and the queue of contenders while ``run`` runs."""
+
+    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
+        super().__init__()
+        self._session = session
+        self._layout = layout
+
+    @property
+    def is_informed(self) -> bool:
+        """Whether ZooKeeper would tell of a change now."""
+        return self._session.state is SessionState.CONNECTED
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow(self._look_at_epoch))
+            group.create_task(self._follow(self._look_at_queue))
+
+    async def _follow(self, look: Callable[[asyncio.Event], Awaitable[LeaderNews]]) -> None:
+        """``look`` at each change, and again after a failure."""
+        while True:
+            change = asyncio.Event()
+            try:
+                news = await look(change)
+            except EmberkeepError as error:
+                log.debug("the leader cannot be looked up", reason=str(error))
+                await asyncio.sleep(RETRY_PAUSE)
+                continue
+            self.hear(news)
+            await change.wait()
+
+    async def _look_at_epoch(self, change: asyncio.Event) -> LeaderNews:
+        found, known = await read_leader(self._session, self._layout, change), self.leader()
+        if found is not None and known is not None and found.epoch < known.epoch:
+            log.warning(
+                "the leader in ZooKeeper is older than another one, and is not followed: "
+                "ZooKeeper was put back from an older copy. Raise the epoch: see docs/storage.md",
+                epoch=found.epoch,
+                address=found.address,
+                newest=known.epoch,
+            )
+        return LeaderNews(found)
+
+    async def _look_at_queue(self, change: asyncio.Event) -> LeaderNews:
+        """All JobManagers stand in it, the leader as well."""
+        names = await self._session.children(self._layout.election, watch=change.set)
+        found = await asyncio.gather(*(self._session.find(f"{self._layout.election}/{name}") for name in names))
+        return LeaderNews(job_managers=tuple(filter(None, map(_address, filter(None, found)))))
+
+
+def _address(latch: Node) -> str:
+    """Empty when it cannot be read: whoever stands there is not asked."""
+    try:
+        return decode_node(latch.data, LatchRecord, where="a latch").address
+    except EmberkeepError:
+        return ""
+
+
+async def read_leader(
+    session: ZooKeeperSession, layout: ZooKeeperLayout, change: asyncio.Event
+) -> LeaderAddress | None:
+    """Who wrote the epoch last; None before the first leader. ``change`` is set when that may have changed, also when
+    the connection breaks. Raises RetryLater, Fatal."""
+    node = await session.find(layout.epoch, watch=change.set)
+    if node is None or not node.data:
+        return None
+    record = decode_node(node.data, LeaderRecord, where=f"ZooKeeper, {layout.epoch}")
+    return LeaderAddress(node.version, record.address)

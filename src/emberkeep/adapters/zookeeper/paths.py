@@ -1,0 +1,73 @@
+"""A cluster's persistent nodes: made where they are missing, and refused where others may change them.
+
+Only what is missing is created, so CREATE is needed nowhere above it. What lies above a cluster's own node is shared
+with other clusters, which create theirs beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from kazoo.security import ACL, CREATOR_ALL_ACL, make_acl, make_digest_acl_credential
+
+from emberkeep.adapters.zookeeper.errors import Denied
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import SessionSettings, ZooKeeperSession
+from emberkeep.base.configuration.options import ZOOKEEPER_ACL, ZOOKEEPER_QUORUM, ZOOKEEPER_ROOT
+from emberkeep.base.errors import Conflict, Fatal
+
+# Others may put their clusters there. Nobody else may delete what lies there or change who may.
+_SHARED_ACL = (*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True))
+
+
+async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
+    """Let all that has to be there be there. Raises RetryLater, UnknownOutcome, and Fatal: the chroot does not exist,
+    ZooKeeper denies it, nodes are open to others although they are to be this cluster's only."""
+    if not await session.exists("/"):
+        raise Fatal(
+            f"{ZOOKEEPER_QUORUM.key}: {session.hosts} names a path in ZooKeeper that does not exist",
+            hint="create it there, or leave it out",
+        )
+    for path in layout.persistent:
+        await _make(session, layout, path)
+    if session.settings.creator_only:
+        for path in (layout.base, *layout.persistent):
+            await _check(session, path)
+
+
+async def _make(session: ZooKeeperSession, layout: ZooKeeperLayout, path: str) -> None:
+    if await session.exists(path):
+        return
+    parent = path.rpartition("/")[0]
+    if parent:
+        await _make(session, layout, parent)
+    is_shared = session.settings.creator_only and layout.base.startswith(f"{path}/")
+    try:
+        with contextlib.suppress(Conflict):
+            await session.create(path, b"", acl=_SHARED_ACL if is_shared else None)
+    except Denied as error:
+        raise Denied(
+            f"cannot create {path}: ZooKeeper denies it",
+            hint=f"let whoever owns {parent or '/'} grant CREATE there (setAcl {parent or '/'} world:anyone:cr, beside "
+            f"what it grants its owner), or set {ZOOKEEPER_ROOT.key} to a place where this cluster may",
+        ) from error
+
+
+async def _check(session: ZooKeeperSession, path: str) -> None:
+    strangers = [entry for entry in await session.acls(path) if entry.perms and not _is_own(entry, session.settings)]
+    if strangers:
+        names = ", ".join(sorted({f"{entry.id.scheme}:{entry.id.id}" for entry in strangers}))
+        raise Fatal(
+            f"{ZOOKEEPER_ACL.key} is creator, but ZooKeeper's node {path} is open to {names}",
+            hint=f"look at what lies there, then restrict it (zkCli: setAcl -R {path} auth::cdrwa after addauth), or "
+            f"set {ZOOKEEPER_ACL.key} to open",
+        )
+
+
+def _is_own(entry: ACL, settings: SessionSettings) -> bool:
+    """Other schemes than digest give names that only the server knows: of those, anybody but everybody is trusted."""
+    scheme, _, credentials = settings.authorization.partition(":")
+    if scheme != "digest":
+        return bool(entry.id.scheme != "world")
+    user, _, password = credentials.partition(":")
+    return bool(entry.id.scheme == "digest" and entry.id.id == make_digest_acl_credential(user, password))

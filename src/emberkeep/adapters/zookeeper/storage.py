@@ -1,0 +1,40 @@
+"""JobManagers tell each other which of them can read the shared storage: each that can has an ephemeral node."""
+
+from __future__ import annotations
+
+import contextlib
+
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout
+from emberkeep.adapters.zookeeper.session import ZooKeeperSession
+from emberkeep.base.errors import Absent
+
+_PREFIX = "reader-"
+
+
+class StorageReaders:
+    """Those of one cluster, as seen by the JobManager with this session."""
+
+    def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
+        self._session = session
+        self._place = layout.storage
+
+    async def exchange(self, *, reads: bool) -> bool:
+        """Say whether this one can read it; returns whether another one says so.
+
+        Raises Absent (it has not stood in the queue of leaders yet, which makes the cluster's nodes), RetryLater,
+        UnknownOutcome.
+        """
+        mine, others = [], False
+        for name in await self._session.children(self._place):
+            path = f"{self._place}/{name}"
+            with contextlib.suppress(Absent):
+                if (await self._session.get(path)).owner == self._session.id:
+                    mine.append(path)
+                else:
+                    others = True
+        if reads and not mine:
+            await self._session.create(f"{self._place}/{_PREFIX}", b"", ephemeral=True, sequence=True)
+        for path in () if reads else mine:
+            with contextlib.suppress(Absent):
+                await self._session.delete(path)
+        return others

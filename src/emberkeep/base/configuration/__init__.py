@@ -1,0 +1,1 @@
+"""Options, where their values come from, and the places that they name."""

@@ -1,0 +1,169 @@
+"""Where things lie below the state directory. Pure paths: nothing is read or made here.
+
+```
+<state>/config.yaml                 configuration of the local cluster
+<state>/token                       bearer token (0600)
+<state>/cluster.json                how to reach the local cluster, and its processes
+<state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
+<state>/cluster-id                  under which name this cluster owns places, without ZooKeeper
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and with several
+                                    JobManagers in each of them a folder per cluster; whose it is, here or in
+                                    clusters/<cluster-id>/
+<state>/resourcemanager/            records of the task managers that a JobManager has started
+<state>/taskmanagers/<id>/          working directory of a task manager
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.configuration.options import (
+    BLOB_HA_STORAGE,
+    HA_CLUSTER_ID,
+    HA_TYPE,
+    JOB_MANAGER_ID,
+    STATE_DIRECTORY,
+    STORAGE_DIRECTORY,
+    TOKEN_FILE,
+    WORKING_DIRECTORY,
+)
+from emberkeep.base.configuration.places import directory_of
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.ids import JobId, TaskManagerId
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """Paths below one state directory; explicit options win over the default places."""
+
+    root: Path
+    configuration: Configuration
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "config.yaml"
+
+    @property
+    def cluster_file(self) -> Path:
+        return self.root / "cluster.json"
+
+    @property
+    def token_file(self) -> Path:
+        return Path(self.configuration[TOKEN_FILE] or self.root / "token")
+
+    @property
+    def job_manager(self) -> Path:
+        name = self.configuration[JOB_MANAGER_ID]
+        return self.root / "jobmanagers" / name if name else self.root / "jobmanager"
+
+    @property
+    def storage(self) -> Path:
+        return Path(self.configuration[STORAGE_DIRECTORY] or self.root / "storage")
+
+    @property
+    def storage_record(self) -> Path:
+        """Directory that says whose the cluster's part of the storage is, and what is to be deleted in it."""
+        if self.configuration[HA_TYPE] == "embedded":
+            return self.storage
+        return self.storage / "clusters" / self.configuration[HA_CLUSTER_ID]
+
+    @property
+    def graphs(self) -> Path:
+        return self._of_cluster("graphs")
+
+    @property
+    def ha_blobs(self) -> str:
+        """A directory or an object store's address."""
+        return self.configuration[BLOB_HA_STORAGE] or str(self._of_cluster("blobs"))
+
+    @property
+    def checkpoints(self) -> Path:
+        return self._of_cluster("checkpoints")
+
+    @property
+    def savepoints(self) -> Path:
+        """Where savepoints go that nobody has named a directory for."""
+        return self._of_cluster("savepoints")
+
+    def _of_cluster(self, kind: str) -> Path:
+        """With ZooKeeper, clusters share a storage, each with a folder of its own. An embedded one has it alone."""
+        place = self.storage / kind
+        if self.configuration[HA_TYPE] == "embedded":
+            return place
+        return place / self.configuration[HA_CLUSTER_ID]
+
+    @property
+    def started_task_managers(self) -> Path:
+        return self.root / "resourcemanager"
+
+    def working_directory(self, task_manager: TaskManagerId) -> Path:
+        return Path(self.configuration[WORKING_DIRECTORY] or self.root / "taskmanagers" / task_manager)
+
+
+@dataclass(frozen=True)
+class WorkingDirectory:
+    """Paths below a task manager's working directory."""
+
+    root: Path
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "lock"
+
+    @property
+    def slots_record(self) -> Path:
+        return self.root / "slots.record"
+
+    @property
+    def agent_record(self) -> Path:
+        return self.root / "agent.record"
+
+    @property
+    def leader_record(self) -> Path:
+        return self.root / "leader.record"
+
+    @property
+    def blobs(self) -> Path:
+        return self.root / "blobs"
+
+    @property
+    def unpacked(self) -> Path:
+        return self.root / "unpacked"
+
+    @property
+    def processes(self) -> Path:
+        return self.root / "processes"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def jobs(self) -> Path:
+        return self.root / "jobs"
+
+    def job(self, job_id: JobId) -> Path:
+        return self.jobs / job_id
+
+    def attempt(self, job_id: JobId, attempt: int) -> Path:
+        return self.job(job_id) / str(attempt)
+
+    def attempt_logs(self, job_id: JobId, attempt: int) -> Path:
+        return self.logs / "jobs" / job_id / str(attempt)
+
+
+def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> StateLayout:
+    """The layout for a configuration: emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory.
+
+    Raises InvalidInput.
+    """
+    if configuration[STATE_DIRECTORY]:
+        root = Path(directory_of(STATE_DIRECTORY.key, configuration[STATE_DIRECTORY])).absolute()
+    elif environ.get("XDG_STATE_HOME"):
+        root = Path(environ["XDG_STATE_HOME"]) / "emberkeep"
+    else:
+        root = Path(environ.get("HOME", "/")) / ".local" / "state" / "emberkeep"
+    return StateLayout(root, configuration)

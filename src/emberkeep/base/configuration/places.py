@@ -1,0 +1,85 @@
+"""What settings that name a place mean: the same on every process, wherever that was started.
+
+A directory is an absolute path or a ``file:`` URI. Some places may be object stores, or whatever Hadoop knows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput
+
+OBJECT_STORES = ("s3", "gs", "az")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_A_DIRECTORY = "set an absolute path, or file:///path"
+# The options that name places: which schemes can be used beside paths (None: any, whoever reads it knows more), and
+# what to set instead of one that cannot.
+_PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
+    options.STATE_DIRECTORY.key: ((), _A_DIRECTORY),
+    options.STORAGE_DIRECTORY.key: (
+        (),
+        f"{_A_DIRECTORY}, on a file system that all processes share; an object store may hold BLOBs "
+        f"({options.BLOB_HA_STORAGE.key}) and savepoints ({options.SAVEPOINT_DIRECTORY.key})",
+    ),
+    options.WORKING_DIRECTORY.key: ((), _A_DIRECTORY),
+    options.BLOB_DIRECTORY.key: ((), _A_DIRECTORY),
+    options.LOCAL_STATE_DIRECTORY.key: ((), _A_DIRECTORY),
+    options.TOKEN_FILE.key: ((), _A_DIRECTORY),
+    options.BLOB_HA_STORAGE.key: (OBJECT_STORES, f"{_A_DIRECTORY}, s3://…, gs://… or az://bucket/prefix"),
+    options.SAVEPOINT_DIRECTORY.key: (None, f"{_A_DIRECTORY}, or a URI"),
+}
+
+
+def scheme_of(place: str) -> str:
+    """The scheme of a URI in small letters; "" for a path."""
+    found = _SCHEME.match(place)
+    return "" if found is None else found.group(1).lower()
+
+
+def directory_of(key: str, place: str) -> str:
+    """The path that a setting names by itself or as a ``file:`` URI. Raises InvalidInput naming the key."""
+    try:
+        return path_of(place) if scheme_of(place) == "file" else place
+    except ValueError as error:
+        raise InvalidInput(f"{key}: {error}", field=key, hint=_A_DIRECTORY) from None
+
+
+def path_of(uri: str) -> str:
+    """The absolute path that a ``file:`` URI names. Raises ValueError."""
+    parts = urlsplit(uri)
+    path = unquote(parts.path)
+    if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
+        raise ValueError(f"{uri!r} is no path on this machine")
+    return path
+
+
+def with_resolved_places(configuration: Configuration) -> Configuration:
+    """The configuration with paths in the place of ``file:`` URIs.
+
+    Raises InvalidInput naming the key of a place that is relative, or of a kind that cannot be used there.
+    """
+    settings = dict(configuration.settings)
+    for option, (schemes, hint) in _PLACES.items():
+        setting = settings.get(option)
+        if setting is not None:
+            resolved = _resolved(setting.key, setting.value, schemes, hint)
+            settings[option] = replace(setting, value=resolved, text=resolved)
+    return Configuration(settings)
+
+
+def _resolved(key: str, place: str, schemes: tuple[str, ...] | None, hint: str) -> str:
+    if not place or place.startswith("/"):
+        return place
+    scheme = scheme_of(place)
+    if scheme == "file":
+        return directory_of(key, place)
+    if not scheme:
+        raise InvalidInput(f"{key}: {place!r} is relative: each process would take another place", field=key, hint=hint)
+    if schemes is not None and scheme not in schemes:
+        raise InvalidInput(f"{key}: {scheme}: cannot be used there", field=key, hint=hint)
+    return place

@@ -1,0 +1,119 @@
+"""Where settings come from: one YAML file, then the environment, then ``-D key=value``; later ones win.
+
+The file has flat dotted keys. Each key has one environment variable: EMBERKEEP_ and the key in upper case, with "__"
+for each dot and "_" for each dash (``rest.port`` is EMBERKEEP_REST__PORT); keys that begin with "emberkeep." leave that
+out (``emberkeep.state-dir`` is EMBERKEEP_STATE_DIR).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from emberkeep.base.configuration import options as _declared  # noqa: F401  (importing it fills the registry)
+from emberkeep.base.configuration.layout import state_layout
+from emberkeep.base.configuration.values import REGISTRY, Configuration
+from emberkeep.base.errors import InvalidInput
+
+CONFIG_FILE_VARIABLE = "EMBERKEEP_CONF"
+_PREFIX = "EMBERKEEP_"
+
+Source = tuple[str, str, str]
+"""Key, text, origin."""
+
+
+def load_configuration(
+    *, config_file: Path | None = None, environ: Mapping[str, str], definitions: Sequence[str] = ()
+) -> Configuration:
+    """All settings. The file is ``config_file``, else $EMBERKEEP_CONF, else ``config.yaml`` below the state directory
+    that environment and definitions name, if there is one. ``definitions`` are "key=value" of ``-D``.
+
+    Raises InvalidInput naming the file, line, variable or option that is wrong.
+    """
+    overrides = [*from_environment(environ), *from_definitions(definitions)]
+    path = config_file or _file_named_by(environ) or _default_file(overrides, environ)
+    return _apply([*(read_file(path) if path else []), *overrides])
+
+
+def read_file(path: Path) -> list[Source]:
+    """The settings of a YAML file, in its order. Raises InvalidInput with file and line."""
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidInput(f"cannot read the configuration file {path}: {reason}") from None
+    try:
+        # BaseLoader: every scalar stays the text that was written, so `10s`, `on` and `0644` mean what they say.
+        root = yaml.compose(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{path} is not YAML: {error}") from None
+    if root is None:
+        return []
+    if not isinstance(root, yaml.MappingNode):
+        raise InvalidInput(f"{path}: expected lines of the form `key: value`")
+    return list(_pairs(path, root))
+
+
+def from_environment(environ: Mapping[str, str]) -> list[Source]:
+    """The settings among the environment variables, by name. A variable of ours with a double underscore that names no
+    key raises InvalidInput."""
+    variables = {environment_variable(key): key for key in REGISTRY}
+    found = []
+    for name in sorted(environ):
+        if name in variables:
+            found.append((variables[name], environ[name], f"environment {name}"))
+        elif name.startswith(_PREFIX) and "__" in name:
+            near = difflib.get_close_matches(name, variables, n=1)
+            hint = f"did you mean {near[0]}?" if near else "`emberkeep config show --all` lists all keys"
+            raise InvalidInput(f"environment variable {name} names no configuration key", field=name, hint=hint)
+    return found
+
+
+def from_definitions(definitions: Iterable[str]) -> list[Source]:
+    """The settings of ``-D key=value``. Raises InvalidInput."""
+    found = []
+    for definition in definitions:
+        key, equals, text = definition.partition("=")
+        if not equals or not key.strip():
+            raise InvalidInput(f"-D {definition}: expected key=value", hint="for example -D rest.port=9081")
+        found.append((key.strip(), text.strip(), "-D"))
+    return found
+
+
+def environment_variable(key: str) -> str:
+    """The environment variable that sets ``key``."""
+    return _PREFIX + key.removeprefix("emberkeep.").replace(".", "__").replace("-", "_").upper()
+
+
+def _file_named_by(environ: Mapping[str, str]) -> Path | None:
+    name = environ.get(CONFIG_FILE_VARIABLE)
+    return Path(name) if name else None
+
+
+def _default_file(overrides: Sequence[Source], environ: Mapping[str, str]) -> Path | None:
+    path = state_layout(_apply(overrides), environ).config_file
+    return path if path.is_file() else None
+
+
+def _apply(sources: Iterable[Source]) -> Configuration:
+    configuration = Configuration()
+    for key, text, origin in sources:
+        configuration = configuration.with_texts({key: text}, origin)
+    return configuration
+
+
+def _pairs(path: Path, root: yaml.MappingNode) -> Iterable[Source]:
+    lines: dict[str, int] = {}
+    for key_node, value_node in root.value:
+        key, line = str(key_node.value), key_node.start_mark.line + 1
+        if not isinstance(value_node, yaml.ScalarNode):
+            raise InvalidInput(
+                f"{path}:{line}: {key} is not a single value", field=key, hint="keys are flat: write `rest.port: 8081`"
+            )
+        if key in lines:
+            raise InvalidInput(f"{path}:{line}: {key} was already set in line {lines[key]}", field=key)
+        lines[key] = line
+        yield key, value_node.value, f"{path}:{line}"

@@ -1,0 +1,1 @@
+"""Durable files, and who owns the directories that they lie in."""

@@ -1,0 +1,171 @@
+"""Durable files: temp file, fsync, rename, fsync the directory. A crash at any byte leaves the old file or the new one.
+
+Records add a one-line header (format name, version, length, CRC-32C) to a payload, so that a torn, truncated or flipped
+file is noticed when it is read and is never taken for data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import google_crc32c
+
+from emberkeep.base.errors import Absent, Conflict, Damaged, Fatal, NewerFormat
+from emberkeep.base.files.errors import cannot_read, cannot_write
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+
+# A file system without hard links, or one that forbids them.
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK})
+
+_MAGIC = "emberkeep-record"
+_HEADER_FIELDS = 5
+
+# By version: what makes that version's payload one of the next version. Payloads are read through all steps to the
+# present version, and are written in that one. A step raises ValueError for a payload that does not fit its version.
+Migrations = Mapping[int, Callable[[bytes], bytes]]
+NO_MIGRATIONS: Migrations = MappingProxyType({})
+
+
+def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
+    """Replace ``path`` by ``data`` atomically and durably. Raises Fatal (no space, no permission, …)."""
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
+    try:
+        try:
+            _write_synced(temporary, data, mode, files)
+            files.rename(temporary, str(path))
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(temporary)
+            raise
+        sync_directory(path.parent, files)
+    except OSError as error:
+        raise Fatal(
+            f"cannot write {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
+        ) from error
+
+
+def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
+    """Make ``path`` with ``data`` atomically and durably; of several at once, one succeeds.
+
+    Raises Conflict (it exists), Fatal (no space) or Unavailable (its directory is away).
+    """
+    temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
+    try:
+        try:
+            _write_synced(temporary, data, mode, files)
+            _give_new_name(temporary, str(path), files)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                files.unlink(temporary)
+        sync_directory(path.parent, files)
+    except FileExistsError:
+        raise Conflict(f"{path} exists already") from None
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
+def _write_synced(path: str, data: bytes, mode: int, files: FileOps) -> None:
+    """Write a new file whose bytes survive a power loss; its name may not. Raises OSError."""
+    descriptor = files.create(path, mode)
+    try:
+        files.write(descriptor, data)
+        files.sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
+    """Name a file that stands under a temporary name; file systems know one of two ways to do that unless it exists."""
+    try:
+        files.link(temporary, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        files.rename_new(temporary, path)
+
+
+def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:
+    """Remove what crashes within ``write_file`` have left beside ``path``. For its one writer. Raises OSError."""
+    for temporary in path.parent.glob(f".{path.name}.*.tmp"):
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(str(temporary))
+
+
+def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
+    """Make a rename or unlink inside ``path`` survive a power loss."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        files.sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: FileOps = SYSTEM_FILES) -> None:
+    """Write ``payload`` as a self-checking record. Raises Fatal."""
+    write_file(path, encode_record(kind, version, payload), files=files)
+
+
+def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS) -> bytes:
+    """Return the payload as ``version`` has it. Raises Absent (no such file), Unavailable (it cannot be read now) and
+    what ``decode_record`` raises."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise Absent(f"{path} does not exist") from None
+    except OSError as error:
+        raise cannot_read(path, error) from error
+    return decode_record(data, kind, version, migrations, where=str(path))
+
+
+def encode_record(kind: str, version: int, payload: bytes) -> bytes:
+    """Return header line + payload."""
+    checksum = google_crc32c.value(payload)
+    return f"{_MAGIC} {kind} {version} {len(payload)} {checksum:08x}\n".encode() + payload
+
+
+def record_version(header: bytes) -> tuple[str, int] | None:
+    """Kind and version by a record's first bytes, unchecked; None: they are no record's."""
+    fields = header.partition(b"\n")[0].decode("ascii", "replace").split(" ")
+    if len(fields) != _HEADER_FIELDS or fields[0] != _MAGIC or not fields[2].isdecimal():
+        return None
+    return fields[1], int(fields[2])
+
+
+def decode_record(data: bytes, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS, *, where: str) -> bytes:
+    """Check a record and return its payload as ``version`` has it.
+
+    Raises Damaged (torn, corrupt), NewerFormat (written by a newer release) or Fatal (another kind; older than all
+    that ``migrations`` know), each naming ``where`` and what is wrong.
+    """
+    header, newline, payload = data.partition(b"\n")
+    fields = header.decode("ascii", "replace").split(" ")
+    found = record_version(header)
+    if not newline or found is None:
+        raise Damaged(f"{where}: not an Emberkeep record")
+    if fields[3] != str(len(payload)) or fields[4] != f"{google_crc32c.value(payload):08x}":
+        raise Damaged(f"{where}: damaged (length or checksum differs)")
+    found_kind, written = found
+    if found_kind != kind:
+        raise Fatal(f"{where}: holds {found_kind!r}, not {kind!r}")
+    if written > version:
+        raise NewerFormat(
+            f"{where}: {kind} version {written} was written by a newer release",
+            hint=f"this release reads up to version {version}: start the newer release again",
+        )
+    for step in range(written, version):
+        if step not in migrations:
+            raise Fatal(
+                f"{where}: {kind} version {written} is too old for this release",
+                hint="upgrade through the releases between the two, one after the other",
+            )
+        try:
+            payload = migrations[step](payload)
+        except ValueError as error:
+            raise Damaged(f"{where}: does not fit {kind} version {step}: {error}") from error
+    return payload

@@ -1,0 +1,200 @@
+"""Who owns a place in which data lies: a storage directory, a ZooKeeper root, local state, a working directory.
+
+A place carries an ownership record. The first start on an empty place writes it. Only the cluster that it names may
+delete anything there; whoever finds another owner's record, or data without a record, deletes nothing.
+
+The record (``encode_owner``, ``decode_owner``) is apart from files, so that a ZooKeeper node can hold it as well.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Absent, Conflict, Damaged, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.durable import create_file, decode_record, write_file
+from emberkeep.base.files.errors import read_if_there
+from emberkeep.base.files.kept_fields import encode_over
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+
+OWNER_FILE = ".emberkeep-owner"
+_RECORD_KIND, _RECORD_VERSION = "ownership", 1
+
+# What file systems put into an empty directory themselves.
+_NO_DATA = frozenset({"lost+found", ".snapshot"})
+
+
+class PlaceKind(enum.Enum):
+    STORAGE = "storage"
+    ZOOKEEPER = "zookeeper"
+    LOCAL_STATE = "local-state"
+    WORKING_DIRECTORY = "working-directory"
+    BLOBS = "blobs"  # apart from the storage
+
+
+class Owner(Compatible, frozen=True, kw_only=True):
+    """The ownership record of one place. Persisted (kind "ownership", version 1)."""
+
+    cluster_id: str
+    kind: PlaceKind
+    created_at_ms: int
+    holder: str = ""  # which process of the cluster holds the place, where that matters: a task manager's id
+    place_id: str = ""  # drawn when the place was claimed: tells it from another place under the same name
+    belongs_to: str = ""  # place_id of another place of the same cluster without which this one is incomplete
+    parts: tuple[str, ...] = ()  # directories that carry this record too, as they may be mounts of their own
+
+    def is_same_owner(self, other: Owner) -> bool:
+        return (self.cluster_id, self.kind, self.holder) == (other.cluster_id, other.kind, other.holder)
+
+    def describe(self) -> str:
+        return f"{self.kind.value} of cluster {self.cluster_id!r}" + (f", {self.holder!r}" if self.holder else "")
+
+
+def encode_owner(owner: Owner, over: bytes | None = None) -> bytes:
+    """``over``: the record that it takes the place of: what a newer release has added to it is kept. Raises
+    NewerFormat."""
+    return encode_over(_RECORD_KIND, _RECORD_VERSION, owner, over)
+
+
+def decode_owner(data: bytes, *, where: str) -> Owner:
+    """Raises Damaged or NewerFormat naming ``where``."""
+    try:
+        return msgspec.json.decode(decode_record(data, _RECORD_KIND, _RECORD_VERSION, where=where), type=Owner)
+    except msgspec.DecodeError as error:
+        raise Damaged(f"{where}: {error}") from None
+
+
+class OwnedByAnother(Conflict):
+    """A place belongs to another cluster, or to another process of this one. ``owner``: whose it is."""
+
+    def __init__(self, where: str, owner: Owner, mine: Owner) -> None:
+        super().__init__(
+            f"{where} is {owner.describe()}, not {mine.describe()}",
+            hint=f"give this one a place of its own; if the other one is gone for good, remove {OWNER_FILE} there",
+        )
+        self.owner = owner
+
+
+class HasNoOwner(Conflict):
+    """Data lies at a place that carries no ownership record: nobody may delete it."""
+
+    def __init__(self, where: str, found: Collection[str]) -> None:
+        names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")
+        super().__init__(
+            f"{where} holds data ({names}) and no ownership record",
+            hint="choose an empty place, or let a person say that the data belongs here",
+        )
+
+
+class Unclaimed(Conflict):
+    """A place holds data that may be another job store's: nothing in it may be deleted."""
+
+
+class Standing(enum.Enum):
+    """How one cluster stands to one place."""
+
+    EMPTY = "EMPTY"
+    OWNED = "OWNED"
+    ANOTHERS = "ANOTHERS"
+    UNRECORDED = "UNRECORDED"  # data without a record
+    UNAVAILABLE = "UNAVAILABLE"  # the record cannot be read, is damaged, or was written by a newer release
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What ``check`` has found. ``owner``: the record, where there is a readable one. ``problem``: why this cluster
+    may not delete anything there; None only where it may."""
+
+    standing: Standing
+    owner: Owner | None = None
+    problem: EmberkeepError | None = None
+
+
+def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: FileOps = SYSTEM_FILES) -> Owner:
+    """Return the record of an existing directory that is owned by ``mine``, and write it first where it is empty.
+
+    Of several that claim an empty place at once, one gets it. ``ignoring``: names that are no data. Raises
+    OwnedByAnother, HasNoOwner, Unavailable, Damaged, NewerFormat or Fatal (no space).
+    """
+    finding = check(place, mine, ignoring=ignoring)
+    if finding.standing is Standing.EMPTY:
+        return adopt(place, mine, files=files)
+    return _owned(finding)
+
+
+def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
+    """Write ``mine`` as the record of a directory that has none, whatever lies there, unless somebody is faster.
+
+    For a person's decision, and for data that is known to be this cluster's own. Raises as ``claim`` does, but never
+    HasNoOwner.
+    """
+    try:
+        create_file(place / OWNER_FILE, encode_owner(mine), mode=0o644, files=files)
+    except Conflict:
+        return _owned(check(place, mine))
+    return mine
+
+
+def rewrite(place: Path, owner: Owner) -> None:
+    """Write ``owner`` in the place of the record that is there, if one is, damaged or not. Raises Unavailable, Fatal,
+    NewerFormat."""
+    write_file(place / OWNER_FILE, encode_owner(owner, read_if_there(place / OWNER_FILE)), mode=0o644)
+
+
+def require(place: Path, mine: Owner) -> Owner:
+    """Return the record of a place that is owned by ``mine``: to be called before anything is deleted there.
+
+    Raises as ``claim`` does, and Absent where the place is empty.
+    """
+    return _owned(check(place, mine))
+
+
+def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Finding:
+    """Say how ``mine`` stands to a directory. Blocks, raises nothing."""
+    where = place / OWNER_FILE
+    try:
+        owner = read_owner(place)
+        names = () if owner is not None else _names(place, ignoring)
+    except (Unavailable, Damaged, NewerFormat) as error:
+        return Finding(Standing.UNAVAILABLE, problem=error)
+    if owner is None:
+        if not names:
+            return Finding(Standing.EMPTY, problem=Absent(f"{where} does not exist"))
+        return Finding(Standing.UNRECORDED, problem=HasNoOwner(str(place), names))
+    if not owner.is_same_owner(mine):
+        return Finding(Standing.ANOTHERS, owner, OwnedByAnother(str(place), owner, mine))
+    return Finding(Standing.OWNED, owner)
+
+
+def read_owner(place: Path) -> Owner | None:
+    """Return the record of a directory, None where it carries none. Raises Unavailable, Damaged or NewerFormat."""
+    data = read_if_there(place / OWNER_FILE)
+    return None if data is None else decode_owner(data, where=str(place / OWNER_FILE))
+
+
+def is_owner_file(name: str) -> bool:
+    """Whether a file is a record, or what a crash within its writing has left."""
+    return name == OWNER_FILE or name.startswith(f".{OWNER_FILE}.")
+
+
+def _names(place: Path, ignoring: Collection[str]) -> tuple[str, ...]:
+    """Names of the data at a place. Raises Unavailable."""
+    try:
+        found = sorted(path.name for path in place.iterdir())
+    except OSError as error:
+        raise Unavailable(
+            f"{place} cannot be listed now: {error.strerror or error}",
+            hint="check that its file system is mounted and that this user may read it",
+        ) from error
+    return tuple(name for name in found if name not in _NO_DATA and name not in ignoring and not is_owner_file(name))
+
+
+def _owned(finding: Finding) -> Owner:
+    if finding.problem is not None or finding.owner is None:
+        raise finding.problem or AssertionError("an owned place has a record")
+    return finding.owner

@@ -1,0 +1,226 @@
+"""``cluster up|down|status`` and ``taskmanagers list|show``."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.cli.cluster_options import ClusterOptions, ConfigOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.messages import say
+from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.client.clusters.cluster_file import ClusterRecord, ClusterShape
+    from emberkeep.client.clusters.local_cluster import LocalCluster
+
+cluster_app = App(name="cluster", help="Start, stop and inspect a cluster of processes on this machine.", sort_key=20)
+task_managers_app = App(name="taskmanagers", help="Show the task managers of a cluster.", sort_key=21)
+DEFAULT_CONFIG = ConfigOptions()
+_JOB_MANAGERS = 3
+_MAX_JOB_MANAGERS = 9
+
+
+@cluster_app.command
+def up(
+    *,
+    task_managers: int | None = None,
+    slots: int | None = None,
+    nodes: Annotated[str | None, Parameter(metavar="ADDRESSES")] = None,
+    memory: Annotated[str | None, Parameter(metavar="MEM")] = None,
+    ha: Annotated[bool, Parameter(negative=())] = False,
+    job_managers: int | None = None,
+    zookeepers: int | None = None,
+    config: ConfigOptions = DEFAULT_CONFIG,
+) -> int:
+    """Start a JobManager and task managers on this machine, each a process of its own.
+
+    Without options a cluster of which something runs still gets back what it lacks.
+
+    Parameters
+    ----------
+    task_managers
+        How many. Default: 1 on 127.0.0.1, or none where the JobManager starts them (resourcemanager.type); several
+        stand on 127.0.0.2, 127.0.0.3, …
+    slots
+        Slots (executors) of each. Default: taskmanager.numberOfTaskSlots.
+    nodes
+        Addresses of this machine to place them on, separated by commas, one each.
+    memory
+        Memory of each for drivers and executors, such as 4g. Default: 80 % of the machine's, shared.
+    ha
+        Highly available: several JobManagers, of which one leads, and a ZooKeeper server.
+    job_managers
+        With --ha: how many JobManagers. Default: 3.
+    zookeepers
+        With --ha: how many ZooKeeper servers, 1 or 3. Default: 1.
+    """
+    from emberkeep.client.clusters.local_cluster import UpResult
+
+    shape = _highly_available(_shape(task_managers, slots, nodes, memory, config), ha, job_managers, zookeepers)
+    said = (task_managers, slots, nodes, memory, job_managers, zookeepers) != (None,) * 6 or ha or shape.definitions
+    cluster = _local(config)
+    result: UpResult = asyncio.run(cluster.up(shape, as_it_was=not said))
+    if result.started:
+        say(f"the cluster is up: {_count(result.record)}")
+    else:
+        say(f"the cluster is running already: {_count(result.record)}")
+    _print_links(result.record, result.url)
+    return ExitCode.OK
+
+
+@cluster_app.command
+def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
+    """Stop the local cluster and everything that it has started. Logs and unfinished jobs are kept."""
+    from emberkeep.client.clusters.discovery import local_endpoint, running_cluster
+    from emberkeep.client.clusters.local_cluster import unfinished_jobs
+
+    layout = config.layout()
+    record = running_cluster(layout.cluster_file)
+    unfinished = with_client(local_endpoint(record, layout.cluster_file), unfinished_jobs) if record else None
+    if not _local(config).down():
+        say(f"no cluster is running below {layout.root}")
+        return ExitCode.OK
+    say(f"the cluster is down; its logs stay below {layout.root}")
+    if unfinished:
+        from emberkeep.cli.wording import counted
+
+        say(f"{counted(unfinished, 'unfinished job')}: to be continued after the next `emberkeep cluster up`")
+    return ExitCode.OK
+
+
+@cluster_app.command
+def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show a cluster's processes, task managers, slots and jobs. Exit code 3 when it cannot be reached.
+
+    Parameters
+    ----------
+    output
+        How to print: for people, or JSON.
+    """
+    from emberkeep.cli.cluster.status import show_status
+    from emberkeep.client.clusters.cluster_file import read_cluster
+
+    record = read_cluster(cluster.layout().cluster_file)
+    return show_status(record, cluster.find(), output)
+
+
+@task_managers_app.default
+@task_managers_app.command(name="list")
+def list_task_managers(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """List the registered task managers, and those that work for another job store.
+
+    Parameters
+    ----------
+    output
+        How to print: a table, or the API's JSON (of the registered ones).
+    """
+    endpoint = cluster.require()
+    found = with_client(endpoint, lambda client: client.task_managers())
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return ExitCode.OK
+    if not found:
+        say("no task manager is registered; jobs wait until one is")
+    else:
+        from emberkeep.cli.cluster.status import TASK_MANAGER_COLUMNS, task_manager_row
+
+        print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in found])
+    from emberkeep.cli.cluster.other_store import print_of_another_store
+
+    overview = with_client(endpoint, lambda client: client.overview())
+    print_of_another_store(overview.emberkeep.taskmanagers_of_another_store)
+    return ExitCode.OK
+
+
+@task_managers_app.command(name="show")
+def show_task_manager(
+    task_manager: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Show one task manager: resources, slots, drivers.
+
+    Parameters
+    ----------
+    task_manager
+        Its id, as `emberkeep taskmanagers` shows it.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    details = with_client(cluster.require(), lambda client: client.task_manager(task_manager))
+    if output is OutputFormat.JSON:
+        print_json(details)
+    else:
+        from emberkeep.cli.cluster.status import print_task_manager
+
+        print_task_manager(details)
+    return ExitCode.OK
+
+
+def _shape(
+    task_managers: int | None, slots: int | None, nodes: str | None, memory: str | None, config: ConfigOptions
+) -> ClusterShape:
+    from emberkeep.base.configuration.options import MEMORY, RESOURCE_MANAGER_TYPE, SLOTS
+    from emberkeep.client.clusters.cluster_file import ClusterShape
+    from emberkeep.client.clusters.local_cluster import node_addresses
+
+    configuration = config.load()
+    if slots is not None:
+        configuration = configuration.with_texts({SLOTS.key: str(slots)}, "--slots")
+    if memory is not None:
+        configuration = configuration.with_texts({MEMORY.key: memory}, "--memory")
+        if configuration[MEMORY] < 1024**2:
+            raise InvalidInput(f"--memory {memory}: less than 1 MiB", field="--memory", hint="for example --memory 4g")
+    on_demand = configuration[RESOURCE_MANAGER_TYPE] != "standalone" and task_managers is None and nodes is None
+    return ClusterShape(
+        nodes=() if on_demand else node_addresses(task_managers, nodes),
+        slots=configuration[SLOTS],
+        memory=memory or "",
+        definitions=config.definitions,
+    )
+
+
+def _highly_available(shape: ClusterShape, ha: bool, job_managers: int | None, zookeepers: int | None) -> ClusterShape:
+    import msgspec
+
+    if not ha:
+        if job_managers is not None or zookeepers is not None:
+            raise InvalidInput("several JobManagers need ZooKeeper: add --ha", field="--ha")
+        return shape
+    managers, servers = job_managers or _JOB_MANAGERS, zookeepers or 1
+    if not 1 <= managers <= _MAX_JOB_MANAGERS:
+        raise InvalidInput(
+            f"--job-managers {managers}: from 1 to {_MAX_JOB_MANAGERS} are possible", field="--job-managers"
+        )
+    if servers not in (1, 3, 5):
+        raise InvalidInput(f"--zookeepers {servers}: 1, 3 or 5 are possible", field="--zookeepers")
+    return msgspec.structs.replace(shape, job_managers=managers, zookeepers=servers)
+
+
+def _local(config: ConfigOptions) -> LocalCluster:
+    from emberkeep.client.clusters.local_cluster import LocalCluster
+
+    return LocalCluster(config.load(), config.layout(), config.effective_config_file(), say)
+
+
+def _count(record: ClusterRecord) -> str:
+    from emberkeep.cli.wording import counted
+
+    if not record.task_managers:
+        return "the JobManager starts task managers when jobs need them"
+    return f"{counted(len(record.task_managers), 'task manager')} of {counted(record.shape.slots, 'slot')}"
+
+
+def _print_links(record: ClusterRecord, url: str) -> None:
+    from emberkeep.cli.cluster.status import login_link
+
+    print_fields(
+        [
+            ("Web page", login_link(url, record)),
+            ("API", f"{url}/v1"),
+            ("Next", "emberkeep run app.py\nemberkeep cluster status\nemberkeep cluster down"),
+        ]
+    )

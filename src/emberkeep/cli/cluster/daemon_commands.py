@@ -1,0 +1,91 @@
+"""``jobmanager``, ``taskmanager`` and ``prepare``: this process becomes the daemon, or the work, of that name.
+
+``taskmanager stop`` ends one for good.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated, NoReturn
+
+from cyclopts import App, Parameter
+
+from emberkeep.cli.cluster.commands import DEFAULT_CONFIG
+from emberkeep.cli.cluster_options import ClusterOptions, ConfigOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, with_client
+
+task_manager_app = App(name="taskmanager", help="Run a task manager here, or end one for good.", sort_key=41)
+
+
+def jobmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
+    """Run a JobManager in the foreground, until SIGTERM or Ctrl-C."""
+    _become("jobmanager", config)
+
+
+@task_manager_app.default
+def taskmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
+    """Run a task manager in the foreground, until SIGTERM or Ctrl-C.
+
+    Its drivers and executors go on then, and the next task manager with the same working directory takes them over.
+    """
+    _become("taskmanager", config)
+
+
+@task_manager_app.command(name="stop")
+def stop_task_manager(
+    task_manager: str | None = None,
+    /,
+    *,
+    drain_first: Annotated[str, Parameter(metavar="DURATION")] = "0s",
+    no_wait: Annotated[bool, Parameter(negative=())] = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """End a task manager for good: its work goes elsewhere, its slots are given back, its local state is deleted.
+
+    Parameters
+    ----------
+    task_manager
+        Its id, as `emberkeep taskmanagers` shows it. May be left out where there is only one.
+    drain_first
+        Let its work go for that long, such as 10min: executors and streaming jobs move, other jobs end by themselves.
+        Nothing new is placed there meanwhile.
+    no_wait
+        Return at once, not when it is gone.
+    """
+    from emberkeep.base.configuration.option_types import duration
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.cli.cluster.task_manager_stop import end_task_manager
+
+    try:
+        seconds = duration(drain_first)
+    except ValueError as error:
+        raise InvalidInput(f"--drain-first {drain_first}: {error}", field="--drain-first") from None
+    with_client(
+        cluster.require(), lambda client: end_task_manager(client, task_manager, drain=seconds, wait=not no_wait)
+    )
+    return ExitCode.OK
+
+
+def prepare() -> int:
+    """Build the class-data archive that about halves the start of Spark's JVMs; once per installation."""
+    _replace("prepare", [])
+
+
+def _become(module: str, config: ConfigOptions) -> NoReturn:
+    """Replace this process by the daemon, after its settings were checked here. Raises InvalidInput."""
+    config.load()
+    options = []
+    if config.config_file is not None:
+        options += ["--config", str(config.config_file)]
+    for definition in config.all_definitions:
+        options += ["-D", definition]
+    _replace(module, options)
+
+
+def _replace(module: str, options: list[str]) -> NoReturn:
+    arguments = [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}", *options]
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, arguments)  # noqa: S606

@@ -1,0 +1,203 @@
+"""``emberkeep cluster status`` and the views of task managers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from emberkeep.base.errors import RetryLater
+from emberkeep.cli.cluster.other_store import print_of_another_store
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import say_error
+from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+from emberkeep.cli.wording import JOB_COLUMNS, SHORT_ID, byte_count, counted, job_row, memory, timestamp
+from emberkeep.client.clusters.cluster_file import ClusterRecord
+from emberkeep.client.clusters.discovery import read_token
+from emberkeep.client.endpoint import Endpoint
+from emberkeep.client.errors import NoCluster
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest import ClusterOverview, JobDetails, TaskManagerDetails, TaskManagerSummary
+
+TASK_MANAGER_COLUMNS = (
+    "ID",
+    "STATE",
+    "NODE",
+    "SLOTS FREE",
+    "DRIVERS",
+    "MEMORY FREE",
+    "PYTHON",
+    "SPARK",
+    "LAST HEARTBEAT",
+)
+_SHOWN_JOBS = 10
+
+Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
+
+
+def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output: OutputFormat) -> int:
+    """Print processes (of a recorded local cluster) and what the JobManager says. Raises NoCluster, NotAuthorised."""
+    if record is None and endpoint is None:
+        raise NoCluster
+    picture: Picture | None = None
+    problem: RetryLater | None = None
+    if endpoint is not None:
+        try:
+            picture = asyncio.run(_read(endpoint))
+        except RetryLater as error:
+            problem = error
+    # Processes belong to the picture only where it is the local cluster that is asked.
+    local = record if record is not None and (endpoint is None or endpoint.url == record.url) else None
+    if output is OutputFormat.JSON:
+        print_json(_as_json(local, picture))
+    else:
+        _print(local, picture)
+    if picture is None:
+        dead = "its JobManager is not running"
+        say_error(problem.message if problem else dead, "start what is missing with `emberkeep cluster up`")
+        return ExitCode.UNREACHABLE
+    if local is not None and not all(daemon.is_running for daemon in local.daemons):
+        say_error("not all processes of the cluster run", "start what is missing with `emberkeep cluster up`")
+        return ExitCode.FAILED
+    return ExitCode.OK
+
+
+async def _read(endpoint: Endpoint) -> Picture:
+    async with RestClient(endpoint) as client:
+        return await client.overview(), await client.task_managers(), await client.jobs()
+
+
+def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str, Any]:
+    processes = [
+        {"name": daemon.name, "pid": daemon.identity.pid, "running": daemon.is_running, "directory": daemon.directory}
+        for daemon in (record.daemons if record else ())
+    ]
+    overview, task_managers, jobs = picture or (None, [], [])
+    return {"processes": processes, "overview": overview, "taskmanagers": task_managers, "jobs": jobs}
+
+
+def login_link(url: str, record: ClusterRecord) -> str:
+    """The address that logs a browser in at ``url``: it holds the token. Raises Fatal (the token cannot be read)."""
+    return f"{url}/login?token={quote(read_token(Path(record.token_file)), safe='')}"
+
+
+def _web_page(record: ClusterRecord, leader: str) -> str:
+    """Of the JobManager that answers: after a takeover another one may not run."""
+    return login_link(record.url_of(leader), record)
+
+
+def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
+    if picture is not None:
+        overview = picture[0]
+        own = overview.emberkeep
+        free = overview.slots_available
+        print_fields(
+            [
+                ("JobManager", f"{own.job_manager}, version {own.version}, leads since {timestamp(own.started)}"),
+                ("Web page", _web_page(record, own.job_manager) if record is not None else ""),
+                ("Attention", own.problem),
+                ("Task managers", str(overview.taskmanagers)),
+                ("Blocklist", f"cannot be read: {own.blocklist_problem}" if own.blocklist_problem else ""),
+                ("Slots", f"{overview.slots_total}, {free} free"),
+                ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
+                ("Storage", _storage(own.storage_problem, own.storage_unneeded)),
+                (
+                    "Jobs",
+                    ", ".join(f"{n} {s.value}" for s, n in own.jobs_by_status.items() if n) or "none yet",
+                ),
+            ]
+        )
+    if record is not None:
+        print("\nProcesses" if picture else "Processes")
+        print_table(
+            ("NAME", "PID", "STATE", "DIRECTORY"),
+            [
+                (d.name, str(d.identity.pid), "running" if d.is_running else "not running", d.directory)
+                for d in record.daemons
+            ],
+        )
+    if picture is not None and picture[1]:
+        print("\nTask managers")
+        print_table(TASK_MANAGER_COLUMNS, [task_manager_row(task_manager) for task_manager in picture[1]])
+    if picture is not None:
+        print_of_another_store(picture[0].emberkeep.taskmanagers_of_another_store)
+    if picture is not None and picture[2]:
+        print("\nJobs, newest first")
+        print_table(JOB_COLUMNS, [job_row(job) for job in picture[2][:_SHOWN_JOBS]])
+        if len(picture[2]) > _SHOWN_JOBS:
+            print(f"… {len(picture[2]) - _SHOWN_JOBS} older: `emberkeep list` shows all")
+
+
+def _storage(problem: str, unneeded: int) -> str:
+    """Only where a person has to decide; what is deleted by itself is nobody's concern."""
+    if not problem:
+        return ""
+    return f"nothing is deleted there: {problem}; {counted(unneeded, 'piece')} of data without a known job"
+
+
+def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
+    """A line of ``emberkeep taskmanagers``."""
+    own = task_manager.emberkeep
+    free, total = task_manager.free_resource.task_heap_memory, task_manager.total_resource.task_heap_memory
+    return (
+        task_manager.id,
+        own.state.value,
+        own.node_id,
+        f"{task_manager.free_slots} of {task_manager.slots_number}",
+        f"{own.driver_places_total - own.driver_places_available} of {own.driver_places_total}",
+        f"{memory(free)} of {memory(total)}",
+        own.python,
+        own.spark,
+        timestamp(task_manager.time_since_last_heartbeat),
+    )
+
+
+def print_task_manager(details: TaskManagerDetails) -> None:
+    """Print one task manager for people."""
+    own = details.emberkeep
+    free, total = details.free_resource, details.total_resource
+    print_fields(
+        [
+            ("Task manager", f"{details.id} (instance {own.instance[:SHORT_ID]})"),
+            ("State", own.state.value),
+            ("Address", details.path),
+            ("Node", own.node_id),
+            ("Process", f"pid {own.pid}, since {timestamp(own.started)}"),
+            ("Last heartbeat", timestamp(details.time_since_last_heartbeat)),
+            ("Slots", f"{details.slots_number}, {details.free_slots} free"),
+            ("Driver places", f"{own.driver_places_total}, {own.driver_places_available} free"),
+            ("Cores", f"{total.cpu_cores:g}, {free.cpu_cores:g} free"),
+            ("Memory", f"{memory(total.task_heap_memory)}, {memory(free.task_heap_memory)} free"),
+            ("Disk free", memory(own.disk_free_mb)),
+            ("Taken over", f"{own.adopted} processes of its former life" if own.adopted else ""),
+            ("Versions", f"Python {own.python}, Spark {own.spark}, Java {own.java}"),
+        ]
+    )
+    if details.allocated_slots:
+        print("\nSlots given away")
+        print_table(
+            ("SLOT", "JOB", "ATTEMPT", "CORES", "MEMORY"),
+            [
+                (
+                    str(slot.index),
+                    slot.job_id[:SHORT_ID],
+                    str(slot.attempt),
+                    f"{slot.resource.cpu_cores:g}",
+                    memory(slot.resource.task_heap_memory),
+                )
+                for slot in details.allocated_slots
+            ],
+        )
+    if own.local_state:
+        print("\nLocal state")
+        print_table(
+            ("JOB", "FILES", "SIZE"),
+            [(state.jid[:SHORT_ID], str(state.files), byte_count(state.size)) for state in own.local_state],
+        )
+    if own.drivers:
+        print("\nDrivers")
+        print_table(
+            ("JOB", "ATTEMPT", "STATE", "PID", "MEMORY"),
+            [(d.jid[:SHORT_ID], str(d.attempt), d.state.value, str(d.pid), memory(d.memory_mb)) for d in own.drivers],
+        )

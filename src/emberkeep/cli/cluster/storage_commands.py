@@ -1,0 +1,119 @@
+"""``storage status|adopt|purge``: whose the shared storage is, and what lies there that no job needs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.cli.cluster.other_store import print_of_another_store
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.protocol.rest_storage import StorageInfo
+
+storage_app = App(name="storage", help="Show and settle whose the data in the shared storage is.", sort_key=23)
+
+
+@storage_app.command
+def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show whose the shared storage is, and what lies there that no job needs. Exit code 1 when it is not settled.
+
+    Parameters
+    ----------
+    output
+        How to print: for people, or the API's JSON.
+    """
+    found = with_client(cluster.require(), lambda client: client.storage.status())
+    _show(found, output)
+    return ExitCode.OK if found.owned else ExitCode.FAILED
+
+
+@storage_app.command
+def adopt(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Say that what lies in the storage belongs to this cluster: what no job needs is marked, and deleted later.
+
+    Parameters
+    ----------
+    output
+        How to print: for people, or the API's JSON.
+    """
+    _show(with_client(cluster.require(), lambda client: client.storage.adopt()), output)
+    return ExitCode.OK
+
+
+@storage_app.command
+def purge(
+    *,
+    yes: Annotated[bool, Parameter(name="--yes")] = False,
+    force: Annotated[bool, Parameter(name="--force")] = False,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Adopt the storage, and delete at once all checkpoints, graphs and BLOBs of jobs that the job store does not know.
+
+    Savepoints stay.
+
+    Parameters
+    ----------
+    yes
+        Do not ask.
+    force
+        Delete also while task managers of another job store run, whose jobs may use what is deleted.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    endpoint = cluster.require()
+    found = with_client(endpoint, lambda client: client.storage.status())
+    unknown = sorted({data.jobid for data in found.data if not data.known})
+    if unknown and not yes:
+        _show(found, OutputFormat.TABLE)
+        _confirm(len(unknown))
+    _show(with_client(endpoint, lambda client: client.storage.purge(force=force)), output)
+    return ExitCode.OK
+
+
+def _confirm(jobs: int) -> None:
+    """Raises InvalidInput unless a person agrees."""
+    if sys.stdin.isatty():
+        say(f"this deletes all data of {jobs} jobs for good; type yes to go on")
+        if sys.stdin.readline().strip() == "yes":
+            return
+    raise InvalidInput("nothing is deleted", field="--yes", hint="--yes deletes without asking")
+
+
+def _show(found: StorageInfo, output: OutputFormat) -> None:
+    from emberkeep.cli.wording import counted, timestamp
+
+    if output is OutputFormat.JSON:
+        print_json(found)
+        return
+    owner = found.cluster if found.owned else "not settled"
+    blobs = [("BLOBs", found.blobs)] if found.blobs else []
+    print_fields([("Storage", found.location), *blobs, ("Owner", owner)])
+    if found.problem:
+        say_error(f"nothing is deleted there: {found.problem}", found.hint)
+    if found.data:
+        print_table(
+            ("JOB ID", "DATA", "JOB", "MARKED", "DELETED AFTER"),
+            [
+                (
+                    data.jobid,
+                    data.kind,
+                    "ended" if data.known else "unknown",
+                    timestamp(data.marked),
+                    timestamp(data.due),
+                )
+                for data in found.data
+            ],
+        )
+    if found.used_by:
+        print_of_another_store(found.used_by)
+        say("their jobs may use what lies there: it stays as long as this JobManager has heard of them")
+    say(f"{counted(len({data.jobid for data in found.data}), 'job')} with data that no job needs")

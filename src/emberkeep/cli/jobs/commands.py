@@ -1,0 +1,347 @@
+"""``run``, ``submit``, ``list``, ``info``, ``cancel``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from cyclopts import Group, Parameter
+
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.messages import say
+from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.client.submission.spark_options import SparkOptions
+
+if TYPE_CHECKING:
+    from emberkeep.client.endpoint import Endpoint
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.client.submission.preparation import PreparedJob
+
+T = TypeVar("T")
+
+SPARK_GROUP = Group("Spark (as with spark-submit)", sort_key=10)
+JOB_GROUP = Group("Job", sort_key=5)
+
+Output = Annotated[OutputFormat, Parameter(name=["--output", "-o"], metavar="json|table")]
+
+
+def _spark(metavar: str, name: str | list[str] | None = None) -> Parameter:
+    return Parameter(name=name, metavar=metavar, group=SPARK_GROUP)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SubmitOptions:
+    """spark-submit's options. The names and meanings are Spark's."""
+
+    conf: Annotated[tuple[str, ...], _spark("KEY=VALUE", ["--conf", "-c"])] = ()
+    "Spark property; may be repeated."
+    properties_file: Annotated[str | None, _spark("FILE")] = None
+    "File with Spark properties. Default: spark-defaults.conf below $SPARK_CONF_DIR or $SPARK_HOME/conf."
+    load_spark_defaults: Annotated[bool, _spark("")] = False
+    "Read spark-defaults.conf even when --properties-file is given."
+    name: Annotated[str | None, _spark("NAME")] = None
+    "Name of the job. Default: the script's."
+    py_files: Annotated[str | None, _spark("LIST")] = None
+    ".zip, .egg and .py files to put on the Python path of driver and executors."
+    files: Annotated[str | None, _spark("LIST")] = None
+    "Files to put into the working directory of each executor; path#name renames."
+    archives: Annotated[str | None, _spark("LIST")] = None
+    "Archives to unpack there; archive.zip#directory names the directory."
+    jars: Annotated[str | None, _spark("LIST")] = None
+    "Jars to put on the class path of driver and executors."
+    packages: Annotated[str | None, _spark("LIST")] = None
+    "Maven coordinates of jars: group:artifact:version."
+    exclude_packages: Annotated[str | None, _spark("LIST")] = None
+    "group:artifact to leave out of what --packages brings."
+    repositories: Annotated[str | None, _spark("LIST")] = None
+    "Further repositories to look for --packages in."
+    driver_memory: Annotated[str | None, _spark("MEM")] = None
+    "Heap of the driver, such as 1g. Default: 1g."
+    driver_cores: Annotated[str | None, _spark("NUM")] = None
+    "Cores of the driver."
+    driver_java_options: Annotated[str | None, _spark("OPTIONS")] = None
+    "Options of the driver's JVM."
+    driver_class_path: Annotated[str | None, _spark("PATH")] = None
+    "Further entries of the driver's class path."
+    driver_library_path: Annotated[str | None, _spark("PATH")] = None
+    "Further entries of the driver's library path."
+    executor_memory: Annotated[str | None, _spark("MEM")] = None
+    "Heap of each executor, such as 2g. Default: 1g."
+    executor_cores: Annotated[str | None, _spark("NUM")] = None
+    "Cores of each executor. Default: 1."
+    num_executors: Annotated[str | None, _spark("NUM")] = None
+    "Executors of the job, one slot each. Default: 2."
+    total_executor_cores: Annotated[str | None, _spark("NUM")] = None
+    "Cores of all executors together, where --num-executors is not given."
+    master: Annotated[str | None, _spark("URL")] = None
+    "Ignored: the job runs on the Emberkeep cluster."
+    deploy_mode: Annotated[str | None, _spark("MODE")] = None
+    "Ignored: the driver runs on a task manager."
+    main_class: Annotated[str | None, _spark("NAME", "--class")] = None
+    "Refused: Emberkeep runs PySpark scripts."
+    supervise: Annotated[bool, _spark("")] = False
+    "Ignored: lost drivers are restarted anyway, see restart-strategy.type."
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], group=SPARK_GROUP)] = False
+    "Show what will be submitted."
+
+    def options(self) -> SparkOptions:
+        values = {name: getattr(self, name) for name in SparkOptions.__dataclass_fields__}
+        return SparkOptions(**values)
+
+
+Words = Annotated[str, Parameter(show=False, allow_leading_hyphen=True)]
+Module = Annotated[str | None, Parameter(name=["--module", "-m"], metavar="MODULE", group=JOB_GROUP)]
+Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], group=JOB_GROUP)]
+Savepoint = Annotated[str | None, Parameter(name="--from-savepoint", metavar="PATH", group=JOB_GROUP)]
+DEFAULT_SUBMIT = SubmitOptions()
+DEFAULT_CLUSTER = ClusterOptions()
+
+
+def run(
+    *words: Words,
+    module: Module = None,
+    from_savepoint: Savepoint = None,
+    detach: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    keep_logs: Annotated[bool, Parameter(group=JOB_GROUP)] = False,
+    quiet: Quiet = False,
+    spark: SubmitOptions = DEFAULT_SUBMIT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Run a PySpark script: show its output and progress, return its exit code.
+
+    Without a cluster one is started for this run alone, and removed after it.
+    Everything after the script belongs to the script.
+    Ctrl-C cancels the job, a second one kills it.
+
+    Parameters
+    ----------
+    module
+        Run a module instead of a script, as python -m does.
+    from_savepoint
+        Start from this savepoint: each streaming query goes on where it stood there.
+    detach
+        Return once the job is submitted, as `emberkeep submit` does.
+    keep_logs
+        Keep the logs of a cluster that is started for this run, and tell where they are.
+    quiet
+        Show the script's own output only, and errors.
+    """
+    if detach:
+        return submit(*words, module=module, from_savepoint=from_savepoint, quiet=quiet, spark=spark, cluster=cluster)
+    from emberkeep.client.submission.job_options import refuse_cluster_options, without_client_keys
+
+    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
+    endpoint = cluster.find()
+    from emberkeep.cli.jobs.run import run_embedded, run_on_cluster
+
+    if endpoint is not None:
+        refuse_cluster_options(cluster.definitions)
+        if keep_logs:
+            say("--keep-logs has no effect: the cluster keeps logs itself")
+        return asyncio.run(run_on_cluster(job, endpoint, quiet=quiet))
+    from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+    from emberkeep.client.clusters.embedded import EmbeddedOptions
+    from emberkeep.client.clusters.local_cluster import STOP_MARGIN
+    from emberkeep.client.clusters.private_storage import PrivateStorage
+
+    options = EmbeddedOptions(
+        parent=cluster.layout().root / "runs",
+        config_file=cluster.effective_config_file(),
+        definitions=without_client_keys(cluster.definitions),
+        stop_timeout=cluster.load()[CANCELLATION_TIMEOUT] + STOP_MARGIN,
+        storage=PrivateStorage(cluster.load()),
+    )
+    return asyncio.run(run_embedded(job, options, quiet=quiet, keep_logs=keep_logs))
+
+
+def submit(
+    *words: Words,
+    module: Module = None,
+    from_savepoint: Savepoint = None,
+    quiet: Quiet = False,
+    spark: SubmitOptions = DEFAULT_SUBMIT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Submit a PySpark script to a cluster and print its job id.
+
+    The options are those of `emberkeep run`.
+
+    Parameters
+    ----------
+    module
+        Run a module instead of a script, as python -m does.
+    from_savepoint
+        Start from this savepoint: each streaming query goes on where it stood there.
+    quiet
+        Print the job id only.
+    """
+    from emberkeep.cli.jobs.upload_display import UploadDisplay
+    from emberkeep.client.submission.job_options import refuse_cluster_options
+    from emberkeep.client.submission.job_submission import JobSubmitting
+
+    refuse_cluster_options(cluster.definitions)
+    endpoint = cluster.require()
+    job = _prepare(words, module, from_savepoint, spark, cluster, quiet=quiet)
+
+    def notice(text: str) -> None:
+        if not quiet:
+            say(text)
+
+    async def send(client: RestClient) -> str:
+        return await JobSubmitting(client, job, UploadDisplay(say, quiet=quiet), notice).run()
+
+    job_id = with_client(endpoint, send)
+    print(job_id)
+    if not quiet:
+        say(f"{job.submission.name} was accepted by {endpoint.url}; follow it with `emberkeep logs -f {job_id[:8]}`")
+    return ExitCode.OK
+
+
+def _prepare(
+    words: tuple[str, ...],
+    module: str | None,
+    savepoint: str | None,
+    spark: SubmitOptions,
+    cluster: ClusterOptions,
+    *,
+    quiet: bool,
+) -> PreparedJob:
+    """Everything that can be checked on this machine. Raises InvalidInput."""
+    from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.submission.job_options import job_options
+    from emberkeep.client.submission.preparation import Program, prepare
+
+    script, arguments = (None, words) if module is not None else (words[0] if words else None, words[1:])
+    job = prepare(
+        Program(script, module, arguments),
+        spark.options(),
+        job_options(cluster.definitions),
+        os.environ,
+        offload_min_size=cluster.load()[OFFLOAD_MIN_SIZE],
+        savepoint="" if savepoint is None else savepoint_location(savepoint),
+    )
+    if not quiet:
+        for notice in job.notices:
+            say(notice)
+    if spark.verbose:
+        _show(job)
+    return job
+
+
+def _show(job: PreparedJob) -> None:
+    submission = job.submission
+    entry = submission.entry_point
+    resources = submission.resources
+    say(f"{entry.kind.value} {entry.source_path or entry.name}, arguments {submission.arguments}")
+    for artefact in submission.artefacts:
+        alias = f"#{artefact.fragment}" if artefact.fragment else ""
+        say(f"{artefact.role.value} {artefact.name}{alias} ({artefact.size} bytes, SHA-256 {artefact.sha256})")
+    for key in sorted(submission.spark_conf):
+        hidden = any(part in key.lower() for part in ("secret", "password", "token"))
+        say(f"{key}={'******' if hidden else submission.spark_conf[key]}")
+    say(
+        f"driver: {resources.driver_memory_mb} MiB and {resources.driver_overhead_mb} MiB overhead; "
+        f"{resources.executors} executors: {resources.executor_cores} cores, {resources.executor_memory_mb} MiB and "
+        f"{resources.executor_overhead_mb} MiB overhead each"
+    )
+
+
+def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """List all jobs, newest first.
+
+    Parameters
+    ----------
+    output
+        How to print: a table, or the API's JSON.
+    """
+    jobs = with_client(cluster.require(), lambda client: client.jobs())
+    if output is OutputFormat.JSON:
+        print_json(jobs)
+    elif not jobs:
+        say("no jobs yet; submit one with `emberkeep submit app.py`")
+    else:
+        from emberkeep.cli.wording import JOB_COLUMNS, job_row
+
+        print_table(JOB_COLUMNS, [job_row(job) for job in jobs])
+    return ExitCode.OK
+
+
+def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show one job: state, what it waits for, executors, streaming progress, checkpoints, where copies of its state
+    lie, attempts, failures.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.client.job_reference import resolve_job
+    from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
+    from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+
+    async def read(
+        client: RestClient,
+    ) -> tuple[JobDetailsInfo, JobExceptions, CheckpointStatistics, list[TaskManagerSummary]]:
+        job_id = await resolve_job(client, job)
+        return (
+            await client.job(job_id),
+            await client.exceptions(job_id),
+            await client.checkpoints(job_id),
+            await client.task_managers(),
+        )
+
+    details, exceptions, checkpoints, task_managers = with_client(cluster.require(), read)
+    if output is OutputFormat.JSON:
+        print_json({"job": details, "exceptions": exceptions, "checkpoints": checkpoints})
+    else:
+        from emberkeep.cli.jobs.view import print_job
+
+        print_job(details, exceptions, checkpoints, task_managers)
+    return ExitCode.OK
+
+
+def cancel(
+    job: str,
+    /,
+    *,
+    wait: Annotated[bool, Parameter(negative="--no-wait")] = True,
+    kill: bool = False,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Cancel a job: its script gets SIGTERM, and SIGKILL when it has not ended after task.cancellation.timeout.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    wait
+        Wait until the job has ended.
+    kill
+        Send SIGKILL at once.
+    """
+    from emberkeep.cli.jobs.cancel import cancel_job
+    from emberkeep.client.job_reference import resolve_job
+
+    async def end(client: RestClient) -> int:
+        return await cancel_job(client, await resolve_job(client, job), wait=wait, kill=kill)
+
+    return with_client(cluster.require(), end)
+
+
+def with_client(endpoint: Endpoint, work: Callable[[RestClient], Awaitable[T]]) -> T:
+    """The result of ``work`` with a client of ``endpoint``."""
+    from emberkeep.client.rest_client import RestClient
+
+    async def run() -> T:
+        async with RestClient(endpoint) as client:
+            return await work(client)
+
+    return asyncio.run(run())

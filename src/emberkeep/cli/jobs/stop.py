@@ -1,0 +1,194 @@
+"""``emberkeep stop``, and what it shares with ``savepoint create``: waiting while something is done to a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.messages import say, say_error
+from emberkeep.cli.tables import OutputFormat, print_json
+
+if TYPE_CHECKING:
+    from emberkeep.base.ids import JobId
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest_savepoints import SavepointStatus, TriggerResponse
+
+_SHOW_AGAIN = 2.0  # seconds between two lines that differ in numbers only, at first; then it doubles up to …
+_SHOW_AT_LEAST = 30.0
+
+SavepointTarget = Annotated[str | None, Parameter(name="--savepoint-path", metavar="DIR")]
+Timeout = Annotated[str | None, Parameter(name="--timeout", metavar="DURATION")]
+Detach = Annotated[bool, Parameter(negative=())]
+
+
+def stop(
+    job: str,
+    /,
+    *,
+    drain: Annotated[bool, Parameter(negative=())] = False,
+    savepoint_path: SavepointTarget = None,
+    timeout: Timeout = None,
+    detach: Detach = False,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Stop a job between two micro-batches, with a savepoint to start from again. Prints the savepoint's path.
+
+    The script goes on after its awaits and ends by itself, or after execution.stop.script-timeout; the job is FINISHED.
+    Ctrl-C ends the waiting, not the stop.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    drain
+        Let everything come out that waits for later events: windows, sessions, joins, timers. What is not read yet
+        stays unread.
+    savepoint_path
+        Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
+        execution.checkpointing.savepoint-dir.
+    timeout
+        How long the micro-batches that run may take to end, such as 90s or 10min; then the stop fails and the job goes
+        on. Default: the job's or cluster's execution.stop.batch-timeout.
+    detach
+        Return as soon as the request is durable.
+    output
+        How to print: the path, or the API's JSON.
+    """
+    limit = milliseconds(timeout)
+
+    def ask(client: RestClient, job_id: JobId, target: str | None) -> Awaitable[TriggerResponse]:
+        return client.savepoints.stop(job_id, drain=drain, target=target, limit_ms=limit)
+
+    return with_client_waiting(job, savepoint_path, ask, detach=detach, output=output, cluster=cluster)
+
+
+def milliseconds(text: str | None) -> int | None:
+    """Of ``--timeout``. Raises InvalidInput."""
+    from emberkeep.base.configuration.option_types import duration
+    from emberkeep.base.errors import InvalidInput
+
+    if text is None:
+        return None
+    try:
+        return int(duration(text) * 1000)
+    except ValueError as error:
+        raise InvalidInput(f"--timeout: {text!r} is not valid: {error}", field="--timeout") from None
+
+
+def with_client_waiting(
+    job: str,
+    savepoint_path: str | None,
+    ask: Callable[[RestClient, JobId, str | None], Awaitable[TriggerResponse]],
+    *,
+    detach: bool,
+    output: OutputFormat,
+    cluster: ClusterOptions,
+) -> int:
+    """Ask something of a job, tell how far it is, and how it has ended."""
+    from emberkeep.cli.wording import SHORT_ID
+    from emberkeep.client.job_reference import resolve_job
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_wait import until_completed
+
+    target = None if savepoint_path is None else savepoint_location(savepoint_path)
+    asked: list[str] = []
+
+    async def work(client: RestClient) -> int:
+        job_id = await resolve_job(client, job)
+        trigger = await ask(client, job_id, target)
+        asked[:] = [job_id[:SHORT_ID], trigger.request_id]
+        if trigger.emberkeep is not None:
+            say(f"job {job_id[:SHORT_ID]}: the savepoint goes below {trigger.emberkeep.target_directory}")
+        if detach:
+            return _detached(trigger, output)
+        display = _Display()
+        state = await until_completed(client, job_id, trigger.request_id, display.show, say)
+        code = _ended(state, output)
+        await _look_for(client, state.emberkeep.location)
+        return code
+
+    try:
+        return with_client(cluster.require(), work)
+    except KeyboardInterrupt:
+        if asked:
+            say(f"not waiting any more; request {asked[1]} goes on: `emberkeep info {asked[0]}` shows how far it is")
+        return ExitCode.INTERRUPTED
+
+
+async def _look_for(client: RestClient, location: str) -> None:
+    """Tell when the JobManager does not see what the driver has written: on another machine there is another disk."""
+    from emberkeep.base.errors import Absent, EmberkeepError
+
+    if not location:
+        return
+    try:
+        await client.savepoints.manifest(location)
+    except Absent:
+        say(
+            f"warning: the JobManager does not see {location}: is that a directory of the driver's machine alone? Copy "
+            "it to storage that all nodes see before you start from it, and name such a one next time"
+        )
+    except EmberkeepError:
+        return  # the savepoint is complete: whoever starts from it hears what is wrong there
+
+
+def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
+    if output is OutputFormat.JSON:
+        print_json(trigger)
+    else:
+        print(trigger.request_id)
+    return ExitCode.OK
+
+
+class _Display:
+    """Tells each new state in a line; those that differ in numbers only, not too often."""
+
+    def __init__(self) -> None:
+        self._shown = ""
+        self._kind = ""
+        self._shown_at = 0.0
+        self._pause = _SHOW_AGAIN
+
+    def show(self, state: SavepointStatus) -> None:
+        from emberkeep.cli.wording import procedure_text
+        from emberkeep.protocol.rest_savepoints import OperationStatus
+
+        if state.status.id is OperationStatus.COMPLETED:
+            return  # told with its result
+        text, kind = procedure_text(state.emberkeep), str(state.emberkeep.phase)
+        now = time.monotonic()
+        if text == self._shown or (kind == self._kind and now - self._shown_at < self._pause):
+            return
+        self._pause = min(2 * self._pause, _SHOW_AT_LEAST) if kind == self._kind else _SHOW_AGAIN
+        self._shown, self._kind, self._shown_at = text, kind, now
+        say(text)
+
+
+def _ended(state: SavepointStatus, output: OutputFormat) -> int:
+    from emberkeep.cli.wording import duration
+    from emberkeep.jobs.model import JobStatus
+    from emberkeep.lifecycle.model import Procedure
+
+    if output is OutputFormat.JSON:
+        print_json(state)
+    own, outcome = state.emberkeep, state.operation
+    failure = None if outcome is None else outcome.failure_cause
+    if failure is not None:
+        say_error(f"no savepoint was made: {failure.stack_trace}", None)
+        return ExitCode.FAILED
+    took = f" after {duration(own.duration)}" if own.duration >= 0 else ""
+    ends = own.procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+    say(f"the job is {own.job_status.value}{took}" if ends else f"the savepoint is complete{took}; the job goes on")
+    if output is OutputFormat.TABLE:
+        print(own.location)
+    say(f"start from it with `emberkeep run --from-savepoint {own.location} app.py`")
+    if own.warning:
+        say(f"warning: {own.warning}")
+    return ExitCode.OK if not ends or own.job_status is JobStatus.FINISHED else ExitCode.FAILED

@@ -1,0 +1,136 @@
+"""``node list|block|unblock|evacuate``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from cyclopts import App
+from msgspec.structs import replace
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.messages import say
+from emberkeep.cli.nodes.options import BlockOptions, Flag
+from emberkeep.cli.tables import OutputFormat, print_json, print_table
+from emberkeep.cli.wording import until
+
+if TYPE_CHECKING:
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
+
+Drivers = Literal["restart", "wait"]
+
+node_app = App(name="node", help="Show nodes; keep work away from them, and bring it back.", sort_key=22)
+
+
+@node_app.default
+@node_app.command(name="list")
+def list_nodes(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """List the nodes with what runs there, and what is blocked.
+
+    Parameters
+    ----------
+    output
+        How to print: a table, or the API's JSON of the blocklist.
+    """
+    from emberkeep.cli.nodes.status import NODE_COLUMNS, node_rows, read_nodes
+
+    blocklist, task_managers = with_client(cluster.require(), read_nodes)
+    if output is OutputFormat.JSON:
+        print_json(blocklist)
+        return ExitCode.OK
+    rows = node_rows(blocklist, task_managers)
+    if rows:
+        print_table(NODE_COLUMNS, rows)
+    else:
+        say("no task manager is registered, and nothing is blocked")
+    return ExitCode.OK
+
+
+@node_app.command
+def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Give a node no new work. What runs there stays.
+
+    Parameters
+    ----------
+    node
+        Its id, as `emberkeep node list` shows it.
+    """
+    from emberkeep.blocklist.model import BlockAction
+
+    return _block(BlockAction.MARK_BLOCKED, node, blocking, cluster)
+
+
+@node_app.command
+def evacuate(
+    node: str, /, *, blocking: BlockOptions, drivers: Drivers | None = None, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """Give a node no new work, and bring elsewhere what runs there. Executors are replaced at once; they hand over what
+    they have cached and shuffled, and end. Drivers of streaming jobs stop between two batches and go on elsewhere.
+
+    Parameters
+    ----------
+    node
+        Its id, as `emberkeep node list` shows it.
+    drivers
+        What becomes of drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
+        Default: with --merge what is said of an evacuation that is under way, else `restart`.
+    """
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
+
+    said = None if drivers is None else EvacuatedDrivers(drivers)
+    return _block(BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, node, blocking, cluster, said)
+
+
+@node_app.command
+def unblock(node: str, /, *, task_manager: Flag = False, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Give a node work again. Exit code 4 when it is not blocked.
+
+    Parameters
+    ----------
+    node
+        Its id, as `emberkeep node list` shows it.
+    task_manager
+        What is named is not a node but a single task manager, by its id.
+    """
+    with_client(cluster.require(), lambda client: client.unblock(node, task_manager=task_manager))
+    say(f"{_what(task_manager)} {node} gets work again")
+    return ExitCode.OK
+
+
+def _what(task_manager: bool) -> str:
+    return "task manager" if task_manager else "node"
+
+
+def _block(
+    action: BlockAction,
+    name: str,
+    blocking: BlockOptions,
+    cluster: ClusterOptions,
+    drivers: EvacuatedDrivers | None = None,
+) -> int:
+    from emberkeep.cli.nodes.wait import there_now, wait_until_free
+    from emberkeep.client.rest_client import RestClient
+
+    request, task_manager, patience = blocking.request(action, drivers), blocking.task_manager, blocking.patience()
+    length = blocking.length_ms()
+
+    async def work(client: RestClient) -> bool:
+        end = request.end_timestamp
+        if length is not None:  # by the clock that judges it, which tells whole seconds that have passed
+            end = (await client.leadership()).now_ms + 1000 + length
+        try:
+            entry = await client.block(name, replace(request, end_timestamp=end), task_manager=task_manager)
+        except InvalidInput as error:
+            if error.field != "endTimestamp":
+                raise
+            said = f"--until {blocking.until}" if blocking.until is not None else f"--for {blocking.duration}"
+            raise InvalidInput(f"{said}: {error.message}", field=said.partition(" ")[0]) from None
+        say(f"{_what(task_manager)} {name} gets no new work {until(entry.end_timestamp)}: {entry.cause}")
+        if not await there_now(client, name, task_manager=task_manager):
+            where = f"task manager {name} is" if task_manager else f"task manager of node {name} is"
+            say(f"no {where} registered at present: if that is not the right id, `node unblock` it")
+        return not blocking.wait or await wait_until_free(client, name, task_manager=task_manager, patience=patience)
+
+    return ExitCode.OK if with_client(cluster.require(), work) else ExitCode.TIMED_OUT

@@ -1,0 +1,79 @@
+"""What every command takes that blocks a node, and the request that it comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from emberkeep.base.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
+    from emberkeep.protocol.rest_blocklist import BlockRequest
+
+Flag = Annotated[bool, Parameter(negative=())]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BlockOptions:
+    """Why, for how long, and what is named."""
+
+    cause: Annotated[str, Parameter(metavar="TEXT")]
+    "Why; everybody who looks at the list sees it."
+    duration: Annotated[str | None, Parameter(metavar="DURATION", name="--for")] = None
+    "For how long, such as 30min, 2h or 1d. Default: until it is unblocked."
+    until: Annotated[str | None, Parameter(metavar="TIME")] = None
+    "Until when, such as 2026-01-31T18:00 (local time) or with a zone. Default: until it is unblocked."
+    merge: Flag = False
+    "Where it is blocked already: the stronger action, the later end, both causes."
+    wait: Flag = False
+    "Return when nothing runs in its slots any more; after `evacuate` also no driver that is to move."
+    timeout: Annotated[str | None, Parameter(metavar="DURATION")] = None
+    "With --wait: for how long; exit code 5 when something is left then. Default: for ever."
+    task_manager: Flag = False
+    "What is named is not a node but a single task manager, by its id."
+
+    def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
+        """Without the end that ``--for`` says. Raises InvalidInput."""
+        from emberkeep.protocol.rest_blocklist import BlockRequest
+
+        if self.duration is not None and self.until is not None:
+            raise InvalidInput("--for and --until are given", field="--until", hint="give one of them")
+        return BlockRequest(
+            action=action, cause=self.cause, drivers=drivers, end_timestamp=self._end(), allow_merge=self.merge
+        )
+
+    def length_ms(self) -> int | None:
+        """Of ``--for``, None where it is not given. Raises InvalidInput."""
+        from emberkeep.base.configuration.option_types import duration
+
+        if self.duration is None:
+            return None
+        try:
+            return round(duration(self.duration) * 1000)
+        except ValueError as error:
+            raise InvalidInput(f"--for {self.duration}: {error}", field="--for") from None
+
+    def patience(self) -> float | None:
+        """Seconds to wait, None: for ever. Raises InvalidInput."""
+        from emberkeep.cli.jobs.stop import milliseconds
+
+        if self.timeout is not None and not self.wait:
+            raise InvalidInput("--timeout is given without --wait", field="--timeout", hint="it bounds the waiting")
+        limit = milliseconds(self.timeout)
+        return None if limit is None else limit / 1000
+
+    def _end(self) -> int | None:
+        """That ``--until`` says: Unix milliseconds. Raises InvalidInput."""
+        from datetime import datetime
+
+        if self.until is not None:
+            try:
+                return round(datetime.fromisoformat(self.until).timestamp() * 1000)
+            except (ValueError, OverflowError, OSError):
+                hint = "for example 2026-01-31T18:00 or 2026-01-31T17:00:00Z"
+                raise InvalidInput(f"--until {self.until}: not a time", field="--until", hint=hint) from None
+        return None

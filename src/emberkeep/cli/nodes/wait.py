@@ -1,0 +1,145 @@
+"""Waiting until a node has nothing to do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.cli.messages import say
+from emberkeep.cli.nodes.status import drivers_there, evacuation_text, slots_in_use
+from emberkeep.cli.wording import counted
+from emberkeep.client.rest_client import RestClient
+from emberkeep.protocol.rest import TaskManagerSummary
+
+UNHEARD_SECONDS = 15.0  # for which a JobManager that has just taken over may not have heard a task manager yet
+_POLL = 0.5  # seconds
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a JobManager shows of a place. ``at``: monotonic seconds; ``led``: seconds for which that one leads;
+    ``there``: task managers with the times of their newest heartbeats; ``left``: how much is in use or has to move."""
+
+    at: float
+    epoch: int
+    led: float
+    there: Mapping[TaskManagerId, int]
+    left: int
+
+
+class Quiet:
+    """Tells from one look after the other when nothing is left at a place.
+
+    A JobManager shows what it has heard. So a task manager that is missing may be on its way: to one that has just
+    taken over, or back after a restart. And an order from before the block may arrive after it: nothing has to be left
+    for a whole heartbeat of each task manager that is there.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._epoch: int | None = None
+        self._unheard_until = now
+        self._missed_since = {"": now}  # by task manager, when it was seen last; "": any at all
+        self._heartbeats: dict[TaskManagerId, int] = {}  # when nothing was left there for the first time
+
+    def is_certain(self, look: Look) -> bool:
+        """Whether nothing is left. Each look is told once."""
+        if look.epoch != self._epoch:
+            self._epoch = look.epoch
+            self._unheard_until = look.at + max(0.0, UNHEARD_SECONDS - look.led)
+        if look.there:
+            self._missed_since.pop("", None)
+            self._missed_since.update(dict.fromkeys(look.there, look.at))
+        if look.left:
+            self._heartbeats = {}
+            return False
+        for task_manager, heartbeat in look.there.items():
+            self._heartbeats.setdefault(task_manager, heartbeat)
+        missing = [since for name, since in self._missed_since.items() if name not in look.there]
+        if look.at < self._unheard_until or any(look.at - since < UNHEARD_SECONDS for since in missing):
+            return False
+        return all(heartbeat != self._heartbeats[name] for name, heartbeat in look.there.items())
+
+
+async def there_now(client: RestClient, name: str, *, task_manager: bool) -> list[TaskManagerSummary]:
+    """The task managers of a node, or the one of that name."""
+    return [
+        other
+        for other in await client.task_managers()
+        if name == (other.id if task_manager else other.emberkeep.node_id)
+    ]
+
+
+async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, patience: float | None = None) -> bool:
+    """Return when no slot is in use there, and no driver is left that is to move; tells what is left, and which jobs
+    wait for something, whenever that changes. False: something was left after ``patience`` seconds."""
+    began = time.monotonic()
+    quiet, shown = Quiet(began), ""
+    waiting: dict[str, str] = {}
+    while True:
+        there = await there_now(client, name, task_manager=task_manager)
+        leader = await client.leadership()  # asked last: it is no older than the one that has shown them
+        look = Look(
+            at=time.monotonic(),
+            epoch=leader.epoch,
+            led=(leader.now_ms - leader.started_ms) / 1000,
+            there={other.id: other.time_since_last_heartbeat for other in there},
+            left=slots_in_use(there) + _moving(there),
+        )
+        if quiet.is_certain(look):
+            say(f"no slot of {name} is in use{await _staying_text(client, there)}")
+            await _say_waiting(client, waiting)
+            return True
+        text = _left_text(there) if look.left else "nothing is known to be left; task managers are still waited for"
+        if look.left and text != shown:
+            shown = text
+            say(f"{name}: {text}")
+        await _say_waiting(client, waiting)
+        if patience is not None and look.at - began >= patience:
+            say(f"{name} is not free after {patience:g} s: {text}")
+            return False
+        await asyncio.sleep(_POLL)
+
+
+async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary]) -> str:
+    """ "; 1 driver still there, until its job ends: report.py"."""
+    drivers = _staying(there)
+    if not drivers:
+        return ""
+    ids = {driver.jid for task_manager in there for driver in task_manager.emberkeep.drivers}
+    names = [job.name for job in await client.jobs() if job.jid in ids and not job.state.is_globally_terminal]
+    until_when = "its job ends" if drivers == 1 else "their jobs end"
+    return f"; {counted(drivers, 'driver')} still there, until {until_when}: {', '.join(names)}".removesuffix(": ")
+
+
+async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
+    """Say which jobs wait for something, each once."""
+    for job in await client.jobs():
+        text = job.emberkeep.waiting
+        if text and job.jid not in known:
+            say(f"job {job.name} waits: {text}")
+            known[job.jid] = text
+
+
+def _moving(there: Iterable[TaskManagerSummary]) -> int:
+    evacuations = (task_manager.emberkeep.evacuation for task_manager in there)
+    return sum(evacuation.drivers_moving for evacuation in evacuations if evacuation is not None)
+
+
+def _staying(there: Iterable[TaskManagerSummary]) -> int:
+    """Drivers that stay until their jobs end. The place of one that has left an evacuated task manager is taken until
+    its end is recorded, so places say this only where nothing is evacuated."""
+    there = tuple(there)
+    evacuations = [task_manager.emberkeep.evacuation for task_manager in there]
+    if any(evacuation is not None for evacuation in evacuations):
+        return sum(evacuation.drivers_staying for evacuation in evacuations if evacuation is not None)
+    return drivers_there(there)
+
+
+def _left_text(there: Sequence[TaskManagerSummary]) -> str:
+    """ "2 slots in use; 2 executors leave, 31 shuffle blocks and 0 cached blocks left; 1 driver moves"."""
+    texts = [f"{counted(slots_in_use(there), 'slot')} in use"]
+    evacuation = evacuation_text(there)
+    return "; ".join([*texts, *([evacuation] if evacuation else [])])

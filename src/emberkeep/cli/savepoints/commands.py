@@ -1,0 +1,209 @@
+"""``savepoint create|list|show|verify|restore|dispose``."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from cyclopts import App
+
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, Output, with_client
+from emberkeep.cli.jobs.stop import Detach, SavepointTarget, Timeout, milliseconds, with_client_waiting
+from emberkeep.cli.messages import say
+from emberkeep.cli.savepoints.restore import restore, tell_read
+from emberkeep.cli.stopwatch import Stopwatch
+from emberkeep.cli.tables import OutputFormat, print_fields, print_json, print_table
+
+if TYPE_CHECKING:
+    from emberkeep.base.ids import JobId
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest_savepoints import SavepointEntry, SavepointInfo, TriggerResponse
+
+savepoint_app = App(
+    name="savepoint", help="Make savepoints of jobs; list, check and delete them; start from one.", sort_key=14
+)
+savepoint_app.command(
+    restore,
+    usage="Usage: "
+    + "\n       ".join(
+        f"emberkeep savepoint restore PATH [OPTIONS] {what} [ARGUMENTS...]" for what in ("SCRIPT", "-m MODULE")
+    ),
+)
+
+
+@savepoint_app.command
+def create(
+    job: str,
+    /,
+    *,
+    savepoint_path: SavepointTarget = None,
+    timeout: Timeout = None,
+    detach: Detach = False,
+    output: Output = OutputFormat.TABLE,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Make a savepoint of a job, which runs on. Prints the savepoint's path.
+
+    Parameters
+    ----------
+    job
+        Job id, the beginning of one, or a job's name.
+    savepoint_path
+        Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
+        execution.checkpointing.savepoint-dir.
+    timeout
+        How long the micro-batches that run may take to end, such as 90s or 10min; then there is no savepoint. Default:
+        the job's or cluster's execution.stop.batch-timeout.
+    detach
+        Return as soon as the request is durable.
+    output
+        How to print: the path, or the API's JSON.
+    """
+    limit = milliseconds(timeout)
+
+    def ask(client: RestClient, job_id: JobId, target: str | None) -> Awaitable[TriggerResponse]:
+        return client.savepoints.create(job_id, target=target, limit_ms=limit)
+
+    return with_client_waiting(job, savepoint_path, ask, detach=detach, output=output, cluster=cluster)
+
+
+@savepoint_app.command(name="list")
+def list_savepoints(
+    job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
+) -> int:
+    """List the savepoints of all jobs that the cluster knows, newest first.
+
+    Parameters
+    ----------
+    job
+        Only those of this job: its id, the beginning of one, or its name.
+    output
+        How to print: a table, or the API's JSON.
+    """
+    from emberkeep.client.job_reference import resolve_job
+
+    async def read(client: RestClient) -> list[SavepointEntry]:
+        wanted = None if job is None else await resolve_job(client, job)
+        return [each for each in (await client.savepoints.all()).savepoints if wanted in (None, each.job_id)]
+
+    entries = with_client(cluster.require(), read)
+    if output is OutputFormat.JSON:
+        print_json(entries)
+    elif not entries:
+        say("no savepoints yet; make one with `emberkeep savepoint create JOB`")
+    else:
+        from emberkeep.cli.wording import SHORT_ID, timestamp
+
+        rows = [
+            (timestamp(each.created), each.job_id[:SHORT_ID], each.job_name, each.job_status.value, each.path)
+            for each in entries
+        ]
+        print_table(("CREATED", "JOB ID", "NAME", "STATE", "PATH"), rows)
+    return ExitCode.OK
+
+
+@savepoint_app.command
+def show(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Show what is in a savepoint: job, queries, batches, offsets, watermarks, size.
+
+    Parameters
+    ----------
+    path
+        The savepoint's directory, as the cluster sees it.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.client.savepoint_calls import savepoint_location
+
+    info = with_client(cluster.require(), lambda client: client.savepoints.manifest(savepoint_location(path)))
+    if output is OutputFormat.JSON:
+        print_json(info)
+    else:
+        _print(info)
+    return ExitCode.OK
+
+
+@savepoint_app.command
+def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Read all of a savepoint and compare each file with the manifest. Exit code 1 when something is wrong.
+
+    Parameters
+    ----------
+    path
+        The savepoint's directory, as the cluster sees it.
+    output
+        How to print: for people, or the API's JSON.
+    """
+    from emberkeep.cli.wording import byte_count, counted
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_verification import verified
+
+    location, watch = savepoint_location(path), Stopwatch()
+    check = with_client(cluster.require(), lambda client: verified(client, location, tell_read))
+    if output is OutputFormat.JSON:
+        print_json(check)
+    elif check.problems:
+        for problem in check.problems:
+            print(problem)
+    else:
+        for warning in check.warnings:
+            say(f"warning: {warning}")
+        say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
+    return ExitCode.FAILED if check.problems else ExitCode.OK
+
+
+@savepoint_app.command
+def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
+    """Delete a savepoint. Nothing else is ever deleted: a directory without a savepoint's manifest is refused, and one
+    that a running job has started from. Files that the manifest does not name stay.
+
+    Parameters
+    ----------
+    path
+        The savepoint's directory, as the cluster sees it.
+    """
+    from emberkeep.client.savepoint_calls import savepoint_location
+
+    location, watch = savepoint_location(path), Stopwatch()
+    left = with_client(cluster.require(), lambda client: client.savepoints.dispose(location))
+    say(f"{location} is deleted {watch}")
+    if left:
+        say(f"left there, as the savepoint does not name it: {', '.join(left)}")
+    return ExitCode.OK
+
+
+def _print(info: SavepointInfo) -> None:
+    from emberkeep.cli.wording import byte_count, counted, timestamp
+
+    print_fields(
+        [
+            ("Savepoint", info.path),
+            ("Job", f"{info.job_name} ({info.job_id})"),
+            ("Made by", f"{info.procedure.value}, attempt {info.attempt}, request {info.trigger_id}"),
+            ("Created", timestamp(info.created)),
+            ("Versions", f"Spark {info.spark_version}, Emberkeep {info.emberkeep_version}"),
+            ("Content", f"{counted(len(info.files), 'file')}, {byte_count(info.size)}"),
+            ("Functions", ", ".join(info.functions)),
+            ("Manifest", f"SHA-256 {info.manifest_sha256}"),
+        ]
+    )
+    if info.queries:
+        print("\nStreaming queries")
+        print_table(
+            ("NAME", "BATCH", "WATERMARK", "DRAINED FROM", "SINK", "MODE", "FILES", "SIZE"),
+            [
+                (
+                    query.name or query.key,
+                    str(query.batch_id) if query.batch_id >= 0 else "-",
+                    timestamp(query.watermark) if query.watermark else "-",
+                    str(query.drained_from) if query.drained_from >= 0 else "-",
+                    f"{query.sink} {query.target}".strip(),
+                    query.output_mode,
+                    str(query.files),
+                    byte_count(query.size),
+                )
+                for query in info.queries
+            ],
+        )

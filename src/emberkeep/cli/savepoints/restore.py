@@ -1,0 +1,109 @@
+"""``emberkeep savepoint restore``: look at the savepoint first, then submit the job that starts from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from emberkeep.cli.cluster_options import ClusterOptions
+from emberkeep.cli.exit_codes import ExitCode
+from emberkeep.cli.jobs.commands import DEFAULT_CLUSTER, DEFAULT_SUBMIT, Module, Quiet, SubmitOptions, Words, submit
+from emberkeep.cli.jobs.commands import with_client as _with_client
+from emberkeep.cli.messages import say
+from emberkeep.cli.stopwatch import Stopwatch
+
+if TYPE_CHECKING:
+    from emberkeep.client.rest_client import RestClient
+    from emberkeep.protocol.rest_savepoints import SavepointCheck, SavepointInfo
+
+
+def restore(
+    *words: Words,
+    module: Module = None,
+    quiet: Quiet = False,
+    spark: SubmitOptions = DEFAULT_SUBMIT,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> int:
+    """Check a savepoint, then submit a script that starts from it. Prints the job id.
+
+    All of the savepoint is read first; where something is missing or was changed, nothing is submitted. The options
+    are those of `emberkeep submit`; the job is called as the one that the savepoint was made of, unless --name is
+    given. The script may be another one than at that time.
+
+    Parameters
+    ----------
+    module
+        Run a module instead of a script, as python -m does.
+    quiet
+        Print the job id only.
+    """
+    from emberkeep.base.errors import InvalidInput
+    from emberkeep.client.savepoint_calls import savepoint_location
+    from emberkeep.client.savepoint_verification import verified
+
+    if not words or (module is None and len(words) < 2):
+        missing = "script" if words else "savepoint"
+        raise InvalidInput(
+            f"no {missing} was given", hint="emberkeep savepoint restore PATH [OPTIONS] SCRIPT [ARGUMENTS...]"
+        )
+    location = savepoint_location(words[0])
+
+    async def look(client: RestClient) -> tuple[SavepointInfo, SavepointCheck, list[str]]:
+        info = await client.savepoints.manifest(location)
+        check = await verified(client, location, _tell_nothing if quiet else tell_read)
+        return info, check, await _warnings(client, info)
+
+    watch = Stopwatch()
+    info, check, warnings = _with_client(cluster.require(), look)
+    for problem in check.problems:
+        print(problem)
+    if check.problems:
+        say(f"{location} is damaged: nothing was submitted; `emberkeep savepoint list` shows others")
+        return ExitCode.FAILED
+    if not quiet:
+        _tell(info, check, watch)
+    for warning in (*check.warnings, *warnings):
+        say(f"warning: {warning}")
+    named = spark if spark.name is not None else dataclasses.replace(spark, name=info.job_name)
+    return submit(*words[1:], module=module, from_savepoint=location, quiet=quiet, spark=named, cluster=cluster)
+
+
+def tell_read(files: int, files_total: int, size: int, size_total: int) -> None:
+    """How far a savepoint is read."""
+    from emberkeep.cli.wording import byte_count, counted
+
+    say(f"read {files} of {counted(files_total, 'file')}, {byte_count(size)} of {byte_count(size_total)}")
+
+
+def _tell_nothing(*_: int) -> None:
+    return
+
+
+def _tell(info: SavepointInfo, check: SavepointCheck, watch: Stopwatch) -> None:
+    from emberkeep.cli.wording import byte_count, counted, timestamp
+
+    say(f"savepoint of {info.job_name}, made {timestamp(info.created)}")
+    for query in info.queries:
+        say(f"{query.name or query.key}: goes on after batch {query.batch_id}")
+    say(f"{counted(check.files, 'file')}, {byte_count(check.size)}: all as they were made, {watch}")
+
+
+async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:
+    """What speaks against starting from it now."""
+    from emberkeep.cli.wording import SHORT_ID, timestamp
+
+    found = []
+    job = next((job for job in await client.jobs() if job.jid == info.job_id), None)
+    if job is not None and not job.state.is_globally_terminal:
+        found.append(
+            f"job {info.job_id[:SHORT_ID]} ({info.job_name}), of which it was made, is {job.state.value}: both will "
+            "read the same input"
+        )
+    made = [each for each in (await client.savepoints.all()).savepoints if each.job_id == info.job_id]
+    newer = max(made, key=lambda each: each.created, default=None)
+    if newer is not None and newer.created > info.created and newer.trigger_id != info.trigger_id:
+        found.append(
+            f"that job has made a newer one, {timestamp(newer.created)}: {newer.path}; outputs that have gone further "
+            "than this one refuse it, or get rows twice"
+        )
+    return found

@@ -1,0 +1,118 @@
+"""``cluster.json``: the local cluster as it was started last: how to reach it, its processes, its shape."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import google_crc32c
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import write_file
+from emberkeep.base.process_identity import ProcessIdentity, is_alive
+from emberkeep.client.clusters.zookeeper_ensemble import Server
+
+_FORMAT, _VERSION = "emberkeep-cluster", 1
+
+
+class DaemonRecord(Compatible, frozen=True, kw_only=True):
+    """One daemon. ``name``: "jobmanager" or the task manager's id. ``directory``: where it works, with its ``logs``."""
+
+    name: str
+    identity: ProcessIdentity
+    directory: str
+
+    @property
+    def is_running(self) -> bool:
+        return is_alive(self.identity)
+
+
+class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
+    """One ZooKeeper server of the cluster, and the ports that it has for good."""
+
+    daemon: DaemonRecord
+    server: Server
+
+
+class ClusterShape(Compatible, frozen=True, kw_only=True):
+    """What a local cluster consists of. ``memory``: of each task manager; ``definitions``: the ``-D`` given."""
+
+    nodes: tuple[str, ...]  # one task manager each
+    slots: int
+    memory: str
+    definitions: tuple[str, ...]
+    job_managers: int = 1
+    zookeepers: int = 0  # 0: one JobManager stands alone
+
+
+class ClusterRecord(Compatible, frozen=True, kw_only=True):
+    """A local cluster."""
+
+    url: str  # of the first JobManager; each knows the way to the leader
+    token_file: str
+    shape: ClusterShape
+    job_manager: DaemonRecord
+    task_managers: tuple[DaemonRecord, ...]
+    standbys: tuple[DaemonRecord, ...] = ()
+    standby_urls: tuple[str, ...] = ()
+    zookeepers: tuple[ZooKeeperRecord, ...] = ()
+
+    @property
+    def job_managers(self) -> tuple[DaemonRecord, ...]:
+        return (self.job_manager, *self.standbys)
+
+    @property
+    def daemons(self) -> tuple[DaemonRecord, ...]:
+        return (*(zookeeper.daemon for zookeeper in self.zookeepers), *self.job_managers, *self.task_managers)
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """One per JobManager, in their order."""
+        return (self.url, *self.standby_urls)
+
+    def url_of(self, address: str) -> str:
+        """Of the JobManager that others reach at ``address`` ("host:port"); of the first one if it is none of them."""
+        return next((url for url in self.urls if urlsplit(url).netloc == address), self.url)
+
+    @property
+    def is_served(self) -> bool:
+        """Whether a JobManager of it runs."""
+        return any(daemon.is_running for daemon in self.job_managers)
+
+
+class _File(Compatible, frozen=True, kw_only=True):
+    format: str
+    version: int
+    crc32c: str
+    cluster: msgspec.Raw
+
+
+def write_cluster(path: Path, record: ClusterRecord) -> None:
+    """Replace the file. Raises Fatal."""
+    body = msgspec.json.encode(record)
+    checksum = f"{google_crc32c.value(body):08x}"
+    file = _File(format=_FORMAT, version=_VERSION, crc32c=checksum, cluster=msgspec.Raw(body))
+    write_file(path, msgspec.json.encode(file) + b"\n")
+
+
+def read_cluster(path: Path) -> ClusterRecord | None:
+    """The recorded cluster, running or not; None when there is none. Raises Fatal (damaged, of another release)."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Fatal(f"cannot read {path}: {error.strerror or error}") from error
+    hint = f"end processes that are left of that cluster, then delete {path}"
+    try:
+        file = msgspec.json.decode(data, type=_File)
+        if (file.format, file.version) != (_FORMAT, _VERSION):
+            raise Fatal(f"{path}: {file.format} version {file.version} is unknown", hint=hint)
+        body = bytes(file.cluster)
+        if f"{google_crc32c.value(body):08x}" != file.crc32c:
+            raise Fatal(f"{path} is damaged (checksum differs)", hint=hint)
+        return msgspec.json.decode(body, type=ClusterRecord)
+    except msgspec.MsgspecError as error:
+        raise Fatal(f"{path} is damaged: {error}", hint=hint) from None

@@ -1,0 +1,98 @@
+"""Finding the cluster that a command speaks to.
+
+``--url`` > ``-D rest.address`` and ``rest.port`` > $EMBERKEEP_URL > the same keys in the environment or in a
+configuration file that was named > the local cluster recorded below the state directory, while its JobManager runs >
+none. (The ``config.yaml`` below the state directory describes the local cluster, which may not run: it names none.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from emberkeep.base.configuration.layout import StateLayout, state_layout
+from emberkeep.base.configuration.options import REST_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.configuration.values import Configuration, Option
+from emberkeep.base.errors import Fatal, InvalidInput
+from emberkeep.client.clusters.cluster_file import ClusterRecord, read_cluster
+from emberkeep.client.endpoint import Endpoint, join_host_port, parse_url
+from emberkeep.client.errors import NoCluster
+
+URL_VARIABLE = "EMBERKEEP_URL"
+_NEAREST_ORIGIN = "-D"
+
+
+def find_cluster(configuration: Configuration, environ: Mapping[str, str], url: str | None) -> Endpoint | None:
+    """The cluster to speak to; None when none is named and none runs. Raises InvalidInput, Fatal."""
+    layout = state_layout(configuration, environ)
+    if url:
+        return _named(parse_url(url, "--url"), "--url", configuration, layout)
+    if _NEAREST_ORIGIN in (configuration.origin(REST_ADDRESS), configuration.origin(REST_PORT)):
+        return _configured(configuration, layout)
+    if environ.get(URL_VARIABLE):
+        return _named(parse_url(environ[URL_VARIABLE], URL_VARIABLE), URL_VARIABLE, configuration, layout)
+    if any(_is_named(option, configuration, layout) for option in (REST_ADDRESS, REST_PORT)):
+        return _configured(configuration, layout)
+    record = running_cluster(layout.cluster_file)
+    return None if record is None else local_endpoint(record, layout.cluster_file)
+
+
+def require_cluster(configuration: Configuration, environ: Mapping[str, str], url: str | None) -> Endpoint:
+    """The cluster to speak to. Raises NoCluster, InvalidInput, Fatal."""
+    endpoint = find_cluster(configuration, environ, url)
+    if endpoint is None:
+        raise NoCluster
+    return endpoint
+
+
+def running_cluster(cluster_file: Path) -> ClusterRecord | None:
+    """The recorded local cluster if a JobManager of it is alive. A record that outlived its processes is none."""
+    record = read_cluster(cluster_file)
+    return record if record is not None and record.is_served else None
+
+
+def local_endpoint(record: ClusterRecord, cluster_file: Path) -> Endpoint:
+    """How to reach a recorded cluster. Raises Fatal (its token cannot be read)."""
+    return Endpoint(record.url, read_token(Path(record.token_file)), str(cluster_file), record.standby_urls)
+
+
+def read_token(path: Path) -> str:
+    """The token in ``path``. Raises Fatal."""
+    try:
+        token = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not plain text"
+        raise Fatal(f"cannot read the token file {path}: {reason}", hint="check security.token-file") from None
+    if not token or not token.isprintable() or " " in token:
+        raise Fatal(f"the token file {path} holds no token", hint="check security.token-file")
+    return token
+
+
+def _is_named(option: Option[Any], configuration: Configuration, layout: StateLayout) -> bool:
+    origin = configuration.origin(option)
+    return origin != "default" and not origin.startswith(f"{layout.config_file}:")
+
+
+def _configured(configuration: Configuration, layout: StateLayout) -> Endpoint:
+    port = configuration[REST_PORT]
+    if port == 0:
+        raise InvalidInput(
+            "rest.port is 0 (any free port): that names no cluster", field="rest.port", hint="name it with --url"
+        )
+    source = configuration.origin(REST_ADDRESS if configuration.origin(REST_PORT) == "default" else REST_PORT)
+    url = f"http://{join_host_port(configuration[REST_ADDRESS], port)}"
+    return _named(parse_url(url, source), source, configuration, layout)
+
+
+def _named(url: str, source: str, configuration: Configuration, layout: StateLayout) -> Endpoint:
+    endpoint = Endpoint(url, "", source)
+    if configuration[TOKEN_FILE]:
+        return Endpoint(url, read_token(Path(configuration[TOKEN_FILE])), source)
+    record = read_cluster(layout.cluster_file)
+    if record is not None and record.url == url:
+        return Endpoint(url, read_token(Path(record.token_file)), source)
+    # The local cluster's own token is not for other machines.
+    if endpoint.is_loopback and layout.token_file.is_file():
+        return Endpoint(url, read_token(layout.token_file), source)
+    return endpoint

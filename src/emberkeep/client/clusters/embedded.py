@@ -1,0 +1,160 @@
+"""The cluster that ``emberkeep run`` starts for one job: JobManager and task manager in one child process.
+
+The child works in a private directory and ends all its jobs and processes when its standard input closes, which also
+happens when this process is killed. When the child itself is killed, it is started again over the same directory and at
+the same port, and takes the job over as it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from emberkeep.base.errors import Fatal
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
+from emberkeep.client.clusters.discovery import read_token
+from emberkeep.client.clusters.leftovers import kill_below
+from emberkeep.client.clusters.private_storage import PrivateStorage
+from emberkeep.client.clusters.run_directories import (
+    LOGS_KEPT,
+    clear_dead_runs,
+    keep_logs,
+    make_run_directory,
+    remove_run,
+    savepoints_of,
+)
+from emberkeep.client.endpoint import Endpoint
+
+MAX_RESTARTS = 5
+HURRIED_TIMEOUT = 1.0
+_POLL = 0.1
+_KEEP_HINT = "run it with --keep-logs to keep all logs"
+
+
+@dataclass(frozen=True)
+class EmbeddedOptions:
+    """``parent``: private directories are made below it. ``definitions``: "key=value" of ``-D``.
+
+    ``stop_timeout``: seconds for the child to end its jobs and itself. ``storage``: where it keeps its data.
+    """
+
+    parent: Path
+    config_file: Path | None
+    definitions: Sequence[str]
+    stop_timeout: float
+    storage: PrivateStorage
+
+
+class EmbeddedCluster:
+    """Start with ``start``, end with ``stop``; ``supervise`` runs between them and restarts the child."""
+
+    def __init__(self, options: EmbeddedOptions, notice: Callable[[str], None]) -> None:
+        self._options = options
+        self._notice = notice
+        self._lock: int | None = None
+        self._daemon: Daemon | None = None
+        self._port = 0
+        self._directory: Path | None = None
+
+    @property
+    def directory(self) -> Path | None:
+        """The private directory, once ``start`` has made it."""
+        return self._directory
+
+    async def start(self) -> Endpoint:
+        """Start the child and wait until it serves. Raises Fatal; nothing is left then."""
+        for left in clear_dead_runs(self._options.parent, self._options.storage, time.time()):
+            hours = f"{LOGS_KEPT / 3600:g} hours"
+            self._notice(f"a run whose command was killed has left logs below {left}; they are kept for {hours}")
+        self._directory, self._lock = make_run_directory(self._options.parent)
+        return await self._start_child()
+
+    async def supervise(self) -> None:
+        """Restart the child whenever it ends by itself; returns never. Raises Fatal when that happens too often."""
+        restarts = 0
+        while True:
+            daemon = self._child()
+            while daemon.process.poll() is None:  # noqa: ASYNC110 - a process is no event of this loop
+                await asyncio.sleep(_POLL)
+            reason = daemon.died()
+            _close_input(daemon)
+            restarts += 1
+            if restarts > MAX_RESTARTS:
+                raise Fatal(f"{reason.message} (for the {restarts}th time)", hint=reason.hint)
+            self._notice(f"the embedded cluster {reason.message.partition(' ')[2]}; starting it again, the job goes on")
+            await self._start_child()
+
+    def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
+        """End the child and all that it has started, and remove the directory. Blocks.
+
+        ``with_logs``: keep the logs, and return where they are. The child is killed after its stop timeout, or
+        HURRIED_TIMEOUT after ``hurry`` answers True. Raises Fatal when something will not end.
+        """
+        if self._daemon is not None:
+            _end(self._daemon, self._options.stop_timeout, hurry)
+        if self._directory is None:
+            return None
+        try:
+            left = kill_below([self._directory])
+            if left:
+                raise Fatal(f"processes do not end: {', '.join(str(identity.pid) for identity in left)}")
+            return self._remove(self._directory, with_logs=with_logs)
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+
+    def _remove(self, directory: Path, *, with_logs: bool) -> Path | None:
+        logs = keep_logs(directory) if with_logs and directory.exists() else None
+        savepoints = savepoints_of(directory)
+        remove_run(directory, self._options.storage, time.time())
+        if savepoints is not None:
+            self._notice(f"savepoints of this run stay in {savepoints}")
+        return logs
+
+    async def _start_child(self) -> Endpoint:
+        assert self._directory is not None, "start() comes first"  # noqa: S101
+        arguments = ["--state-dir", str(self._directory)]
+        if self._options.config_file is not None:
+            arguments += ["--config", str(self._options.config_file)]
+        own = self._options.storage.definitions(self._directory.name)
+        for definition in (*self._options.definitions, *own, f"rest.port={self._port}"):
+            arguments += ["-D", definition]
+        command = DaemonCommand("local", tuple(arguments), self._directory, _KEEP_HINT)
+        assert self._lock is not None, "the private directory is locked"  # noqa: S101
+        # The child shares the lock: the directory counts as used as long as one of both lives.
+        self._daemon = start_daemon(command, stdin=subprocess.PIPE, pass_fds=(self._lock,))
+        ready = await self._daemon.ready()
+        self._port = urlsplit(ready.url).port or 0
+        return Endpoint(ready.url, read_token(Path(ready.token_file)), "the embedded cluster")
+
+    def _child(self) -> Daemon:
+        assert self._daemon is not None, "start() comes first"  # noqa: S101
+        return self._daemon
+
+
+def _end(daemon: Daemon, timeout: float, hurry: Callable[[], bool]) -> None:
+    _close_input(daemon)
+    if daemon.process.poll() is None:
+        daemon.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + timeout
+    while daemon.process.poll() is None and time.monotonic() < deadline:
+        if hurry():
+            deadline = min(deadline, time.monotonic() + HURRIED_TIMEOUT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            daemon.process.wait(_POLL)
+    if daemon.process.poll() is None:
+        daemon.kill()
+
+
+def _close_input(daemon: Daemon) -> None:
+    if daemon.process.stdin is not None:
+        daemon.process.stdin.close()

@@ -1,0 +1,107 @@
+"""The part of a configured storage that the cluster of one ``emberkeep run`` gets for itself.
+
+Its cluster has a job store of its own that goes with it, so it must not take another cluster's data for that of jobs
+that have ended: it works in a folder of its own below the storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.cluster_identity import read_drawn_id
+from emberkeep.base.configuration.options import BLOB_HA_STORAGE, HA_TYPE, STORAGE_DIRECTORY
+from emberkeep.base.configuration.places import OBJECT_STORES, directory_of, scheme_of
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.base.files.ownership import OWNER_FILE, read_owner
+
+_FOLDER = "runs"
+_SAVEPOINTS = "savepoints"
+
+
+@dataclass(frozen=True)
+class PrivateStorage:
+    """``configuration``: the one that the cluster would have without this."""
+
+    configuration: Configuration
+
+    def definitions(self, name: str) -> Sequence[str]:
+        """What the cluster called ``name`` is told beside its configuration."""
+        return [
+            f"{HA_TYPE.key}=embedded",
+            *([f"{STORAGE_DIRECTORY.key}={self._place(name)}"] if self._is_shared else []),
+            *([f"{BLOB_HA_STORAGE.key}={self._blobs(name)}"] if self._blobs_apart else []),
+        ]
+
+    def remove(self, directory: Path) -> bool:
+        """Remove what the cluster of this private directory has left, once it has ended; savepoints stay, and so does
+        the ownership record of BLOBs in an object store.
+
+        False: a storage is away, or something cannot be removed now.
+        """
+        try:
+            drawn = read_drawn_id(directory)
+        except EmberkeepError:
+            return False
+        if drawn is None:
+            return True  # it has never used a storage
+        removed = [_remove(root, directory.name, drawn) for root in self._roots()]
+        return all(removed)
+
+    def _roots(self) -> list[Path]:
+        """Directories that this cluster shares with others."""
+        roots = [(STORAGE_DIRECTORY.key, self.configuration[STORAGE_DIRECTORY])]
+        if scheme_of(self._blobs_apart) not in OBJECT_STORES:
+            roots.append((BLOB_HA_STORAGE.key, self._blobs_apart))
+        return [Path(directory_of(key, root)) for key, root in roots if root]
+
+    @property
+    def _blobs_apart(self) -> str:
+        return self.configuration[BLOB_HA_STORAGE]
+
+    def _blobs(self, name: str) -> str:
+        return f"{self._blobs_apart.rstrip('/')}/{_FOLDER}/{name}"
+
+    @property
+    def _is_shared(self) -> bool:
+        return bool(self.configuration[STORAGE_DIRECTORY])
+
+    def _place(self, name: str) -> Path:
+        key = STORAGE_DIRECTORY.key
+        return Path(directory_of(key, self.configuration[STORAGE_DIRECTORY])) / _FOLDER / name
+
+
+def _remove(root: Path, name: str, drawn: str) -> bool:
+    """Remove the place of this cluster below ``root``, where it is that cluster's; see ``PrivateStorage.remove``."""
+    place = root / _FOLDER / name
+    try:
+        if not place.exists():
+            return any(root.iterdir())  # an empty one may be a mount that is not there
+        owner = read_owner(place)
+        if owner is not None and owner.cluster_id == drawn:
+            _remove_all_but_savepoints(place)
+    except (OSError, EmberkeepError):
+        return False
+    return True
+
+
+def _remove_all_but_savepoints(place: Path) -> None:
+    """The ownership record goes last, so that it can be done again. Raises OSError."""
+    for path in place.iterdir():
+        if path.is_dir() and path.name != _SAVEPOINTS:
+            shutil.rmtree(path)
+    with contextlib.suppress(OSError):
+        (place / _SAVEPOINTS).rmdir()  # only where it is empty
+    if (place / _SAVEPOINTS).exists():
+        return
+    for path in place.iterdir():
+        if path.name != OWNER_FILE:
+            path.unlink()
+    (place / OWNER_FILE).unlink()
+    with contextlib.suppress(OSError):
+        place.rmdir()
+        place.parent.rmdir()  # unless another one is there

@@ -1,0 +1,188 @@
+"""Private directories of ``emberkeep run``: made, kept for their logs, and removed once nobody uses them.
+
+A directory is in use while somebody holds the lock of its file ``lock``: the command, or the cluster that it has
+started. A command that is killed removes nothing, so the next run looks for directories that nobody uses. It ends what
+still runs there and removes everything but what a user could want: logs for LOGS_KEPT, savepoints for good. What such a
+run has left in a shared storage that is away is looked for again by each next run, for STORAGE_AWAITED.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+
+from emberkeep.base.cluster_identity import IDENTITY_FILE
+from emberkeep.base.errors import Fatal
+from emberkeep.client.clusters.leftovers import kill_below
+from emberkeep.client.clusters.private_storage import PrivateStorage
+
+LOGS_KEPT = 24 * 3600.0  # seconds, of a run whose command was killed
+STORAGE_AWAITED = 30 * 24 * 3600.0
+_PREFIX = "run-"
+_LOCK, _ENDED = "lock", "ended"
+_LOGS = ("local.out", "local.err", "jobmanager/logs", "taskmanagers/*/logs")
+_SAVEPOINTS = "storage/savepoints"
+
+
+def make_run_directory(parent: Path) -> tuple[Path, int]:
+    """Make a directory (0700) below ``parent``, else below the system's temporary one. Returns it and its lock, held.
+
+    Raises Fatal.
+    """
+    try:
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            directory = parent / f"{_PREFIX}{secrets.token_hex(4)}"
+            directory.mkdir(mode=0o700)
+            lock = _hold_new(directory)
+            if lock is not None:  # else another run has taken it for one that nobody uses
+                return directory, lock
+    except OSError:
+        try:
+            directory = Path(tempfile.mkdtemp(prefix="emberkeep-"))
+            return directory, _locked(directory)
+        except OSError as error:
+            raise Fatal(
+                f"cannot make a directory below {parent} or the temporary directory: {error.strerror}",
+                hint="name another with -D emberkeep.state-dir=PATH",
+            ) from error
+
+
+def _hold_new(directory: Path) -> int | None:
+    """The lock of a new directory, None where it is gone already."""
+    try:
+        lock = _locked(directory)
+    except FileNotFoundError:
+        return None
+    if _is_lock_of(directory, lock):
+        return lock
+    os.close(lock)
+    return None
+
+
+def _locked(directory: Path) -> int:
+    """Make the lock and wait for it. Raises OSError."""
+    lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _is_lock_of(directory: Path, lock: int) -> bool:
+    """Whether the directory still has the file that is locked: it may have been removed while the lock was awaited."""
+    try:
+        return os.path.samestat((directory / _LOCK).stat(), os.fstat(lock))
+    except FileNotFoundError:
+        return False
+
+
+def keep_logs(directory: Path) -> Path:
+    """Move a run's logs to a directory beside it, which nobody removes, and return that. Raises OSError."""
+    target = directory.with_name(f"logs-of-{directory.name}")
+    target.mkdir(mode=0o700)
+    for path in _found(directory, _LOGS):
+        place = target / path.relative_to(directory)
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.rename(place)
+    return target
+
+
+def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[Path]:
+    """Remove what no process uses any more, logs after LOGS_KEPT. ``now``: seconds since the epoch. Blocks.
+
+    Returns the directories with logs that are found for the first time.
+    """
+    found = []
+    for directory in sorted(parent.glob(f"{_PREFIX}*")):
+        with _unused(directory) as is_unused:
+            if is_unused and not kill_below([directory]):
+                is_new = not (directory / _ENDED).exists()
+                with contextlib.suppress(OSError):  # then it is for the next run
+                    remove_run(directory, storage, now, logs_kept=LOGS_KEPT)
+                if is_new and _found(directory, _LOGS):
+                    found.append(directory)
+    return found
+
+
+@contextlib.contextmanager
+def _unused(directory: Path) -> Iterator[bool]:
+    """Hold the lock of a directory; False: another one does, or has removed the directory."""
+    try:
+        lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        with contextlib.suppress(OSError):
+            directory.rmdir()  # only where it is empty: its command was killed before it had made the lock
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_held = _is_lock_of(directory, lock)
+        except OSError:
+            is_held = False
+        yield is_held
+    finally:
+        os.close(lock)
+
+
+def remove_run(directory: Path, storage: PrivateStorage, now: float, *, logs_kept: float = 0.0) -> None:
+    """Remove what a run has left: its processes have ended, and its lock is held.
+
+    Savepoints stay, logs for so many seconds since the first time. While the storage is away, enough stays for the next
+    run to try again.
+    """
+    age = now - _ended_at(directory, now)
+    again = not storage.remove(directory) and age < STORAGE_AWAITED
+    logs = _found(directory, _LOGS) if age < logs_kept else []
+    savepoints = _found(directory, (_SAVEPOINTS,))
+    if logs or again:
+        names = (_LOCK, _ENDED, IDENTITY_FILE) if again else (_LOCK, _ENDED)
+        _remove_all_but(directory, {*logs, *savepoints, *(directory / name for name in names)})
+    elif savepoints:
+        _remove_all_but(directory, set(savepoints))
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _ended_at(directory: Path, now: float) -> float:
+    """When it was found that the run has ended: ``now`` for the first time."""
+    path = directory / _ENDED
+    with contextlib.suppress(OSError):
+        if path.exists():
+            return path.stat().st_mtime
+        path.touch(mode=0o600)
+        os.utime(path, (now, now))
+    return now
+
+
+def savepoints_of(directory: Path) -> Path | None:
+    """Where savepoints of a run are that stay after it; None: nowhere."""
+    return next(iter(_found(directory, (_SAVEPOINTS,))), None)
+
+
+def _found(directory: Path, patterns: Iterable[str]) -> list[Path]:
+    """What there is of these, but for empty directories."""
+    paths = (path for pattern in patterns for path in sorted(directory.glob(pattern)))
+    return [path for path in paths if not path.is_dir() or any(path.iterdir())]
+
+
+def _remove_all_but(directory: Path, kept: Collection[Path]) -> None:
+    for path in directory.iterdir():
+        if path in kept:
+            continue
+        if any(path in one.parents for one in kept):
+            _remove_all_but(path, kept)
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()

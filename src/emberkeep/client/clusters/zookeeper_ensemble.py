@@ -1,0 +1,111 @@
+"""A ZooKeeper of one or several servers on this machine, each a process of its own; for local clusters and tests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from pathlib import Path
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Fatal
+from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
+
+READY_TIMEOUT = 120.0  # seconds; a JVM on a busy machine
+_PROBE_TIMEOUT = 2.0
+_POLL = 0.1
+_SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
+_MODULE = "zookeeper"
+
+
+class Server(Compatible, frozen=True, kw_only=True):
+    """One server of an ensemble: where it keeps its data and the ports that it binds."""
+
+    number: int
+    directory: str
+    address: str
+    client_port: int
+    quorum_port: int
+    election_port: int
+
+    @property
+    def connect(self) -> str:
+        """What clients connect to."""
+        return f"{self.address}:{self.client_port}"
+
+
+def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tuple[Server, ...]:
+    """Servers on ports that are free now. Raises Fatal."""
+    ports = iter(_free_ports(address, 3 * count))
+    return tuple(
+        Server(
+            number=number,
+            directory=str(directory / str(number)),
+            address=address,
+            client_port=next(ports),
+            quorum_port=next(ports),
+            election_port=next(ports),
+        )
+        for number in range(1, count + 1)
+    )
+
+
+def quorum_of(servers: tuple[Server, ...]) -> str:
+    """The value of ``high-availability.zookeeper.quorum``."""
+    return ",".join(server.connect for server in servers)
+
+
+def start_server(server: Server, servers: tuple[Server, ...]) -> Daemon:
+    """Start one of ``servers``, anew or again over its data. Raises Fatal."""
+    arguments = [
+        *("--directory", server.directory),
+        *("--address", server.address),
+        *("--client-port", str(server.client_port)),
+        *("--number", str(server.number)),
+    ]
+    if len(servers) > 1:
+        for peer in servers:
+            arguments += ["--peer", f"{peer.number}:{peer.quorum_port}:{peer.election_port}"]
+    return start_daemon(DaemonCommand(_MODULE, tuple(arguments), Path(server.directory) / "logs"))
+
+
+async def wait_until_serving(server: Server, daemon: Daemon) -> None:
+    """Return when it answers clients: with others, a quorum of them is up then. Raises Fatal."""
+    deadline = time.monotonic() + READY_TIMEOUT
+    while not await is_serving(server):
+        if daemon.process.poll() is not None:
+            await daemon.ready()  # raises its last words
+        if time.monotonic() > deadline:
+            raise Fatal(
+                f"ZooKeeper at {server.connect} does not serve after {READY_TIMEOUT:g} s",
+                hint=f"its output is in {daemon.command.err}",
+            )
+        await asyncio.sleep(_POLL)
+
+
+async def is_serving(server: Server) -> bool:
+    """Whether it serves clients now."""
+    try:
+        async with asyncio.timeout(_PROBE_TIMEOUT):
+            reader, writer = await asyncio.open_connection(server.address, server.client_port)
+            try:
+                writer.write(b"srvr")
+                answer = await reader.read()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return any(mode in answer for mode in _SERVING)
+
+
+def _free_ports(address: str, count: int) -> list[int]:
+    """Different ports that nothing listens on. Another program may take one before it is used: that fails loudly."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        try:
+            for each in sockets:
+                each.bind((address, 0))
+        except OSError as error:
+            raise Fatal(f"no free ports on {address}: {error.strerror}") from error
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,172 @@
+"""Uploads the files of a job as one group (BLOB-6): what is missing, several at a time, verified by the JobManager."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from emberkeep.base.errors import InvalidInput, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobContent, BlobKey
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.submission.job_files import hash_file
+
+PARALLEL = 4
+_ROUNDS = 3  # each asks anew what is missing
+_CHUNK = 1024**2  # bytes
+
+
+class UploadProgress(Protocol):
+    """Who is told how far it is."""
+
+    def begin(self, files: int, size: int) -> None:
+        """So many files of so many bytes are missing. Called anew when an upload is taken up again."""
+
+    def file(self, name: str) -> None:
+        """The next one is being sent."""
+
+    def sent(self, count: int) -> None:
+        """More bytes are on their way; a negative number takes back what has to be repeated."""
+
+    def end(self) -> None:
+        """Nothing more comes."""
+
+
+class NoProgress:
+    """Implements UploadProgress for those who do not want to know."""
+
+    def begin(self, files: int, size: int) -> None:
+        pass
+
+    def file(self, name: str) -> None:
+        pass
+
+    def sent(self, count: int) -> None:
+        pass
+
+    def end(self) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class UploadItem:
+    """What to send: a file, or bytes that were made here. ``name`` is for people."""
+
+    name: str
+    content: BlobContent
+    source: Path | bytes
+
+    @property
+    def key(self) -> BlobKey:
+        return BlobKey(kind=self.content.kind, sha256=self.content.sha256)
+
+    def open(self) -> BinaryIO:
+        return BytesIO(self.source) if isinstance(self.source, bytes) else self.source.open("rb")
+
+
+async def upload_group(
+    client: RestClient, job_id: JobId, items: Collection[UploadItem], progress: UploadProgress
+) -> None:
+    """Upload what is missing of the group. Raises InvalidInput (also: a file changes), and what RestClient raises."""
+    try:
+        for last in (False,) * (_ROUNDS - 1) + (True,):
+            missing = set(await client.open_blob_group(job_id, [item.content for item in items]))
+            try:
+                await _upload_all(client, job_id, [item for item in items if item.content.sha256 in missing], progress)
+            except RetryLater:
+                if last:
+                    raise
+            else:
+                return
+    finally:
+        progress.end()
+
+
+async def _upload_all(client: RestClient, job_id: JobId, items: list[UploadItem], progress: UploadProgress) -> None:
+    if not items:
+        return
+    progress.begin(len(items), sum(item.content.size for item in items))
+    waiting = deque(items)
+
+    async def work() -> None:
+        while waiting:
+            item = waiting.popleft()
+            progress.file(item.name)
+            await _upload(client, job_id, item, progress.sent)
+
+    workers = [asyncio.create_task(work(), name=f"upload-{number}") for number in range(min(PARALLEL, len(items)))]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def _upload(client: RestClient, job_id: JobId, item: UploadItem, sent: Callable[[int], None]) -> None:
+    body = _Body(item, sent)
+    try:
+        await client.upload_blob(job_id, item.key, body.start, item.content.size)
+    except (InvalidInput, RetryLater):
+        body.check()
+        if isinstance(item.source, Path) and not await asyncio.to_thread(_is_as_hashed, item.source, item.content):
+            raise _changed(item.source) from None
+        raise
+
+
+def _is_as_hashed(path: Path, content: BlobContent) -> bool:
+    try:
+        return hash_file(path) == (content.sha256, content.size)
+    except InvalidInput:
+        return False
+
+
+class _Body:
+    """One item's bytes, from the start for each try."""
+
+    def __init__(self, item: UploadItem, sent: Callable[[int], None]) -> None:
+        self._item = item
+        self._sent = sent
+        self._total = 0
+        self._changed = False
+
+    def start(self) -> AsyncIterator[bytes]:
+        """Raises InvalidInput: the file is not what it was."""
+        self.check()
+        self._sent(-self._total)
+        self._total = 0
+        return self._chunks()
+
+    def check(self) -> None:
+        """Raises InvalidInput: an earlier try has found the file changed."""
+        if self._changed and isinstance(self._item.source, Path):
+            raise _changed(self._item.source)
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        left = self._item.content.size
+        try:
+            with await asyncio.to_thread(self._item.open) as source:
+                while chunk := await asyncio.to_thread(source.read, min(_CHUNK, left + 1)):
+                    left -= len(chunk)
+                    if left < 0:
+                        break
+                    yield chunk
+                    self._total += len(chunk)
+                    self._sent(len(chunk))
+        except OSError:
+            left = -1  # it was read a moment ago: somebody has removed it
+        if left != 0:
+            self._changed = True
+            raise ValueError("the file is longer or shorter than it was")  # breaks this try off
+
+
+def _changed(path: Path) -> InvalidInput:
+    """The error for a file that was written to between its hashing and its upload."""
+    return InvalidInput(
+        f"{path} changed while it was uploaded", hint="submit again when nothing writes to it any more, or send a copy"
+    )

@@ -1,0 +1,53 @@
+"""Which ``-D`` keys are settings of a job, which ones tell where the cluster is, and which belong to its processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from emberkeep.base.configuration.options import LOCAL_RECOVERY, REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE
+from emberkeep.base.configuration.sources import from_definitions
+from emberkeep.base.configuration.values import REGISTRY, Configuration
+from emberkeep.base.errors import InvalidInput
+
+_JOB_PREFIXES = (
+    "restart-strategy",
+    "execution.checkpointing.",
+    "execution.stop.",
+    "executor.",
+    "job.driver.",
+    "slot.request.",
+    "task.cancellation.",
+    "security.spark.",
+)
+_JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # where the task managers have it, a job may do without
+_CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE))
+
+
+def is_job_key(key: str) -> bool:
+    """Whether the option ``key`` may be set for a single job."""
+    return key.startswith(_JOB_PREFIXES) or key in _JOB_KEYS
+
+
+def job_options(definitions: Sequence[str]) -> dict[str, str]:
+    """The ``-D`` settings that go with the job, by their present names. Raises InvalidInput."""
+    configuration = Configuration()
+    for key, text, origin in from_definitions(definitions):
+        configuration = configuration.with_texts({key: text}, origin)
+    return {key: text for key, text in configuration.texts().items() if is_job_key(key)}
+
+
+def refuse_cluster_options(definitions: Sequence[str]) -> None:
+    """Raise InvalidInput for a ``-D`` that a running cluster cannot follow any more."""
+    for key, _, _ in from_definitions(definitions):
+        name = REGISTRY[key].key if key in REGISTRY else key
+        if not is_job_key(name) and name not in _CLIENT_KEYS:
+            raise InvalidInput(
+                f"-D {key}: a setting of the cluster's processes, not of one job",
+                field=key,
+                hint="set it where they are started: `emberkeep cluster up -D …` or in their configuration file",
+            )
+
+
+def without_client_keys(definitions: Sequence[str]) -> tuple[str, ...]:
+    """The ``-D`` settings without those that tell where the cluster is."""
+    return tuple(text for text in definitions if text.partition("=")[0].strip() not in _CLIENT_KEYS)

@@ -1,0 +1,117 @@
+"""Submitting a job to a cluster whose leader may change between the first upload and the acceptance.
+
+A new leader has what lies in the HA store. What only the leader before held, it does not have: then the files are
+announced again, what is missing is uploaded, and the same job is posted again, under the same id and idempotency key.
+So the job is accepted once, however often it is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import NotUploaded
+from emberkeep.client.log_copy import Patience
+from emberkeep.client.rest_client import RestClient
+from emberkeep.client.submission.blob_upload import UploadProgress
+from emberkeep.client.submission.preparation import PreparedJob, upload
+
+SILENCE = 60.0  # seconds
+_LOSSES = 10  # how often what was uploaded may be gone
+_PAUSE = 0.5  # seconds
+
+
+class JobSubmitting:
+    """Submits one job. ``posted``: whether it may have been accepted already."""
+
+    def __init__(
+        self,
+        client: RestClient,
+        job: PreparedJob,
+        progress: UploadProgress,
+        notice: Callable[[str], None],
+        *,
+        silence: float = SILENCE,
+    ) -> None:
+        """``notice`` gets a line when something has to be repeated. ``silence``: seconds that the cluster may take to
+        go on, once there was a JobManager."""
+        self._client = client
+        self._job = job
+        self._job_id = JobId(job.submission.jobid)  # the client's own choice, so no other job has it
+        self._progress = _Watched(progress)
+        self._notice = notice
+        self._silence = silence
+        self._trouble = Patience(silence)
+        self.posted = False
+
+    async def run(self) -> JobId:
+        """Return the accepted job's id.
+
+        Raises InvalidInput (NotUploaded: what was uploaded is gone again and again), what RestClient raises, and
+        RetryLater when the cluster does not go on.
+        """
+        losses = 0
+        while True:
+            try:
+                return await self._send()
+            except NotUploaded as error:
+                losses += 1
+                if losses > _LOSSES:
+                    raise
+                self._notice(f"the JobManager has lost what was uploaded: uploading it again ({error.message})")
+            except RetryLater as error:
+                await self._wait(error)
+
+    async def _send(self) -> JobId:
+        # The answer to an earlier request may be lost. A job that has ended since then takes no uploads.
+        if self.posted and await self._is_accepted():
+            return self._job_id
+        submission = await upload(self._client, self._job, self._progress)
+        self.posted = True
+        return (await self._client.submit(submission)).jobid
+
+    async def _is_accepted(self) -> bool:
+        try:
+            await self._client.job(self._job_id)
+        except Absent:
+            return False
+        return True
+
+    async def _wait(self, error: RetryLater) -> None:
+        """Raises ``error`` when this takes too long, or when there has never been a JobManager."""
+        if self._progress.has_moved():
+            self._trouble.reset()
+        told = self._trouble.is_running
+        if not self._client.has_met or self._trouble.is_over():
+            raise error
+        if not told:
+            self._notice(f"{error.message}; trying again for {self._silence:.0f} s")
+        await asyncio.sleep(_PAUSE)
+
+
+class _Watched:
+    """An UploadProgress that notices whether anything was sent."""
+
+    def __init__(self, progress: UploadProgress) -> None:
+        self._progress = progress
+        self._moved = False
+
+    def has_moved(self) -> bool:
+        """Whether bytes have been sent since the last call."""
+        moved, self._moved = self._moved, False
+        return moved
+
+    def begin(self, files: int, size: int) -> None:
+        self._progress.begin(files, size)
+
+    def file(self, name: str) -> None:
+        self._progress.file(name)
+
+    def sent(self, count: int) -> None:
+        self._moved = self._moved or count > 0
+        self._progress.sent(count)
+
+    def end(self) -> None:
+        self._progress.end()

@@ -1,0 +1,103 @@
+"""Looking at a script before it is sent: errors that would end the job in its first second are told here.
+
+Nothing of the script is run or imported.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import sys
+import traceback
+import warnings
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.client.submission.job_files import check_local_file
+
+_JVM_SUFFIXES = (".jar", ".scala", ".java")
+_R_SUFFIXES = (".r",)
+
+
+def check_script(script: str, main_class: str | None) -> Path:
+    """The absolute path of a script that can be sent. Raises InvalidInput; syntax errors in Python's own words."""
+    if main_class is not None:
+        raise InvalidInput(
+            "--class is for Java and Scala applications",
+            field="--class",
+            hint="Emberkeep runs PySpark scripts; put jars that a script uses in --jars",
+        )
+    suffix = Path(script).suffix.lower()
+    if suffix in (*_JVM_SUFFIXES, *_R_SUFFIXES):
+        language = "R" if suffix in _R_SUFFIXES else "Java or Scala"
+        raise InvalidInput(
+            f"{script}: {language} applications are not supported",
+            field="script",
+            hint="Emberkeep runs PySpark scripts; put jars that a script uses in --jars",
+        )
+    if "://" in script:
+        raise InvalidInput(f"{script}: the script must be a local file", field="script", hint="download it first")
+    path = Path(script)
+    check_local_file("script", path)
+    check_syntax(path, path.read_bytes())
+    return path.absolute()
+
+
+def check_syntax(path: Path, source: bytes) -> None:
+    """Compile without running. Raises InvalidInput whose text has file, line and caret as Python prints them."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(source, str(path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        shown = "".join(traceback.format_exception_only(error)).rstrip()
+        raise InvalidInput(f"the script does not compile:\n{shown}", field="script") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InvalidInput(
+            f"{path} is not Python source: {error}", field="script", hint="is this the file you meant?"
+        ) from None
+
+
+def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str | None:
+    """Look for the module of ``-m`` where the driver will; returns a notice when it is not found on this machine.
+
+    Raises InvalidInput: not a module's name, or a syntax error in it.
+    """
+    if not all(part.isidentifier() for part in module.split(".")):
+        hint = f"-m takes a dotted name; to run a file leave out -m: {module}" if module.endswith(".py") else None
+        raise InvalidInput(f"-m {module}: not a module's name", field="-m", hint=hint)
+    source = _find_source(module, directory, py_files)
+    if source is not None:
+        check_syntax(*source)
+        return None
+    if _find_installed(module):
+        return None
+    return f"module {module} was not found on this machine; it must be installed on the cluster's nodes"
+
+
+def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tuple[Path, bytes] | None:
+    """The module's file in the working directory or in ``--py-files``, and its text."""
+    names = [f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__main__.py"]
+    for name in names:
+        if (directory / name).is_file():
+            return directory / name, (directory / name).read_bytes()
+    for file in py_files:
+        if file.name == names[0]:
+            return file, file.read_bytes()
+        if zipfile.is_zipfile(file):
+            with zipfile.ZipFile(file) as archive:
+                for name in set(names) & set(archive.namelist()):
+                    return file / name, archive.read(name)
+    return None
+
+
+def _find_installed(module: str) -> bool:
+    """Whether Python could import it here; packages on the way are not run, unlike with importlib.util.find_spec."""
+    path: Sequence[str] | None = sys.path
+    for part in module.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(part, path)
+        if spec is None:
+            return part in sys.builtin_module_names
+        path = spec.submodule_search_locations
+    return True

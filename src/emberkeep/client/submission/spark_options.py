@@ -1,0 +1,146 @@
+"""spark-submit's options and what they come to: one Spark configuration, plus notices about what is left out of it.
+
+Precedence is spark-submit's: an option of its own (``--executor-memory``) wins over ``--conf``, that over the
+properties file, that over ``spark-defaults.conf``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.client.submission.java_properties import parse_properties
+
+_IGNORED_KEYS = {
+    "spark.master": "an Emberkeep job always runs on its cluster",
+    "spark.submit.deployMode": "the driver always runs on a task manager",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkOptions:
+    """Values as typed; None or empty: not given. File lists are comma-separated, as spark-submit takes them."""
+
+    conf: tuple[str, ...] = ()
+    properties_file: str | None = None
+    load_spark_defaults: bool = False
+    name: str | None = None
+    py_files: str | None = None
+    files: str | None = None
+    archives: str | None = None
+    jars: str | None = None
+    packages: str | None = None
+    exclude_packages: str | None = None
+    repositories: str | None = None
+    driver_memory: str | None = None
+    driver_cores: str | None = None
+    driver_java_options: str | None = None
+    driver_class_path: str | None = None
+    driver_library_path: str | None = None
+    executor_memory: str | None = None
+    executor_cores: str | None = None
+    num_executors: str | None = None
+    total_executor_cores: str | None = None
+    master: str | None = None
+    deploy_mode: str | None = None
+    main_class: str | None = None
+    supervise: bool = False
+
+
+# Field of SparkOptions to the key that it sets.
+_KEYS = {
+    "name": "spark.app.name",
+    "py_files": "spark.submit.pyFiles",
+    "files": "spark.files",
+    "archives": "spark.archives",
+    "jars": "spark.jars",
+    "packages": "spark.jars.packages",
+    "exclude_packages": "spark.jars.excludes",
+    "repositories": "spark.jars.repositories",
+    "driver_memory": "spark.driver.memory",
+    "driver_cores": "spark.driver.cores",
+    "driver_java_options": "spark.driver.extraJavaOptions",
+    "driver_class_path": "spark.driver.extraClassPath",
+    "driver_library_path": "spark.driver.extraLibraryPath",
+    "executor_memory": "spark.executor.memory",
+    "executor_cores": "spark.executor.cores",
+    "num_executors": "spark.executor.instances",
+    "total_executor_cores": "spark.cores.max",
+}
+
+
+@dataclass(frozen=True)
+class SparkConfiguration:
+    """``values``: keys that begin with "spark.". ``notices``: one line each, for the user."""
+
+    values: dict[str, str]
+    notices: tuple[str, ...]
+
+
+def spark_configuration(options: SparkOptions, environ: Mapping[str, str]) -> SparkConfiguration:
+    """Merge all sources. Reads the properties file. Raises InvalidInput naming the option."""
+    merged = _files_settings(options, environ)
+    for pair in options.conf:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise InvalidInput(
+                f"--conf {pair}: there is no '='",
+                field="--conf",
+                hint="for example --conf spark.sql.shuffle.partitions=8",
+            )
+        merged[key.strip()] = value.strip()
+    for name, key in _KEYS.items():
+        value = getattr(options, name)
+        if value is not None:
+            merged[key] = value
+    notices = list(_notices(options, merged))
+    kept = {key: value for key, value in merged.items() if key.startswith("spark.") and key not in _IGNORED_KEYS}
+    return SparkConfiguration(kept, tuple(notices))
+
+
+def _notices(options: SparkOptions, merged: Mapping[str, str]) -> list[str]:
+    notices = []
+    if options.master is not None or options.deploy_mode is not None:
+        notices.append("--master and --deploy-mode are ignored: a job runs on its Emberkeep cluster, the driver too")
+    if options.supervise:
+        notices.append("--supervise is ignored: lost drivers are always restarted, as restart-strategy.type says")
+    for key in sorted(merged):
+        if not key.startswith("spark."):
+            notices.append(f"ignoring {key}: not a Spark configuration key (they begin with `spark.`)")
+        elif key in _IGNORED_KEYS:
+            notices.append(f"ignoring {key}={merged[key]}: {_IGNORED_KEYS[key]}")
+    return notices
+
+
+def _files_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[str, str]:
+    merged: dict[str, str] = {}
+    if options.properties_file is None or options.load_spark_defaults:
+        defaults = _defaults_file(environ)
+        if defaults is not None:
+            merged |= _read(defaults, "spark-defaults.conf")
+    if options.properties_file is not None:
+        merged |= _read(Path(options.properties_file), "--properties-file")
+    return merged
+
+
+def _defaults_file(environ: Mapping[str, str]) -> Path | None:
+    """The client's own spark-defaults.conf; the nodes' are read by the drivers that start there."""
+    directory = environ.get("SPARK_CONF_DIR")
+    if not directory and environ.get("SPARK_HOME"):
+        directory = str(Path(environ["SPARK_HOME"]) / "conf")
+    path = Path(directory) / "spark-defaults.conf" if directory else None
+    return path if path is not None and path.is_file() else None
+
+
+def _read(path: Path, option: str) -> dict[str, str]:
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidInput(f"{option}: cannot read {path}: {reason}", field=option) from None
+    try:
+        return parse_properties(text)
+    except ValueError as error:
+        raise InvalidInput(f"{option}: {path}: {error}", field=option) from None

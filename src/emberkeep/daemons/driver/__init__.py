@@ -1,0 +1,1 @@
+"""The driver process of one attempt: ``python -m emberkeep.daemons.driver <spec>``."""

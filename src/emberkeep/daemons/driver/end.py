@@ -1,0 +1,62 @@
+"""How a driver hands over its outcome: by a file for its task manager, and by a report to the JobManager.
+
+Either is enough. An outcome that reaches neither counts as the loss of the attempt, and a script that has succeeded
+would run again. So a driver whose disk is full keeps its process until one of the two has succeeded.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, DriverSpec, write_outcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+
+log = structlog.get_logger(__name__)
+PAUSE_SECONDS = 1.0  # between two attempts to hand an outcome over
+
+
+class Reports(Protocol):
+    """The driver's link to the JobManager."""
+
+    def report(self, outcome: AttemptOutcome) -> bool:
+        """Report how the attempt ended, within a bound. True if the JobManager has stored or refused it."""
+
+
+def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
+    """Write the outcome for the task manager. Return False, and log why, where the disk does not take it."""
+    try:
+        write_outcome(Path(spec.directory) / OUTCOME_FILE, outcome)
+    except EmberkeepError as error:
+        log.error("the outcome is not on disk; only a report to the JobManager can save it", reason=str(error))
+        return False
+    return True
+
+
+def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -> None:
+    """Store the outcome, then report it. Return once one of the two has succeeded.
+
+    The task manager can end the process at any time (a cancellation, its own end); so can the loss of the task manager.
+    A lost attempt is not worth the wait: without any outcome it counts as lost, too.
+    """
+    stored = store_outcome(spec, outcome)
+    _flush_output()
+    reported = job_manager.report(outcome)
+    while not (stored or reported or outcome.kind is FailureKind.LOST):
+        time.sleep(PAUSE_SECONDS)
+        stored = store_outcome(spec, outcome)
+        reported = job_manager.report(outcome)
+
+
+def _flush_output() -> None:
+    """Write out what the script has printed, as far as the disk takes it."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError) as error:  # ValueError: the script has closed it
+            log.warning("the end of the job's output is lost", reason=str(error))

@@ -1,0 +1,76 @@
+"""The state gateway of a driver's own JVM, inside the driver process: it is there for as long as the driver is.
+
+Spark repeats a task whose gateway was away in the middle of an upload; what the driver itself writes at each
+micro-batch (offsets, commits) it does not repeat, and the query would end. So the driver does not depend on its task
+manager's process. It keeps no local copies: nothing that it writes is read again but by a driver that starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import threading
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.state.no_copies import NoCopies
+from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.clock import SystemClock
+from emberkeep.base.errors import InvalidInput
+from emberkeep.daemons.driver.storage import open_state_of
+from emberkeep.daemons.records.driver_spec import DriverSpec
+from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+from emberkeep.taskmanager.state_gateway.gateway import StateGateway
+
+log = structlog.get_logger(__name__)
+
+_HOST = "127.0.0.1"
+
+
+def serve_own_gateway(spec: DriverSpec) -> None:
+    """Serve a gateway on a thread of its own until the process ends, and lead this process's JVM to it. Call before
+    the JVM starts. Raises Fatal (no port)."""
+    port = bind_port(_HOST, 0)
+    clock = SystemClock()
+    root = spec.checkpoint_root
+    gateway = StateGateway(
+        NoCopies(),
+        partial(open_state_of, spec),
+        lambda _: root,
+        FileRenameJournal(Path(spec.directory) / "renames", clock.now_ms),
+        FileSpool,
+        clock,
+        quota=0,
+    )
+    caller = Caller(job_id=spec.graph.job_id, attempt=spec.attempt, allocation_id=DRIVER)
+    expected = os.environ[CREDENTIAL_VARIABLE].encode()
+
+    def identify(text: str) -> Caller:
+        if not hmac.compare_digest(text.encode(), expected):
+            raise InvalidInput("this is not the credential of this driver", field="delegation")
+        return caller
+
+    async def serve() -> None:
+        web = WebHdfs(gateway, identify, port.address, thread_name=f"{OWN_THREAD_PREFIX}-state-gateway")
+        await serve_http(web.application(), port)
+        await asyncio.Event().wait()
+
+    def run() -> None:
+        try:
+            asyncio.run(serve())
+        except BaseException:
+            # Without it no batch can be committed any more: the next attempt goes on.
+            log.exception("the driver's state gateway ended")
+            os._exit(1)
+
+    port.socket.listen()  # requests may come before the thread has begun to serve
+    threading.Thread(target=run, name=f"{OWN_THREAD_PREFIX}-state-gateway", daemon=True).start()
+    os.environ[GATEWAY_VARIABLE] = port.address

@@ -1,0 +1,309 @@
+"""The JobMaster's thread inside a driver process, and the bridge between it and the Spark driver in the main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, secure
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.token_file import load_token
+from emberkeep.base.configuration.options import (
+    CANCELLATION_TIMEOUT,
+    DRIVER_LEASE,
+    OFFLOAD_MIN_SIZE,
+    ORPHAN_TIMEOUT,
+    RPC_TIMEOUT,
+    STOP_SAVEPOINT_TIMEOUT,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, RetryLater
+from emberkeep.base.ids import ExecutorId, TaskManagerId
+from emberkeep.base.system import System, real_system
+from emberkeep.daemons.blob_caching import BlobPlaces, blob_link
+from emberkeep.daemons.driver.agent_watch import AgentWatch
+from emberkeep.daemons.driver.procedures import DriverProcedures
+from emberkeep.daemons.driver.spark_view import spark_view
+from emberkeep.daemons.driver.stop_watch import StopWatch
+from emberkeep.daemons.leader_following import follow_leader, locate_by_file
+from emberkeep.daemons.leader_inquiry import TellsLeader
+from emberkeep.daemons.message_blobs import CacheMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.records.driver_spec import DriverSpec
+from emberkeep.jobmaster.lease import AttemptLease
+from emberkeep.jobmaster.ports import Application, Asked, SparkView
+from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.lifecycle.ports import UserFunctions
+from emberkeep.local_state.placement import Survey
+from emberkeep.spark.driver_runtime import DriverRuntime
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+
+log = structlog.get_logger(__name__)
+WAITING_SECONDS = 30.0  # between two words that the script waits for a JobManager
+REPORT_SECONDS = 10.0  # usually the outcome is on disk for the task manager, so this wait need not be long
+
+
+class SparkBridge:
+    """SparkDriver port over the runtime in the main thread; JVM calls run in threads of the loop's pool."""
+
+    def __init__(self, configuration: Configuration, on_failure: Callable[[AttemptOutcome], None]) -> None:
+        self._configuration = configuration
+        self._on_failure = on_failure
+        # PySpark gives each calling thread a connection and a JVM thread: one is enough.
+        self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
+        self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
+        self._seen: frozenset[ExecutorId] = frozenset()
+        self.runtime: DriverRuntime | None = None
+        self.functions: UserFunctions | None = None  # the user's, once the driver is set up
+
+    async def view(self, asked: Asked) -> SparkView | None:
+        if self.runtime is None or not self.runtime.application_up():
+            return None
+        try:
+            loop = asyncio.get_running_loop()
+            view = await loop.run_in_executor(self._thread, spark_view, self.runtime, asked)
+        except SparkUnavailable as error:
+            log.debug("Spark does not answer", reason=str(error))
+            return None
+        if view.executors != self._seen:
+            self._seen = view.executors
+            self._placing.submit(self.runtime.executors_changed).add_done_callback(_log_failure)
+        return view
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        if self.runtime is None:
+            return
+        try:
+            remove = self.runtime.remove_executor
+            await asyncio.get_running_loop().run_in_executor(self._thread, remove, executor_id, reason)
+        except SparkUnavailable as error:
+            log.info("no SparkContext to remove the executor from", executor=executor_id, reason=str(error))
+
+    async def fail(self, message: str) -> None:
+        """End the script as SIGTERM would; where it does not listen, end the process with the outcome written."""
+        log.error("the attempt cannot go on", reason=message)
+        await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
+
+    async def end_orphan(self, message: str) -> None:
+        """No task manager looks after this process: end it as ``fail`` does; the attempt counts as lost."""
+        log.error("this driver is an orphan; ending it", reason=message)
+        await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
+
+    async def end_script(self, outcome: AttemptOutcome) -> None:
+        """As SIGTERM would, with this outcome; where the script does not listen, end the process."""
+        self._on_failure(outcome)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
+        log.error("the script did not end in time; ending the process")
+        end_session()
+
+    async def abandon(self, message: str) -> None:
+        """No goodbye: whatever this process did next could reach a place where its successor already works."""
+        log.error("this attempt has been superseded; ending at once", reason=message)
+        end_session()
+
+
+def _log_failure(done: Future[None]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if error is not None:
+        log.error("tasks are not placed where their state lies", exc_info=error)
+
+
+def end_session() -> None:
+    """Kill every process of this one's group (the JVM, Python workers) and itself."""
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+class JobMasterThread:
+    """Runs the JobMaster on an event loop of its own. Methods are called from the script's thread."""
+
+    def __init__(self, spec: DriverSpec, configuration: Configuration, bridge: SparkBridge) -> None:
+        self._spec = spec
+        self._configuration = configuration
+        self._bridge = bridge
+        self._loop = asyncio.new_event_loop()
+        # Named as ours, so that the script's end does not wait for its idle threads.
+        self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
+        # Nobody follows before this attempt was silent for the whole lease: a stop of half of it is noticed in time.
+        self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
+        self._registered = threading.Event()
+        self._stop = asyncio.Event()
+        self._service: JobMasterService | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-jobmaster", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread and wait until a JobManager has accepted this attempt.
+
+        That none answers ends nothing: the next leader may need its time. A refusal ends the process, and so does the
+        task manager when it is told that the attempt is over.
+        """
+        self._thread.start()
+        StopWatch(self.lease, self._jvm_pid, self._ask).start()
+        while not self._registered.wait(WAITING_SECONDS):
+            waits_for = self._job_manager()
+            log.warning("waiting for the JobManager", job_manager=waits_for)
+            print(  # noqa: T201 - the job's own error output
+                f"emberkeep: the JobManager at {waits_for} does not answer; the script starts once it does",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    def _jvm_pid(self) -> int | None:
+        runtime = self._bridge.runtime
+        return None if runtime is None else runtime.jvm_pid()
+
+    def _ask(self) -> None:
+        """Let the JobManager be asked at once."""
+        service = self._service
+        if service is not None:
+            self._loop.call_soon_threadsafe(service.master.link.ask)
+
+    def application_started(self, application: Application) -> None:
+        self._call(lambda service: service.application_started(application))
+
+    def application_stopping(self) -> None:
+        self._call(lambda service: service.application_stopping())
+
+    def application_stopped(self) -> None:
+        self._call(lambda service: service.application_stopped())
+
+    def survey_local_state(self) -> Survey:
+        """What the job's nodes hold of its state. Not for the JobMaster's own thread. Raises RetryLater."""
+        service = self._service
+        assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
+        future = asyncio.run_coroutine_threadsafe(service.survey_local_state(), self._loop)
+        try:
+            return future.result(2 * self._configuration[RPC_TIMEOUT])
+        except (TimeoutError, CancelledError) as error:
+            future.cancel()
+            raise RetryLater("the JobMaster did not answer") from error
+
+    def _call(self, call: Callable[[JobMasterService], None]) -> None:
+        service = self._service
+        assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
+        self._loop.call_soon_threadsafe(call, service)
+
+    def report(self, outcome: AttemptOutcome) -> bool:
+        """Report how the attempt ended, within a bound. True if the JobManager has stored the end, or has refused it
+        because it knows another one."""
+        service = self._service
+        if service is None:
+            return False
+        future = asyncio.run_coroutine_threadsafe(service.report_outcome(outcome), self._loop)
+        try:
+            future.result(REPORT_SECONDS)
+        except (EmberkeepError, TimeoutError) as error:
+            future.cancel()
+            log.warning("the outcome is not delivered to the JobManager", reason=str(error))
+            return False
+        return True
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(REPORT_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._serve())
+        except Exception as error:
+            # The JobMaster is the only link between this job and its cluster: without it the process must not go on.
+            log.critical("the JobMaster crashed; ending the process", exc_info=error)
+            end_session()
+            raise
+
+    async def _serve(self) -> None:
+        token = load_token(Path(self._spec.token_file))
+        system, services = real_system(), Services()
+        async with contextlib.AsyncExitStack() as stack:
+            offload = await self._offload(system, token, services, stack)
+            rpc = HttpRpcClient(token, offload)
+            stack.push_async_callback(rpc.close)
+            port = bind_port(self._spec.host, 0)
+            service = JobMasterService(
+                system,
+                self._configuration,
+                rpc,
+                self._bridge,
+                self._spec.graph.job_id,
+                self._spec.attempt,
+                port.address,
+                TaskManagerId(self._spec.task_manager),
+                self._spec.job_manager,
+                os.getpid(),
+            )
+            service.master.link.lease = self.lease
+            service.master.procedures.steps = DriverProcedures(
+                self._spec,
+                system.clock,
+                lambda: self._bridge.runtime,
+                lambda: self._bridge.functions,
+                self._bridge.end_script,
+                self._configuration[STOP_SAVEPOINT_TIMEOUT],
+            )
+            self._service = service
+            app = web.Application()
+            secure(app, AccessPolicy(token, hosts=frozenset({self._spec.host})))
+            known = locate_by_file(Path(self._spec.leader), services) if self._spec.leader else None
+            app.add_routes(rpc_routes(service if known is None else TellsLeader(known, service), offload))
+            server = await serve_http(app, port)
+            stack.push_async_callback(server.close)
+            services.start("jobmaster", service.run())
+            agent = AgentWatch(Path(self._spec.agent), self._configuration[ORPHAN_TIMEOUT], system.clock)
+            services.start("agent watch", self._watch_agent(agent))
+            if known is not None:
+                follow_leader(known, service.master.link, rpc, services, is_informed=lambda: not agent.is_away)
+            registration = asyncio.create_task(self._announce_registration(service))
+            try:
+                await services.run_until(self._stop)
+            finally:
+                registration.cancel()
+                await services.cancel()
+
+    async def _watch_agent(self, agent: AgentWatch) -> None:
+        away = await agent.orphaned()
+        await self._bridge.end_orphan(
+            f"task manager {self._spec.task_manager} was away for {away:.0f} s (taskmanager.orphan-timeout)"
+        )
+
+    async def _offload(
+        self, system: System, token: str, services: Services, stack: contextlib.AsyncExitStack
+    ) -> Offload:
+        """For large messages. They come from the BLOB server alone, so no HA store is asked for them."""
+        places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
+        link = await stack.enter_async_context(
+            blob_link(
+                system,
+                self._configuration,
+                places,
+                token,
+                services,
+                thread_name=f"{OWN_THREAD_PREFIX}-blob-transfer",
+            )
+        )
+        offload = Offload(
+            CacheMessageBlobs(link.cache, link.uploads), system, minimum=self._configuration[OFFLOAD_MIN_SIZE]
+        )
+        services.start("offloaded messages", offload.run())
+        return offload
+
+    def _job_manager(self) -> str:
+        return self._service.job_manager if self._service is not None else self._spec.job_manager
+
+    async def _announce_registration(self, service: JobMasterService) -> None:
+        await service.registered()
+        self._registered.set()

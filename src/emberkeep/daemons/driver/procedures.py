@@ -1,0 +1,253 @@
+"""Carries out the steps of a procedure in the driver's process: at its streaming queries and its user functions."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import structlog
+
+from emberkeep import __version__
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.daemons.records.driver_spec import DriverSpec
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.lifecycle.errors import StepHangs
+from emberkeep.lifecycle.machine import Noted, Step, StepDone
+from emberkeep.lifecycle.manifest import Manifest, savepoint_directory
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.lifecycle.ports import UserFunctions
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.driver_runtime import DriverRuntime
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
+from emberkeep.spark.stopping.procedures import QueryProcedures
+from emberkeep.spark.stopping.savepoint_copy import CopyProgress
+
+log = structlog.get_logger(__name__)
+
+_PAUSE = 0.1
+_GRACE = 120.0  # seconds beyond its time in which a step may see that by itself, and interrupt a batch
+_DISCARD_SECONDS = 60.0  # the way back does not wait longer for a store that has failed
+_LEFT_BY = 20  # attempts before this one
+
+
+class DriverProcedures:
+    """ProcedureSteps. ``runtime``: None until the driver is set up. ``leave``: ends the process with this outcome.
+    ``step_seconds``: that each step may take which has no deadline of its own."""
+
+    def __init__(
+        self,
+        spec: DriverSpec,
+        clock: Clock,
+        runtime: Callable[[], DriverRuntime | None],
+        functions: Callable[[], UserFunctions | None],
+        leave: Callable[[AttemptOutcome], Awaitable[None]],
+        step_seconds: float = 3600.0,
+    ) -> None:
+        self._spec = spec
+        self._clock = clock
+        self._runtime = runtime
+        self._functions = functions
+        self._leave = leave
+        self._step_seconds = step_seconds
+        self._thread = _new_thread()
+        self._states: dict[str, Mapping[str, bytes]] = {}  # of functions, by trigger id
+        self._lock = threading.Lock()
+        self._note: Noted | None = None
+
+    def noted(self) -> Noted | None:
+        with self._lock:
+            return self._note
+
+    def is_fulfilled(self, request: ProcedureRequest) -> bool:
+        before = self._spec.procedure
+        asked_before = before is not None and before.trigger_id == request.trigger_id
+        return asked_before and request.procedure is Procedure.MOVE
+
+    async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
+        trigger_id = request.trigger_id
+        if step is Step.LEAVE:
+            await self._leave(_moved())
+            return StepDone(trigger_id, step)
+        if step is Step.FAIL_ATTEMPT:
+            await self._leave(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=reason))
+            return StepDone(trigger_id, step)
+        work = partial(self._carry_out, step, request)
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        seconds = self._bound(step, request)
+        try:
+            return await asyncio.wait_for(asyncio.shield(running), seconds)
+        except TimeoutError:
+            log.error("a step hangs and is let alone", step=step.value, seconds=seconds)
+            running.add_done_callback(partial(_ended_late, step))
+            self._thread.shutdown(wait=False)
+            self._thread = _new_thread()
+            raise StepHangs(
+                f"step {step.value} has not ended in {seconds:.0f} s",
+                hint="a file system or a function that does not answer? To give it longer: "
+                "execution.stop.savepoint-timeout",
+            ) from None
+
+    def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
+        """Seconds after which a step counts as hanging. Those that can end by themselves have done so before."""
+        match step:
+            case Step.FINISH_BATCHES | Step.PAUSE:
+                return None  # they keep to the request's deadline
+            case Step.DISCARD_SAVEPOINT:
+                return min(_DISCARD_SECONDS, self._step_seconds)
+            case Step.CHECK:
+                return self._step_seconds + (self._limit(request).seconds_left or 0.0) + _GRACE
+        return self._step_seconds + _GRACE
+
+    def _carry_out(self, step: Step, request: ProcedureRequest) -> StepDone:
+        """On the thread. Raises EmberkeepError, whatever happens."""
+        while (runtime := self._runtime()) is None:
+            time.sleep(_PAUSE)  # the driver is being set up
+        try:
+            return self._step(step, request, runtime.procedures)
+        except EmberkeepError:
+            raise
+        except Exception as error:
+            log.exception("a step has failed", step=step.value)
+            if not runtime.application_up():
+                raise Fatal("the script has stopped Spark meanwhile, and its queries with it") from error
+            raise Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback") from error
+
+    def _step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
+        functions = self._functions()
+        match step:
+            case Step.CHECK | Step.WRITE_SAVEPOINT | Step.DISCARD_SAVEPOINT:
+                return self._savepoint_step(step, request, queries)
+            case Step.SNAPSHOT_STATE if functions is not None:
+                self._states[request.trigger_id] = functions.snapshot_state(request.requested_ms)
+                return StepDone(request.trigger_id, step, warning=_lost(functions.losses()))
+            case Step.KEEP_STATE:
+                queries.keep_states(self._states.pop(request.trigger_id, {}), self._clock.now_ms())
+            case Step.PREPARE_TO_SHUTDOWN | Step.NOTIFY_COMPLETE | Step.SHUTDOWN if functions is not None:
+                _call(functions, step, request)
+            case _:
+                warning = self._query_step(step, request, queries)
+                return StepDone(request.trigger_id, step, warning=warning)
+        return StepDone(request.trigger_id, step)
+
+    def _query_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> str:
+        """Returns what people should know."""
+        note = partial(self._take_note, request)
+        match step:
+            case Step.FINISH_BATCHES:
+                queries.finish_batches(note, self._limit(request))
+            case Step.PAUSE:
+                queries.pause(note, self._limit(request))
+            case Step.RETAIN_BATCHES:
+                queries.retain_batches()
+            case Step.RESUME:
+                queries.resume()
+            case Step.RELEASE_BATCHES:
+                return queries.release_batches()
+            case Step.DRAIN:
+                return queries.drain(note)
+            case Step.START_QUERIES:
+                queries.start_queries()
+            case Step.END_SCRIPT_WAIT:
+                queries.end()
+        return ""
+
+    def _savepoint_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> StepDone:
+        directory = self._directory(request, self._spec.attempt)
+        match step:
+            case Step.CHECK:
+                self._states.clear()
+                queries.check(directory, partial(self._take_note, request), self._limit(request))
+                self._remove_leftovers(request, queries)
+            case Step.WRITE_SAVEPOINT:
+                watch = partial(self._watch, request)
+                states = self._states.get(request.trigger_id, {})
+                written = queries.write_savepoint(self._heading(request), directory, states, watch)
+                return StepDone(request.trigger_id, step, written.path, written.manifest_sha256)
+            case Step.DISCARD_SAVEPOINT:
+                queries.discard_savepoint(directory)
+        return StepDone(request.trigger_id, step)
+
+    def _directory(self, request: ProcedureRequest, attempt: int) -> str:
+        return savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id, attempt)
+
+    def _remove_leftovers(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
+        """What earlier attempts may have written of this savepoint. None of it is recorded: it would not be asked of
+        this one. Attempts long ago are not looked at: each costs some calls."""
+        before = self._spec.procedure
+        if before is not None and before.trigger_id == request.trigger_id:
+            for attempt in range(max(1, self._spec.attempt - _LEFT_BY), self._spec.attempt):
+                queries.discard_savepoint(self._directory(request, attempt))
+
+    def _limit(self, request: ProcedureRequest) -> Limit:
+        if not request.deadline_ms:
+            return NO_LIMIT
+        return Limit(time.monotonic() + (request.deadline_ms - self._clock.now_ms()) / 1000)
+
+    def _heading(self, request: ProcedureRequest) -> Manifest:
+        return Manifest(
+            job_id=self._spec.graph.job_id,
+            job_name=self._spec.graph.name,
+            attempt=self._spec.attempt,
+            trigger_id=request.trigger_id,
+            procedure=request.procedure,
+            created_ms=self._clock.now_ms(),
+            spark_version=spark_version(),
+            emberkeep_version=__version__,
+            queries=(),
+            files=(),
+        )
+
+    def _take_note(self, request: ProcedureRequest, detail: str) -> None:
+        self._say(Noted(request.trigger_id, detail))
+
+    def _watch(self, request: ProcedureRequest, copied: CopyProgress) -> None:
+        self._say(
+            Noted(
+                request.trigger_id,
+                f"copying {copied.files_total} files",
+                files_done=copied.files,
+                files_total=copied.files_total,
+                bytes_done=copied.bytes,
+                bytes_total=copied.bytes_total,
+            )
+        )
+
+    def _say(self, note: Noted) -> None:
+        with self._lock:
+            self._note = note
+
+
+def _new_thread() -> ThreadPoolExecutor:
+    """One step at a time, beside the looks at Spark that go on meanwhile."""
+    return ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-procedure")
+
+
+def _ended_late(step: Step, running: asyncio.Future[StepDone]) -> None:
+    failure = None if running.cancelled() else running.exception()
+    log.warning("a step that was let alone has ended", step=step.value, failure=str(failure or ""))
+
+
+def _lost(instances: list[str]) -> str:
+    if not instances:
+        return ""
+    return f"functions were lost with what they had taken since the savepoint before: {'; '.join(instances)}"
+
+
+def _call(functions: UserFunctions, step: Step, request: ProcedureRequest) -> None:
+    match step:
+        case Step.PREPARE_TO_SHUTDOWN:
+            functions.prepare_to_shutdown()
+        case Step.NOTIFY_COMPLETE:
+            functions.notify_checkpoint_complete(request.requested_ms)
+        case Step.SHUTDOWN:
+            functions.shutdown()
+
+
+def _moved() -> AttemptOutcome:
+    return AttemptOutcome(exit_code=1, kind=FailureKind.MOVED, message="the driver leaves its node")

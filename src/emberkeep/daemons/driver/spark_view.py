@@ -1,0 +1,70 @@
+"""What the Spark runtime says, in the JobMaster's terms."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from emberkeep.base.ids import ExecutorId
+from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
+from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.protocol.messages import QueryProgress
+from emberkeep.spark import model as spark_model
+from emberkeep.spark.driver_runtime import DriverRuntime
+from emberkeep.spark.executors import blocks as spark_blocks
+
+
+def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
+    """One look, see ``SparkDriver.view``. Crosses into the JVM. Raises SparkUnavailable."""
+    cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
+    jobs = runtime.spark_jobs()
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    seen = runtime.streaming_progress()
+    queries = tuple(
+        QueryProgress(
+            id=query.id,
+            run_id=query.run_id,
+            name=query.name or "",
+            batch_id=query.batch_id,
+            timestamp=now,
+            num_input_rows=query.num_input_rows,
+            input_rows_per_second=query.input_rows_per_second,
+            processed_rows_per_second=query.processed_rows_per_second,
+            state_rows=query.state_rows,
+            watermark=query.watermark or "",
+            status=query.status,
+            checkpoint_location=query.checkpoint_location or "",
+        )
+        for query in seen
+        if query.is_active
+    )
+    executors = frozenset(ExecutorId(executor) for executor in runtime.executor_ids())
+    return SparkView(
+        executors=executors,
+        silent=frozenset(ExecutorId(executor) for executor in runtime.silent_executors(executors & asked.doubted)),
+        queries=queries,
+        active_stages=jobs.active_stages,
+        active_tasks=jobs.active_tasks,
+        completed_tasks=jobs.completed_tasks,
+        failed_tasks=jobs.failed_tasks,
+        takers=frozenset(ExecutorId(executor) for executor in runtime.block_takers()) if asked.leaving else frozenset(),
+        blocks={ExecutorId(key): _blocks(left) for key, left in runtime.blocks_left(asked.leaving | cordoned).items()},
+        cordoned=cordoned,
+        excluded=frozenset(ExecutorId(executor) for executor in runtime.excluded_executors()),
+        functions=runtime.functions.with_state(),
+        commits=tuple(_commit(query, query.checkpoint_location) for query in seen if query.checkpoint_location),
+    )
+
+
+def _blocks(left: spark_blocks.BlocksLeft) -> BlocksLeft:
+    return BlocksLeft(shuffle=left.shuffle, cached=left.cached, at_least=left.at_least, tasks=left.tasks)
+
+
+def _commit(query: spark_model.QueryProgress, location: str) -> QueryCheckpoint:
+    return QueryCheckpoint(
+        query=query.name or location.rstrip("/").rpartition("/")[2],
+        query_id=query.id,
+        location=location,
+        batch_id=query.committed_batch,
+        triggered_ms=query.triggered_ms,
+        committed_ms=query.committed_ms,
+    )

@@ -1,0 +1,1 @@
+"""The JobManager daemon: ``python -m emberkeep.daemons.jobmanager``."""

@@ -1,0 +1,64 @@
+"""A JobManager that stands alone, wired: it leads from its start to its end, with its jobs in a local file."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from emberkeep.adapters.http.security import check_bind_address
+from emberkeep.adapters.http.server import bind_port, serve_http
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.job_store.embedded import EmbeddedJobStore
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import REST_BIND_ADDRESS, REST_PORT, TOKEN_FILE
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.system import System
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, advertised, leadership
+from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
+from emberkeep.daemons.process_main import Services
+from emberkeep.jobmanager.service import JobManagerService
+
+
+@dataclass(frozen=True)
+class JobManagerProcess:
+    """A JobManager that serves at ``address`` ("host:port")."""
+
+    address: str
+    service: JobManagerService
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}"
+
+
+@contextlib.asynccontextmanager
+async def job_manager_process(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
+) -> AsyncIterator[JobManagerProcess]:
+    """Start a JobManager and wait until it leads and has recovered its jobs; on leaving, close its port and stores.
+
+    Running jobs go on without it. When nothing failed, BLOBs that nobody wants any more are deleted (BLOB-16); a
+    JobManager that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict
+    (another one leads).
+    """
+    bind = configuration[REST_BIND_ADDRESS]
+    check_bind_address(bind, bool(configuration[TOKEN_FILE]))
+    token = load_or_create_token(layout.token_file)
+    owned = ClusterStorage(layout, system.clock.now_ms)
+    store = EmbeddedJobStore(layout.job_manager / "jobs.sqlite", layout.graphs, owned)
+    async with contextlib.AsyncExitStack() as stack:
+        port = bind_port(bind, configuration[REST_PORT])
+        stack.callback(port.close)
+        address = advertised(configuration, port)
+        storage = StorageWatch(layout, owned)
+        settings = JobManagerSettings(system, configuration, layout, token, address, stop, storage, owned)
+        services.start("storage watch", storage.run(lambda _: None))
+        present = await stack.enter_async_context(leadership(settings, store))
+        await present.start(services)
+        server = await serve_http(present.app, port)
+        stack.push_async_callback(server.close)
+        yield JobManagerProcess(address, present.service)
+        await present.blobs.close()

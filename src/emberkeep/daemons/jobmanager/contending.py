@@ -1,0 +1,235 @@
+"""A JobManager among others: stands by on its port from the start, leads when it is its turn, and stands by again.
+
+Whatever ends a turn (the session to ZooKeeper is lost, another JobManager has taken over), the process goes on, and the
+next turn begins with nothing of the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http.rpc import rpc_routes
+from emberkeep.adapters.http.security import check_bind_address, secure
+from emberkeep.adapters.http.server import bind_port
+from emberkeep.adapters.http.switch import SwitchedPort
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.adapters.zookeeper.election import ZooKeeperElection
+from emberkeep.adapters.zookeeper.layout import ZooKeeperLayout, zookeeper_layout
+from emberkeep.adapters.zookeeper.leader_locators import ZooKeeperLocator
+from emberkeep.adapters.zookeeper.registration import AddressRegistration, own_registration
+from emberkeep.adapters.zookeeper.session import SessionState, ZooKeeperSession, session_settings
+from emberkeep.adapters.zookeeper.storage import StorageReaders
+from emberkeep.adapters.zookeeper.store import ZooKeeperJobStore
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import (
+    JOB_MANAGER_ID,
+    REST_BIND_ADDRESS,
+    REST_PORT,
+    TOKEN_FILE,
+    ZOOKEEPER_QUORUM,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.system import System
+from emberkeep.daemons.jobmanager.leading import JobManagerSettings, Leadership, advertised, leadership
+from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
+from emberkeep.daemons.leader_inquiry import TellsLeader
+from emberkeep.daemons.process_main import Services
+from emberkeep.jobmanager.contender import Contender
+from emberkeep.protocol.messages import Message
+from emberkeep.rest.standby import build_standby
+
+log = structlog.get_logger(__name__)
+
+_CONNECTING_SECONDS = 5.0  # until a start does without ZooKeeper for the moment
+_LEAVING_SECONDS = 10.0  # an orderly exit waits this long at most until the leader's place is free
+_RETIRING_SECONDS = 2.0  # and this long before that, with its own BLOBs: those who wait for a leader come first
+
+
+@contextlib.asynccontextmanager
+async def contending_job_manager(
+    system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
+) -> AsyncIterator[str]:
+    """Serve the port, stand by and lead; yields the URL. On leaving, give up leadership, so that another one follows
+    at once. Raises Fatal (port in use), InvalidInput (settings)."""
+    bind = configuration[REST_BIND_ADDRESS]
+    check_bind_address(bind, bool(configuration[TOKEN_FILE]))
+    nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration)
+    token = load_or_create_token(layout.token_file)
+    async with contextlib.AsyncExitStack() as stack:
+        port = bind_port(bind, configuration[REST_PORT])
+        stack.callback(port.close)
+        session = ZooKeeperSession(zookeeper)
+        readers = StorageReaders(session, nodes)
+        owned = ClusterStorage(layout, system.clock.now_ms)
+        storage = StorageWatch(layout, owned, lambda reads: readers.exchange(reads=reads))
+        settings = JobManagerSettings(
+            system,
+            configuration,
+            layout,
+            token,
+            advertised(configuration, port),
+            stop,
+            storage,
+            owned,
+        )
+        session.start()
+        stack.push_async_callback(session.close)
+        locator = ZooKeeperLocator(session, nodes)
+        services.start("leader locator", locator.run())
+        front = _Front(settings, session, locator, SwitchedPort(port))
+        await front.open()
+        stack.push_async_callback(front.port.close)
+        own = own_registration(settings.address, configuration[JOB_MANAGER_ID])
+        registration = AddressRegistration(session, nodes, own, zookeeper.session_timeout)
+        election = ZooKeeperElection(session, nodes, settings.address, registration=registration)
+        contender = Contender(
+            election,
+            lambda: _Turn(settings, front, session, nodes),
+            system.rng,
+        )
+        services.start("contender", contender.run())
+        services.start("storage watch", storage.run(contender.tell))
+        try:
+            await services.run_until_done(_settled(session, election))
+            yield f"http://{settings.address}"
+            await contender.retire()
+        finally:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LEAVING_SECONDS):
+                    await contender.leave()
+
+
+async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> None:
+    """It has a place in the queue, is refused one, or ZooKeeper cannot be reached at present."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CONNECTING_SECONDS):
+            await session.connected()
+            await election.settled.wait()
+    if session.state is SessionState.CONNECTED:
+        await election.settled.wait()
+
+
+class _Front:
+    """What the port shows: the way to the leader, or the leader itself."""
+
+    def __init__(
+        self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort
+    ) -> None:
+        self.port = port
+        self._settings = settings
+        self._session = session
+        self.locator = locator
+
+    async def open(self) -> None:
+        await self.port.open(self._standby())
+
+    async def stand_by(self) -> None:
+        await self.port.switch(self._standby())
+
+    async def lead(self, app: web.Application) -> None:
+        await self.port.switch(app)
+
+    def other_leader(self) -> str | None:
+        """Another JobManager that leads, as far as is known."""
+        leader = self.locator.leader()
+        return None if leader is None or leader.address == self._settings.address else leader.address
+
+    async def serve(self, request: Message) -> Message:
+        """RpcService of a standby."""
+        leader = self.other_leader()
+        raise RetryLater(
+            f"the JobManager at {self._settings.address} does not lead: {type(request).__name__} is refused",
+            hint=f"{leader} leads" if leader else "an election may be under way",
+        )
+
+    def _standby(self) -> web.Application:
+        policy = self._settings.policy
+        return build_standby(
+            self.other_leader,
+            secure=lambda app: secure(app, policy),
+            routes=rpc_routes(TellsLeader(self.locator, self)),
+            problem=self._problem,
+        )
+
+    def _problem(self) -> str:
+        """Why this JobManager would not take over well."""
+        if self._session.state is not SessionState.CONNECTED:
+            return (
+                f"ZooKeeper at {self._session.hosts} cannot be reached, as it has to be "
+                f"(look at it, and at {ZOOKEEPER_QUORUM.key})"
+            )
+        return self._settings.storage.problem
+
+
+class _Turn:
+    """Implements Turn."""
+
+    def __init__(
+        self, settings: JobManagerSettings, front: _Front, session: ZooKeeperSession, nodes: ZooKeeperLayout
+    ) -> None:
+        self._settings = settings
+        self._front = front
+        graphs, ids = settings.layout.graphs, settings.system.ids
+        self._store = ZooKeeperJobStore(
+            session, nodes, graphs, ids, address=settings.address, elected=True, storage=settings.owned_storage
+        )
+        self._leadership: Leadership | None = None
+        self._paused = False
+
+    async def claim(self) -> int:
+        return await self._store.open()
+
+    async def serve(self, epoch: int) -> None:
+        services = Services()
+        try:
+            leading = leadership(
+                self._settings,
+                self._store,
+                steps_aside=True,
+                known=self._front.locator,
+                overtook=self._store.overtook,
+            )
+            async with leading as present:
+                self._leadership = present
+                if self._paused:
+                    present.service.pause()
+                try:
+                    await present.start(services, epoch)
+                    await self._front.lead(present.app)
+                    log.info("JobManager leads", epoch=epoch, address=self._settings.address)
+                    await services.run_until_done(asyncio.Event().wait())
+                finally:
+                    await services.cancel()
+        finally:
+            self._leadership = None
+            await self._front.stand_by()
+
+    async def confirm(self) -> None:
+        await self._store.confirm()
+
+    def pause(self) -> None:
+        self._paused = True
+        if self._leadership is not None:
+            self._leadership.service.pause()
+
+    def resume(self) -> None:
+        self._paused = False
+        if self._leadership is not None:
+            self._leadership.service.resume()
+
+    async def retire(self) -> None:
+        """See ``BlobServer.close``; what is not done in time, the next leader and the next start do."""
+        if self._leadership is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_RETIRING_SECONDS):
+                    await self._leadership.blobs.close()
+
+    async def close(self) -> None:
+        await self._store.close()

@@ -1,0 +1,190 @@
+"""What a JobManager consists of while it leads: job store, BLOB server, actors, and the application for its port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from aiohttp import web
+
+from emberkeep.adapters.blobs.files import BlobFiles
+from emberkeep.adapters.blobs.ha_store import open_blob_storage
+from emberkeep.adapters.blobs.watched import WatchedBlobs
+from emberkeep.adapters.ha_blobs.owned import OwnedBlobs
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, login_route, secure
+from emberkeep.adapters.http.server import BoundPort
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.base.configuration.layout import StateLayout
+from emberkeep.base.configuration.options import (
+    ALLOWED_HOSTS,
+    BLOB_DIRECTORY,
+    OFFLOAD_MIN_SIZE,
+    RESOURCE_MANAGER_TYPE,
+    REST_ADDRESS,
+    REST_BIND_ADDRESS,
+    RPC_TIMEOUT,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.system import System
+from emberkeep.daemons.jobmanager.local_processes import LocalProcesses
+from emberkeep.daemons.jobmanager.remote_logs import BlobRemoteLogs
+from emberkeep.daemons.jobmanager.savepoint_store import SavepointStore
+from emberkeep.daemons.jobmanager.storage_cleanup import StorageKeeper, StoreOfStorage
+from emberkeep.daemons.jobmanager.storage_watch import StorageWatch
+from emberkeep.daemons.leader_inquiry import TellsLeader
+from emberkeep.daemons.log_catalogue import ProcessLogs
+from emberkeep.daemons.message_blobs import ServerMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobs.ports import JobStore
+from emberkeep.leadership.ports import LeaderLocator
+from emberkeep.rest.application import build_application
+from emberkeep.rest.metrics.exposition import Metrics
+from emberkeep.rest.ports import LogKind
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.rest.serving.waiting import MAX_WAITING
+from emberkeep.slots.resource_driver import ResourceManagerDriver
+from emberkeep.spark.distribution import spark_version
+from emberkeep.web.pages import web_routes
+
+# Probes of load balancers carry no token and learn nothing but a status; static files hold nothing of a cluster.
+PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
+
+
+def advertised(configuration: Configuration, port: BoundPort) -> str:
+    """What other processes connect to: rest.address with the port that was really bound."""
+    return f"{configuration[REST_ADDRESS]}:{port.port}"
+
+
+@dataclass(frozen=True)
+class JobManagerSettings:
+    """What stays the same however often a process leads. ``address``: what others connect to. ``stop``: set by a
+    client that wants the process to end. ``storage``: whether the shared storage can be read; ``owned_storage``: whose
+    it is."""
+
+    system: System
+    configuration: Configuration
+    layout: StateLayout
+    token: str
+    address: str
+    stop: asyncio.Event
+    storage: StorageWatch
+    owned_storage: ClusterStorage
+
+    @property
+    def policy(self) -> AccessPolicy:
+        configuration = self.configuration
+        extra = (name.strip() for name in configuration[ALLOWED_HOSTS].split(","))
+        hosts = frozenset({configuration[REST_ADDRESS], configuration[REST_BIND_ADDRESS], *filter(None, extra)})
+        return AccessPolicy(self.token, hosts=hosts, public=PUBLIC_ROUTES)
+
+
+def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
+    """Raises InvalidInput, Fatal."""
+    if settings.configuration[RESOURCE_MANAGER_TYPE] == "standalone":
+        return None
+    return LocalProcesses(settings.configuration, settings.layout, settings.address)
+
+
+class DurableStore(JobStore, StoreOfStorage, Protocol):
+    """A job store that knows which storage belongs to it."""
+
+
+@dataclass(frozen=True)
+class Leadership:
+    """One time of leading. ``start`` its services, then serve ``app``."""
+
+    service: JobManagerService
+    blobs: BlobServer
+    app: web.Application
+    _offload: Offload
+    _keeper: StorageKeeper
+    _storage: StorageWatch
+
+    async def start(self, services: Services, epoch: int | None = None) -> None:
+        """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
+
+        Raises what ends the service before that.
+        """
+        services.start("job manager", self.service.run(epoch))
+        await services.run_until_done(self.service.ready())
+        await self._storage.look()  # before a job is accepted: the job store is open, and knows what has to be there
+        services.start("acknowledgements", self._offload.run())
+        services.start("storage clean-up", self._keeper.run())
+
+
+@contextlib.asynccontextmanager
+async def leadership(
+    settings: JobManagerSettings,
+    store: DurableStore,
+    *,
+    steps_aside: bool = False,
+    known: LeaderLocator | None = None,
+    overtook: bool = False,
+) -> AsyncIterator[Leadership]:
+    """Nothing of it runs yet. On leaving, its connections to others are closed. ``steps_aside``: see JobManagerService.
+    ``known``: who leads, to be told to those who ask; None where there is one JobManager alone.
+    ``overtook``: see BlobServer.
+    Raises Fatal (storage)."""
+    system, configuration, layout = settings.system, settings.configuration, settings.layout
+    async with contextlib.AsyncExitStack() as stack:
+        ha = open_blob_storage(layout.ha_blobs)
+        place = settings.owned_storage.blobs
+        ha = OwnedBlobs(ha, place) if place.location else WatchedBlobs(ha, lambda: settings.storage.problem)
+        stack.push_async_callback(ha.close)
+        local = BlobFiles(Path(configuration[BLOB_DIRECTORY] or layout.job_manager / "blobs"))
+        blobs = BlobServer(configuration, local, ha, confirm=store.confirm, overtook=overtook)
+        offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
+        rpc = HttpRpcClient(settings.token, offload)
+        stack.push_async_callback(rpc.close)
+        # Those who follow logs wait long: they must not take the connections of all else.
+        log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
+        stack.push_async_callback(log_rpc.close)
+        service = JobManagerService(
+            system,
+            configuration,
+            rpc,
+            store,
+            blobs,
+            address=settings.address,
+            checkpoint_root=str(layout.checkpoints),
+            savepoint_root=str(layout.savepoints),
+            checkpoints_recorded=lambda: settings.owned_storage.has_recorded_checkpoints,
+            steps_aside=steps_aside,
+            storage=settings.storage,
+            driver=_resource_driver(settings),
+        )
+        keeper = StorageKeeper(configuration, settings.owned_storage, store, service, blobs, system.clock.now_ms)
+        api = Api(
+            gateway=service,
+            configuration=configuration,
+            system=system,
+            blobs=blobs,
+            own_logs=LogReader(ProcessLogs(layout.job_manager / "logs", LogKind.JOB_MANAGER), system.clock.monotonic),
+            remote_logs=BlobRemoteLogs(log_rpc, blobs, timeout=configuration[RPC_TIMEOUT]),
+            savepoints=SavepointStore(spark_version()),
+            storage=keeper,
+            shut_down=settings.stop.set,
+            problem=lambda: service.problem,
+            metrics=Metrics(),
+        )
+        policy = settings.policy
+        answering = service if known is None else TellsLeader(known, service)
+        app = build_application(
+            api,
+            secure=lambda application: secure(application, policy),
+            routes=[
+                login_route(policy),
+                *rpc_routes(answering, offload),
+                *web_routes(service, system.clock, keeper.problem),
+            ],
+        )
+        yield Leadership(service, blobs, app, offload, keeper, settings.storage)

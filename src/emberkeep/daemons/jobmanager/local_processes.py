@@ -1,0 +1,283 @@
+"""The ResourceManagerDriver ``local-processes``: task managers are processes of this machine, one per configured node.
+
+A node's task manager always has the same id, hence the same working directory: its lock, whoever starts what, admits
+one process, and what an earlier life has left there is found again. Records tell the next leader what was started;
+where a task manager was started again by somebody else meanwhile, its own record in the working directory does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import psutil
+import structlog
+import yaml
+
+from emberkeep.adapters.processes.table import send_signal
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE, environment_variable
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.configuration.values import options as all_options
+from emberkeep.base.errors import Fatal, InvalidInput, NewerFormat, RetryLater
+from emberkeep.base.files.durable import write_file
+from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
+from emberkeep.base.log_tail import last_lines
+from emberkeep.base.process_identity import ProcessIdentity, boot_id, is_alive, read_stat
+from emberkeep.base.started_task_managers import (
+    MARK_VARIABLE,
+    StartedRecord,
+    forget_started,
+    read_started,
+    write_started,
+)
+from emberkeep.blocklist.model import parse_node_id
+from emberkeep.daemons.leader_following import is_highly_available
+from emberkeep.daemons.records.agent_files import read_agent_life
+from emberkeep.slots.blocked import BlockedPlaces
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions
+from emberkeep.slots.resource_driver import NoFreeNode, StartedTaskManager, TaskManagerSpec
+from emberkeep.spark.distribution import spark_version
+
+log = structlog.get_logger(__name__)
+
+_MEMORY_SHARE = 0.8
+_MIB = 1024**2
+_KILL_SECONDS = 5.0
+_POLL = 0.05
+_CHILDREN: list[subprocess.Popen[bytes]] = []  # of all drivers in this process: somebody has to take their exit codes
+
+# What belongs to the JobManager itself, or to one task manager alone.
+_NOT_HANDED_ON = (
+    options.BLOB_DIRECTORY,
+    options.JOB_MANAGER_ADDRESS,
+    options.JOB_MANAGER_ID,
+    options.LOCAL_STATE_DIRECTORY,
+    options.STATE_DIRECTORY,
+    options.TASK_MANAGER_HOST,
+    options.TASK_MANAGER_ID,
+    options.TASK_MANAGER_NODE,
+    options.TASK_MANAGER_PORT,
+    options.TOKEN_FILE,
+    options.WORKING_DIRECTORY,
+)
+
+
+@dataclass(frozen=True)
+class LocalNode:
+    """An address of this machine that stands for a machine of its own."""
+
+    node_id: str
+    address: str
+
+    @property
+    def task_manager(self) -> TaskManagerId:
+        return TaskManagerId(f"tm-{self.node_id}")
+
+
+def parse_nodes(text: str) -> tuple[LocalNode, ...]:
+    """From "127.0.0.2,spare=127.0.0.3". Raises InvalidInput."""
+    nodes = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, address = part.partition("=")
+        node = LocalNode(parse_node_id(name.strip()), address.strip() if equals else name.strip())
+        parse_task_manager_id(node.task_manager)
+        nodes.append(node)
+    if not nodes or len({node.node_id for node in nodes}) < len(nodes):
+        raise InvalidInput(
+            f"{options.LOCAL_NODES.key}: {text!r} does not list different nodes",
+            field=options.LOCAL_NODES.key,
+            hint="for example 127.0.0.2,127.0.0.3",
+        )
+    return tuple(nodes)
+
+
+class LocalProcesses:
+    """Implements ResourceManagerDriver. ``job_manager``: where its task managers register, "host:port"."""
+
+    def __init__(self, configuration: Configuration, layout: StateLayout, job_manager: str) -> None:
+        """Raises InvalidInput, Fatal (its directory cannot be written)."""
+        self._configuration = configuration
+        self._layout = layout
+        self._job_manager = job_manager
+        self._nodes = parse_nodes(configuration[options.LOCAL_NODES])
+        self._directory = layout.started_task_managers
+        self._starts: dict[TaskManagerId, int] = {}  # by this driver
+        self._settings = self._directory / "taskmanager.yaml"
+        self._spec = self._new_spec()
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Fatal(f"cannot use {self._directory}: {error.strerror}", hint="check its permissions") from error
+        self._write_settings()
+
+    @property
+    def spec(self) -> TaskManagerSpec:
+        return self._spec
+
+    async def survey(self) -> tuple[StartedTaskManager, ...]:
+        return await asyncio.to_thread(self._survey)
+
+    def _survey(self) -> tuple[StartedTaskManager, ...]:
+        _reap()
+        return tuple(
+            StartedTaskManager(record.task_manager, record.node_id, alive=bool(_processes(record)))
+            for record in read_started(self._directory)
+        )
+
+    async def start(self, blocked: BlockedPlaces, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
+        free = [
+            node
+            for node in self._nodes
+            if node.task_manager not in taken and not blocked.is_blocked(node.task_manager, node.node_id)
+        ]
+        if not free:
+            count = sum(blocked.is_blocked(node.task_manager, node.node_id) for node in self._nodes)
+            raise NoFreeNode(
+                f"no node is free: of {len(self._nodes)} nodes {count} are blocked, the others have their task manager"
+            )
+        # Where starts come to nothing others have their turn; between equals the first one.
+        node = min(free, key=lambda node: self._starts.get(node.task_manager, 0))
+        await asyncio.to_thread(self._start, node)
+        return StartedTaskManager(node.task_manager, node.node_id)
+
+    async def revive(self, task_manager: TaskManagerId) -> None:
+        node = next((node for node in self._nodes if node.task_manager == task_manager), None)
+        if node is None:
+            raise Fatal(f"{options.LOCAL_NODES.key} does not list the node of task manager {task_manager} any more")
+        await asyncio.to_thread(self._start, node)
+
+    def _start(self, node: LocalNode) -> None:
+        """Raises Fatal; nothing runs then."""
+        directory = WorkingDirectory(self._working_directory(node))
+        mark = secrets.token_hex(16)
+        record = StartedRecord(
+            task_manager=node.task_manager, node_id=node.node_id, mark=mark, directory=str(directory.root)
+        )
+        self._starts[node.task_manager] = self._starts.get(node.task_manager, 0) + 1
+        write_started(self._directory, record)
+        identity = self._spawn(node, directory, mark)
+        write_started(self._directory, msgspec.structs.replace(record, identity=identity))
+
+    def _spawn(self, node: LocalNode, directory: WorkingDirectory, mark: str) -> ProcessIdentity:
+        try:
+            directory.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with _output(directory, "out").open("wb") as out, _output(directory, "err").open("wb") as err:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "emberkeep.daemons.taskmanager", *self._arguments(node, directory)],
+                    env={**_environment(os.environ), MARK_VARIABLE: mark},
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise Fatal(
+                f"cannot start task manager {node.task_manager}: {error.strerror} ({error.filename or sys.executable})"
+            ) from error
+        _CHILDREN.append(process)
+        stat = read_stat(process.pid)
+        assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
+        return ProcessIdentity(pid=stat.pid, start_ticks=stat.start_ticks, boot_id=boot_id())
+
+    def _arguments(self, node: LocalNode, directory: WorkingDirectory) -> list[str]:
+        own = {
+            options.TASK_MANAGER_ID.key: node.task_manager,
+            options.TASK_MANAGER_HOST.key: node.address,
+            options.TASK_MANAGER_NODE.key: node.node_id,
+            options.WORKING_DIRECTORY.key: str(directory.root),
+            options.TOKEN_FILE.key: str(self._layout.token_file),
+            options.MEMORY.key: f"{self._spec.total.memory_mb}m",
+            options.CORES.key: str(self._spec.total.cores),
+        }
+        if not is_highly_available(self._configuration):
+            own[options.JOB_MANAGER_ADDRESS.key] = self._job_manager
+        arguments = ["--state-dir", str(self._layout.root), "--config", str(self._settings)]
+        for key, value in own.items():
+            arguments += ["-D", f"{key}={value}"]
+        return arguments
+
+    def _working_directory(self, node: LocalNode) -> Path:
+        directory = self._layout.working_directory(node.task_manager)
+        # Several may not share one.
+        return directory / node.task_manager if self._configuration[options.WORKING_DIRECTORY] else directory
+
+    async def end(self, task_manager: TaskManagerId) -> None:
+        await asyncio.to_thread(self._end, task_manager)
+
+    def _end(self, task_manager: TaskManagerId) -> None:
+        """Blocks. The record stays until nothing runs any more."""
+        for record in read_started(self._directory):
+            if record.task_manager != task_manager:
+                continue
+            left = _processes(record)
+            if not left:
+                said = last_lines(_output(WorkingDirectory(Path(record.directory)), "err"))
+                log.info("the process of a task manager has ended", task_manager=task_manager, said=said)
+            for identity in left:
+                send_signal(identity.pid, identity.start_ticks, signal.SIGKILL)
+            deadline = time.monotonic() + _KILL_SECONDS
+            while any(map(is_alive, left)):
+                if time.monotonic() > deadline:
+                    raise RetryLater(f"the process of task manager {task_manager} does not end")
+                time.sleep(_POLL)
+            forget_started(self._directory, task_manager)
+
+    def _new_spec(self) -> TaskManagerSpec:
+        configuration = self._configuration
+        memory = configuration[options.MEMORY]
+        if not memory:
+            memory = int(psutil.virtual_memory().total * _MEMORY_SHARE / len(self._nodes))
+        slots = configuration[options.SLOTS]
+        # Every slot can be used, also where the machine has fewer cores than slots.
+        cores = configuration[options.CORES] or max(os.cpu_count() or 1, slots)
+        return TaskManagerSpec(
+            slots=slots,
+            driver_places=configuration[options.DRIVER_PLACES],
+            total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
+            runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
+        )
+
+    def _write_settings(self) -> None:
+        """The settings of this JobManager, in a file: arguments of a process can be read by others."""
+        private = {option.key for option in _NOT_HANDED_ON}
+        texts = {key: text for key, text in self._configuration.texts().items() if key not in private}
+        write_file(self._settings, yaml.safe_dump(texts, default_style='"').encode())
+
+
+def _processes(record: StartedRecord) -> list[ProcessIdentity]:
+    """What runs as this task manager: the process of its start, or one that was started there since. Blocks."""
+    try:
+        life = read_agent_life(WorkingDirectory(Path(record.directory)).agent_record)
+    except NewerFormat:
+        life = None
+    since = None if life is None or not is_alive(life.process) else life.process
+    return list(dict.fromkeys(filter(None, (record.process(), since))))
+
+
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without settings: the file has them."""
+    settings = {CONFIG_FILE_VARIABLE, *(environment_variable(option.key) for option in all_options())}
+    return {name: value for name, value in environ.items() if name not in settings}
+
+
+def _output(directory: WorkingDirectory, stream: str) -> Path:
+    return directory.logs / f"taskmanager.{stream}"
+
+
+def _reap() -> None:
+    """Take the exit codes of those that have ended."""
+    for process in list(_CHILDREN):
+        if process.poll() is not None:
+            _CHILDREN.remove(process)

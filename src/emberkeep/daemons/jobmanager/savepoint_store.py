@@ -1,0 +1,112 @@
+"""Savepoints where they lie, as the JobManager reaches them: a directory or an object store, no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import TypeVar
+
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.base.errors import Absent, Conflict, InvalidInput, NewerFormat
+from emberkeep.daemons.jobmanager.savepoint_disposal import dispose
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest, SavepointFile, decode_manifest, manifest_sha256
+from emberkeep.lifecycle.spark_versions import judge
+from emberkeep.local_state.ports import DurableState
+from emberkeep.protocol.rest_savepoints import SavepointCheck
+from emberkeep.rest.serving.locations import HADOOP_SCHEMES
+
+T = TypeVar("T")
+
+MOST_PROBLEMS = 100  # that a check names
+_LARGEST_MANIFEST = 256 * 1024**2  # bytes
+
+
+class SavepointStore:
+    """Implements ``rest.ports.Savepoints``. ``spark_version``: of the Spark that jobs here run with."""
+
+    def __init__(self, spark_version: str) -> None:
+        self._spark_version = spark_version
+
+    async def manifest(self, path: str) -> tuple[Manifest, str]:
+        """Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, Fatal."""
+        return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
+
+    async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
+        """Raises Absent, RetryLater, Fatal."""
+        check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
+        return await asyncio.to_thread(_with_store, path, check)
+
+    async def dispose(self, path: str) -> tuple[str, ...]:
+        """See ``rest.ports.Savepoints``. Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
+
+
+def _with_store(path: str, work: Callable[[DurableState], T]) -> T:
+    with closing(_open(path)) as store:
+        return work(store)
+
+
+def _open(path: str) -> DurableState:
+    scheme, separator, rest = path.partition("://")
+    if separator:
+        path = f"{HADOOP_SCHEMES.get(scheme.lower(), scheme)}://{rest}"
+    elif path.startswith("file:/"):  # as Hadoop writes it
+        path = path.removeprefix("file:")
+    return open_state_store(path)
+
+
+def _manifest(store: DurableState, path: str) -> tuple[Manifest, str]:
+    try:
+        data = b"".join(store.read(MANIFEST_NAME, 0, _LARGEST_MANIFEST)[1])
+    except (Absent, Conflict):
+        raise Absent(f"there is no savepoint at {path}: no {MANIFEST_NAME} lies there") from None
+    try:
+        return decode_manifest(data, f"{path}/{MANIFEST_NAME}"), manifest_sha256(data)
+    except NewerFormat as error:
+        raise InvalidInput(error.message, field="path", hint=error.hint) from error
+    except SavepointDamaged as error:
+        raise InvalidInput(f"the savepoint is damaged: {error.message}", field="path", hint=error.hint) from error
+
+
+def _verify(store: DurableState, *, path: str, first: int, count: int | None, spark_version: str) -> SavepointCheck:
+    try:
+        manifest, _ = _manifest(store, path)
+    except InvalidInput as error:
+        return SavepointCheck(path=path, files=0, size=0, problems=[error.message])
+    verdict = judge(manifest.spark_version, spark_version)
+    problems = []
+    files = manifest.files[first : None if count is None else first + count]
+    for file in files:
+        problem = _problem(store, file)
+        if problem:
+            problems.append(problem)
+        if len(problems) >= MOST_PROBLEMS:
+            problems.append("further files were not looked at")
+            break
+    return SavepointCheck(
+        path=path,
+        files=len(files),
+        size=sum(file.size for file in files),
+        problems=problems,
+        warnings=[text for text in (verdict.refusal, verdict.warning) if text],
+    )
+
+
+def _problem(store: DurableState, file: SavepointFile) -> str:
+    """What is wrong with one file; "" when it is as it was made."""
+    digest, size = hashlib.sha256(), 0
+    try:
+        for piece in store.read(file.path, 0, None)[1]:
+            digest.update(piece)
+            size += len(piece)
+    except Absent:
+        return f"{file.path} is missing"
+    except Conflict as error:
+        return f"{file.path}: {error.message}"
+    if size != file.size:
+        return f"{file.path} has {size} bytes, and was made with {file.size}"
+    return "" if digest.hexdigest() == file.sha256 else f"{file.path} was changed: its SHA-256 is another one"

@@ -1,0 +1,342 @@
+"""Keeps the shared storage as small as its jobs, and says whose it is.
+
+A default checkpoint lives as long as its job may run again. When the job has FINISHED or was CANCELED it is marked, and
+goes a while later; that of a FAILED job stays with its result. Data of jobs that the job store does not know is marked
+as well and kept for long (``jobs.leftovers``): a store that was put back from an older copy knows none of the newest
+jobs. Graphs that no handle leads to go in the same way. What the job store keeps of damaged jobs goes after a warning
+(``jobs.damaged_leftovers``).
+
+While task managers of another job store are heard of, their jobs may use what this job store knows nothing of. So the
+periods of unknown jobs begin anew then.
+
+Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
+are there. So what lay there before this leader was confirmed belongs to a job that was accepted before, which this
+leader knows, or which has ended for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+
+import structlog
+
+from emberkeep.adapters.shared_storage.cluster import ClusterStorage
+from emberkeep.base.configuration.options import DAMAGED_DATA_DELAY, ENDED_DATA_DELAY, UNKNOWN_DATA_DELAY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.views.cluster import JobManagerGateway
+from emberkeep.jobs.damaged_leftovers import DamagedJob, stages_of_damaged, warnings
+from emberkeep.jobs.leftovers import Item, Kind, Mark, Periods, begun_anew, stages
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.rest_storage import StorageData, StorageInfo
+from emberkeep.rest.cluster.shapes import of_another_store
+from emberkeep.rest.ports import StorageCondition
+
+log = structlog.get_logger(__name__)
+
+_INTERVAL_SECONDS = 30.0
+_REMOVED_HERE = (Kind.CHECKPOINTS, Kind.GRAPH, Kind.RESULT)
+
+
+class StoreOfStorage(Protocol):
+    """The job store, as far as the storage needs it."""
+
+    async def confirm(self) -> None:
+        """Raises an EmberkeepError unless this JobManager leads."""
+
+    async def adopt_storage(self) -> None:
+        """Let the storage belong to this job store. Raises as ``ClusterStorage.adopt``."""
+
+    async def damaged(self) -> list[DamagedJob]:
+        """See ``JobStore.damaged``."""
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        """See ``JobStore.remove_damaged``."""
+
+    async def graphs_without_handle(self) -> set[JobId]:
+        """Jobs of which graphs lie in this store's place that no handle leads to, and of which nothing damaged is kept.
+        Empty also where the graphs cannot be listed now."""
+
+    async def remove_graph(self, job_id: JobId) -> None:
+        """Remove the graphs of such a job; the handles are looked at again. What cannot be read stays."""
+
+    async def results_without_node(self) -> set[JobId]:
+        """Jobs of which files of results lie in this store's place, and that the store does not know. Empty also where
+        the files cannot be listed now."""
+
+    async def remove_result(self, job_id: JobId) -> None:
+        """Remove the files of such a job; whether the store knows it is looked at again."""
+
+
+class BlobsOfStorage(Protocol):
+    """The BLOB server, as far as the storage needs it."""
+
+    def strangers(self) -> set[JobId]: ...
+
+    def give_up(self, strangers: Collection[JobId]) -> None: ...
+
+
+@dataclass(frozen=True)
+class _Look:
+    """``damaged``: what is kept of damaged jobs. ``marks``: all that stand, and which of them are ``due``. ``problem``:
+    why BLOBs of unknown jobs are left alone where they lie in a place of their own."""
+
+    damaged: dict[JobId, DamagedJob]
+    marks: tuple[Mark, ...]
+    due: tuple[Mark, ...]
+    problem: str = ""
+
+
+class StorageKeeper:
+    """One per time of leading. Implements rest.ports.Storage."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        storage: ClusterStorage,
+        store: StoreOfStorage,
+        gateway: JobManagerGateway,
+        blobs: BlobsOfStorage,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._storage = storage
+        self._store = store
+        self._gateway = gateway
+        self._blobs = blobs
+        self._now_ms = now_ms
+        self._periods = Periods(
+            unknown_ms=int(configuration[UNKNOWN_DATA_DELAY] * 1000),
+            ended_ms=int(configuration[ENDED_DATA_DELAY] * 1000),
+            damaged_ms=int(configuration[DAMAGED_DATA_DELAY] * 1000),
+        )
+        shortest = (self._periods.unknown_ms, self._periods.ended_ms, self._periods.warning_ms)
+        self._interval = min(_INTERVAL_SECONDS, *(period / 1000 for period in shortest))
+        self._warned: dict[JobId, int] = {}
+        self._turn = asyncio.Lock()
+        self._condition = StorageCondition(problem="", unneeded=0)
+
+    async def run(self) -> None:
+        """Look every half minute, for ever."""
+        while True:
+            try:
+                await self.clean()
+            except EmberkeepError as error:
+                log.warning("storage is not cleaned now", reason=str(error))
+            await asyncio.sleep(max(self._interval, 1.0))
+
+    async def clean(self) -> None:
+        """One look. Raises an EmberkeepError where nothing may be deleted, or it is not known."""
+        async with self._turn:
+            try:
+                await asyncio.to_thread(self._storage.require)
+            except EmberkeepError as error:
+                await self._leave_alone(error)
+                raise
+            try:
+                look = await self._look()
+            except NewerFormat as error:
+                await self._leave_alone(error)
+                raise
+            self._condition = StorageCondition(problem=look.problem, unneeded=len(look.marks))
+            await asyncio.to_thread(self._storage.write_marks, look.marks)
+            self._warn(look)
+            await self._remove([mark for mark in look.due if mark.kind in _REMOVED_HERE])
+            await self._release([mark for mark in look.due if mark.kind is Kind.BLOBS])
+            await self._remove_damaged([look.damaged[mark.job_id] for mark in look.due if mark.kind is Kind.DAMAGED])
+
+    async def _leave_alone(self, problem: EmberkeepError) -> None:
+        self._condition = StorageCondition(problem=str(problem), unneeded=self._condition.unneeded)
+        known = {job.job_id for job in await self._gateway.jobs()}
+        found = [item for item in await self._everything() if item[1] not in known]
+        self._condition = StorageCondition(problem=str(problem), unneeded=len(found))
+
+    async def _look(self) -> _Look:
+        found = await asyncio.to_thread(self._storage.checkpoints) | await self._files_of_store()
+        marks = await asyncio.to_thread(self._storage.marks)
+        if self._gateway.strangers():
+            marks = begun_anew(marks, self._now_ms())
+        problem = await asyncio.to_thread(self._storage.blobs.problem)
+        blobs = self._strange_blobs() if problem is None else None
+        # Where they cannot be told, or not be deleted, their periods go on.
+        kept = tuple(mark for mark in marks if mark.kind is Kind.BLOBS) if blobs is None else ()
+        found |= blobs or set()
+        known = await self._known()
+        damaged = await self._store.damaged()
+        decided = stages(found, known, marks, self._now_ms(), self._periods)
+        of_damaged = stages_of_damaged(damaged, marks, self._now_ms(), self._periods)
+        return _Look(
+            damaged={job.job_id: job for job in damaged},
+            marks=decided.marks + of_damaged.marks + kept,
+            due=decided.due + of_damaged.due,
+            problem="" if problem is None else str(problem),
+        )
+
+    def _strange_blobs(self) -> set[Item] | None:
+        """BLOBs of unknown jobs. None: they cannot be told now."""
+        try:
+            return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
+        except EmberkeepError as error:
+            log.info("not known now which BLOBs no job needs", reason=str(error))
+            return None
+
+    async def _files_of_store(self) -> set[Item]:
+        graphs, results = await self._store.graphs_without_handle(), await self._store.results_without_node()
+        return {(Kind.GRAPH, job_id) for job_id in graphs} | {(Kind.RESULT, job_id) for job_id in results}
+
+    async def _known(self) -> dict[JobId, JobStatus]:
+        """Raises an EmberkeepError unless this JobManager leads."""
+        await self._store.confirm()
+        return {job.job_id: job.status for job in await self._gateway.jobs()}
+
+    async def _remove(self, due: list[Mark]) -> None:
+        for mark in due:
+            status = (await self._known()).get(mark.job_id)
+            if status is not None and status not in (JobStatus.FINISHED, JobStatus.CANCELED):
+                continue
+            log.info("removing data that no job needs", job=mark.job_id, kind=mark.kind.value, unknown=not mark.ended)
+            if mark.kind is Kind.CHECKPOINTS:
+                await asyncio.to_thread(self._storage.remove, (mark.kind, mark.job_id))
+            else:
+                await self._remove_file_of_store((mark.kind, mark.job_id))
+
+    async def _remove_file_of_store(self, item: Item) -> None:
+        await asyncio.to_thread(self._storage.require)
+        kind, job_id = item
+        if kind is Kind.GRAPH:
+            await self._store.remove_graph(job_id)
+        else:
+            await self._store.remove_result(job_id)
+
+    async def _release(self, due: list[Mark]) -> None:
+        if due:
+            owners = {mark.job_id for mark in due} - (await self._known()).keys()
+            await asyncio.to_thread(self._storage.blobs.require)
+            self._blobs.give_up(owners)
+
+    def _warn(self, look: _Look) -> None:
+        now_ms = self._now_ms()
+        marks = [mark for mark in look.marks if mark.kind is Kind.DAMAGED]
+        self._warned = {mark.job_id: self._warned[mark.job_id] for mark in marks if mark.job_id in self._warned}
+        for mark in warnings(marks, self._warned, now_ms):
+            self._warned[mark.job_id] = now_ms
+            log.warning(
+                "what is left of a damaged job is removed soon",
+                job=mark.job_id,
+                lies=look.damaged[mark.job_id].places,
+                after=datetime.fromtimestamp(self._periods.due_ms(mark) / 1000, UTC).isoformat(timespec="seconds"),
+                hint=f"copy it, or set {DAMAGED_DATA_DELAY.key} to a longer time",
+            )
+
+    async def _remove_damaged(self, due: list[DamagedJob]) -> None:
+        for job in due:
+            await self._known()
+            await asyncio.to_thread(self._storage.require)
+            try:
+                await self._store.remove_damaged(job.job_id)
+            except Unavailable as error:
+                log.warning("what is left of a damaged job stays for now", job=job.job_id, reason=str(error))
+            else:
+                log.warning("what was left of a damaged job is removed", job=job.job_id, lay=job.places)
+
+    # --- what people ask ----------------------------------------------------------------------------------------------
+
+    async def status(self) -> StorageInfo:
+        """Raises an EmberkeepError where that cannot be known now."""
+        problem = await asyncio.to_thread(self._storage.problem)
+        blobs = problem or await asyncio.to_thread(self._storage.blobs.problem)
+        known = {job.job_id: job.status for job in await self._gateway.jobs()}
+        marks = {(mark.kind, mark.job_id): mark for mark in await asyncio.to_thread(self._storage.marks)}
+        data = [
+            self._data(item, marks.get(item))
+            for item in sorted(await self._everything(), key=lambda item: (item[1], item[0].value))
+            if item in marks or item[1] not in known
+        ]
+        for job in await self._store.damaged() if problem is None else ():
+            data.append(self._damaged_data(job, marks.get((Kind.DAMAGED, job.job_id))))
+        return StorageInfo(
+            location=self._storage.location,
+            cluster=self._storage.cluster,
+            blobs=self._storage.blobs.location,
+            owned=blobs is None,
+            problem="" if blobs is None else blobs.message,
+            hint="" if blobs is None else blobs.hint or "",
+            data=data,
+            used_by=of_another_store(self._gateway.strangers()),
+        )
+
+    async def _everything(self) -> set[Item]:
+        found = await asyncio.to_thread(self._storage.find) | await self._files_of_store()
+        return {item for item in found if item[0] is not Kind.BLOBS} | (self._strange_blobs() or set())
+
+    def _data(self, item: Item, mark: Mark | None) -> StorageData:
+        kind, job_id = item
+        return StorageData(
+            jobid=job_id,
+            kind=kind.value,
+            known=mark is not None and mark.ended,
+            marked=-1 if mark is None else mark.since_ms,
+            due=-1 if mark is None else self._periods.due_ms(mark),
+        )
+
+    def _damaged_data(self, job: DamagedJob, mark: Mark | None) -> StorageData:
+        return StorageData(
+            jobid=job.job_id,
+            kind=Kind.DAMAGED.value,
+            known=True,
+            marked=-1 if mark is None else mark.since_ms,
+            due=job.since_ms + self._periods.damaged_ms if mark is None else self._periods.due_ms(mark),
+        )
+
+    def condition(self) -> StorageCondition:
+        return self._condition
+
+    def problem(self) -> str:
+        """Of the condition."""
+        return self._condition.problem
+
+    async def adopt(self) -> StorageInfo:
+        async with self._turn:
+            await self._adopt()
+        log.warning("a person has said that the storage belongs to this job store", storage=self._storage.location)
+        await self.clean()
+        return await self.status()
+
+    async def _adopt(self) -> None:
+        await self._store.adopt_storage()
+        await asyncio.to_thread(self._storage.blobs.adopt)
+
+    async def purge(self, *, force: bool = False) -> StorageInfo:
+        """Adopt the storage, and remove at once what belongs to no job of the job store. ``force``: also while there
+        are task managers of another job store, whose jobs may use it. Raises Conflict."""
+        async with self._turn:
+            self._refuse_users(force=force)
+            strangers = self._blobs.strangers()
+            await self._adopt()
+            found = await self._everything()
+            known = await self._known()
+            for item in sorted(found, key=lambda item: (item[1], item[0].value)):
+                if item[1] not in known and item[0] is not Kind.BLOBS:
+                    self._refuse_users(force=force)
+                    log.warning("removing data on a person's word", job=item[1], kind=item[0].value)
+                    if item[0] is not Kind.RESULT:
+                        await asyncio.to_thread(self._storage.remove, item)
+                    if item[0] is not Kind.CHECKPOINTS:
+                        await self._remove_file_of_store(item)
+            self._blobs.give_up(strangers - known.keys())
+        await self.clean()
+        return await self.status()
+
+    def _refuse_users(self, *, force: bool) -> None:
+        others = self._gateway.strangers()
+        if others and not force:
+            names = ", ".join(f"{other.id} at {other.address}" for other in others[:3]) + (", …" * (len(others) > 3))
+            raise Conflict(
+                f"jobs of another job store may use what lies in the storage: {names} works for it",
+                hint="stop these task managers first, or restart each with taskmanager.adopt-leader: true, then the "
+                "JobManager; `purge --force` deletes it under running jobs",
+            )

@@ -1,0 +1,1 @@
+"""Files by which daemons hand things to each other and to their next lives."""

@@ -1,0 +1,74 @@
+"""The files by which the lives of one task manager know each other, in its working directory.
+
+``slots.record`` holds what its next life takes over. ``agent.record`` says which process is its present life and where
+that serves: the next one takes the same port again, and drivers see whether their agent lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Absent, Fatal, NewerFormat
+from emberkeep.base.files.durable import read_record, remove_leftovers, write_record
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.base.ids import InstanceId
+from emberkeep.base.process_identity import ProcessIdentity
+from emberkeep.taskmanager import agent_record
+from emberkeep.taskmanager.agent_record import AgentRecord
+
+AGENT_KIND, AGENT_VERSION = "task-manager-agent", 1
+
+
+class SlotsFile:
+    """Implements ``taskmanager.ports.AgentStore``. ``files``: how it is written."""
+
+    def __init__(self, path: Path, files: FileOps = SYSTEM_FILES) -> None:
+        self._path = path
+        self._files = files
+        self._read: bytes | None = None
+
+    async def read(self) -> AgentRecord:
+        return await asyncio.to_thread(self.load)
+
+    def load(self) -> AgentRecord:
+        """``read``; blocks."""
+        remove_leftovers(self._path)
+        payload = read_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION)
+        record = agent_record.decode(payload, where=str(self._path))
+        self._read = payload
+        return record
+
+    async def write(self, record: AgentRecord) -> None:
+        await asyncio.to_thread(self.store, record)
+
+    def store(self, record: AgentRecord) -> None:
+        """``write``; blocks."""
+        payload = agent_record.encode(record, self._read)
+        write_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION, payload, files=self._files)
+
+
+class AgentLife(Compatible, frozen=True, kw_only=True):
+    """One life of a task manager's process. ``port``: of its RPC endpoint."""
+
+    instance: InstanceId
+    process: ProcessIdentity
+    port: int
+
+
+def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES) -> None:
+    """Raises Fatal."""
+    write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life), files=files)
+
+
+def read_agent_life(path: Path) -> AgentLife | None:
+    """The newest life; None when none is recorded, or not readably. Blocks. Raises NewerFormat, Unavailable."""
+    try:
+        return msgspec.json.decode(read_record(path, AGENT_KIND, AGENT_VERSION), type=AgentLife)
+    except NewerFormat:
+        raise
+    except (Absent, Fatal, msgspec.DecodeError):
+        return None

@@ -1,0 +1,29 @@
+"""Which artefacts a process was bound to: a record in its directory, for the next life of its task manager."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import read_record, write_record
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.jobs.model import Artefact
+
+ARTEFACTS_FILE = "artefacts.record"
+ARTEFACTS_KIND, ARTEFACTS_VERSION = "process-artefacts", 1
+
+
+def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps = SYSTEM_FILES) -> None:
+    """Makes the directory, too. Blocks. Raises Fatal, OSError."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, msgspec.json.encode(artefacts), files=files)
+
+
+def read_artefacts(path: Path) -> tuple[Artefact, ...]:
+    """Blocks. Raises Absent, Unavailable, Fatal."""
+    try:
+        return msgspec.json.decode(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), type=tuple[Artefact, ...])
+    except msgspec.DecodeError as error:
+        raise Fatal(f"{path}: {error}") from error

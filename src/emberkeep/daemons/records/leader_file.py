@@ -1,0 +1,86 @@
+"""The file by which a task manager tells the drivers of its node who leads: they need no session to ZooKeeper.
+
+It outlives the task manager's process, is written whole or not at all, and only its owner can write or read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.files.durable import read_record, write_record
+from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
+from emberkeep.leadership.model import LeaderAddress, LeaderNews
+from emberkeep.leadership.ports import LeaderLocator
+
+LEADER_KIND, LEADER_VERSION = "known-leader", 1
+LOOK_INTERVAL = 0.5  # seconds
+RETRY_PAUSE = 5.0  # seconds until a file that could not be written is tried again
+
+log = structlog.get_logger(__name__)
+
+
+class LeaderFile(msgspec.Struct, frozen=True, kw_only=True):
+    """``epoch`` 0: no leader is known."""
+
+    epoch: int = 0
+    address: str = ""
+    job_managers: tuple[str, ...] = ()
+
+
+def write_leader_file(path: Path, news: LeaderNews, files: FileOps = SYSTEM_FILES) -> None:
+    """Blocks. Raises Fatal."""
+    leader = news.leader or LeaderAddress(0, "")
+    record = LeaderFile(epoch=leader.epoch, address=leader.address, job_managers=news.job_managers)
+    write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record), files=files)
+
+
+def read_leader_file(path: Path) -> LeaderNews:
+    """Nothing is known when there is no file, or none that can be read. Blocks."""
+    try:
+        record = msgspec.json.decode(read_record(path, LEADER_KIND, LEADER_VERSION), type=LeaderFile)
+    except Absent:
+        return LeaderNews()
+    except (EmberkeepError, msgspec.DecodeError) as error:
+        log.warning("the file that names the leader cannot be read", path=str(path), reason=str(error))
+        return LeaderNews()
+    leader = LeaderAddress(record.epoch, record.address) if record.epoch > 0 and record.address else None
+    return LeaderNews(leader, record.job_managers)
+
+
+async def keep_leader_file(path: Path, known: LeaderLocator) -> None:
+    """Write each change of what is ``known``, until cancelled."""
+    written = LeaderNews()
+    while True:
+        news = await known.other_than(written)
+        try:
+            await asyncio.to_thread(write_leader_file, path, news)
+        except EmberkeepError as error:
+            log.warning("drivers of this node are not told who leads", reason=str(error))
+            await asyncio.sleep(RETRY_PAUSE)
+        else:
+            written = news
+
+
+async def watch_leader_file(path: Path, known: LeaderLocator) -> None:
+    """Tell ``known`` what the file says, now and at each change, until cancelled."""
+    seen: tuple[int, int] | None = None
+    while True:
+        stamp = await asyncio.to_thread(_stamp, path)
+        if stamp is not None and stamp != seen:
+            seen = stamp
+            known.hear(await asyncio.to_thread(read_leader_file, path))
+        await asyncio.sleep(LOOK_INTERVAL)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Another one after each change: every write makes a new file. None: it cannot be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

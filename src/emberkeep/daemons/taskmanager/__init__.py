@@ -1,0 +1,1 @@
+"""The task manager daemon: ``python -m emberkeep.daemons.taskmanager``."""

@@ -1,0 +1,143 @@
+"""A task manager's logs for the JobManager: listed, and uploaded piece by piece as transient BLOBs (BLOB-20)."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.blobs.model import NO_JOB, BlobKey
+from emberkeep.protocol.messages import ListLogs, LogsListed, LogUploaded, LogView, Message, UploadLog
+from emberkeep.rest.logs.response import MAX_LIMIT, MAX_WAIT
+from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.serving.log_ids import parse_log_id
+from emberkeep.rest.serving.log_reader import LogReader
+
+SERVED_SECONDS: Final = 120.0  # after which a piece was served, or nobody waits for it any more
+
+_HOLDER_CHARACTERS: Final = 200
+_MAX_LOGS: Final = 1000  # whose last pieces are remembered
+_NOT_IN_A_HOLDER: Final = re.compile(r"[^A-Za-z0-9._~:-]")
+
+log = structlog.get_logger(__name__)
+
+
+class LogBlobs(Protocol):
+    """Stores transient BLOBs at the BLOB server (``HttpBlobUploads``)."""
+
+    async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
+        """Raises RetryLater, Conflict (the job has ended), InvalidInput, Fatal."""
+
+    async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
+        """Raises RetryLater, Fatal."""
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """What was uploaded for one reader."""
+
+    uploaded: float  # monotonic, seconds
+    owner: JobId
+    key: BlobKey
+    holder: str
+
+
+class LogUploads:
+    """RpcService for ListLogs and UploadLog.
+
+    Each reader gets a reference of its own, which it gives back: readers of one log do not disturb each other. What a
+    reader has left behind is given back when the same log is asked for again.
+    """
+
+    def __init__(
+        self, task_manager: TaskManagerId, instance: InstanceId, reader: LogReader, blobs: LogBlobs, clock: Clock
+    ) -> None:
+        self._task_manager = task_manager
+        self._instance = instance
+        self._reader = reader
+        self._blobs = blobs
+        self._clock = clock
+        self._numbers = itertools.count(1)
+        self._pieces: dict[str, deque[_Piece]] = {}
+
+    async def serve(self, request: Message) -> Message:
+        """See RpcService."""
+        if isinstance(request, ListLogs):
+            entries = await self._reader.entries(request.job_id)
+            return LogsListed(logs=tuple(msgspec.convert(entry, LogView, from_attributes=True) for entry in entries))
+        if isinstance(request, UploadLog):
+            return await self._upload(request)
+        raise InvalidInput(f"{type(request).__name__} is not about logs")
+
+    async def _upload(self, request: UploadLog) -> LogUploaded:
+        log_id = parse_log_id(request.log_id)
+        if not 0 < request.limit <= MAX_LIMIT or not 0 <= request.wait <= MAX_WAIT:
+            raise InvalidInput(f"a piece of a log has 1 to {MAX_LIMIT} bytes, and a reader waits 0 to {MAX_WAIT} s")
+        chunk = await self._reader.read(
+            log_id,
+            LogQuery(
+                offset=request.offset,
+                limit=request.limit,
+                wait=request.wait,
+                job_id=request.job_id,
+                from_start=request.from_start,
+            ),
+        )
+        await self._release_previous(log_id)
+        if not chunk.data:
+            return _answer(chunk)
+        piece = await self._store(log_id, chunk)
+        self._remember(log_id, piece)
+        return _answer(chunk, piece)
+
+    async def _store(self, log_id: str, chunk: LogChunk) -> _Piece:
+        """A job that has just ended owns nothing any more, its logs can be read all the same."""
+        holder = _holder(self._task_manager, log_id, f"{self._instance[:8]}-{next(self._numbers)}")
+        owner = chunk.owner
+        try:
+            key = await self._blobs.put_bytes(owner, chunk.data, [holder])
+        except Conflict:
+            owner = NO_JOB
+            key = await self._blobs.put_bytes(owner, chunk.data, [holder])
+        return _Piece(self._clock.monotonic(), owner, key, holder)
+
+    def _remember(self, log_id: str, piece: _Piece) -> None:
+        self._pieces.setdefault(log_id, deque()).append(piece)
+        if len(self._pieces) > _MAX_LOGS:
+            del self._pieces[next(iter(self._pieces))]
+
+    async def _release_previous(self, log_id: str) -> None:
+        pieces = self._pieces.get(log_id)
+        while pieces and pieces[0].uploaded + SERVED_SECONDS <= self._clock.monotonic():
+            piece = pieces.popleft()
+            try:
+                await self._blobs.release(piece.owner, piece.key, piece.holder)
+            except EmberkeepError as error:
+                log.info("a piece of a log is not released", log=log_id, reason=str(error))
+        if pieces is not None and not pieces:
+            self._pieces.pop(log_id, None)
+
+
+def _holder(task_manager: TaskManagerId, log_id: str, reader: str) -> str:
+    name = _NOT_IN_A_HOLDER.sub("-", f"log-{task_manager}-{log_id}")
+    return f"{name[: _HOLDER_CHARACTERS - len(reader) - 1]}-{reader}"
+
+
+def _answer(chunk: LogChunk, piece: _Piece | None = None) -> LogUploaded:
+    return LogUploaded(
+        offset=chunk.offset,
+        size=chunk.size,
+        complete=chunk.complete,
+        owner=chunk.owner if piece is None else piece.owner,
+        key="" if piece is None else str(piece.key),
+        holder="" if piece is None else piece.holder,
+    )

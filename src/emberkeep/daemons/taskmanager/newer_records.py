@@ -1,0 +1,56 @@
+"""Looks for records of a newer release in a task manager's working directory, before anything there is used.
+
+What a newer release says of slots and processes cannot be known here, so a task manager that went on would end
+processes that are somebody's. It declines to start instead, and the drivers and executors there go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from emberkeep.adapters.processes.start import RECORD_KIND as PROCESS_KIND
+from emberkeep.adapters.processes.start import RECORD_VERSION as PROCESS_VERSION
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.errors import NewerFormat
+from emberkeep.base.files.durable import record_version
+from emberkeep.daemons.records.agent_files import AGENT_KIND, AGENT_VERSION
+from emberkeep.daemons.records.bound_files import ARTEFACTS_KIND, ARTEFACTS_VERSION
+from emberkeep.daemons.records.driver_spec import OUTCOME_KIND, OUTCOME_VERSION
+from emberkeep.taskmanager.agent_record import RECORD_KIND as SLOTS_KIND
+from emberkeep.taskmanager.agent_record import RECORD_VERSION as SLOTS_VERSION
+
+_KNOWN: Mapping[str, int] = {
+    SLOTS_KIND: SLOTS_VERSION,
+    AGENT_KIND: AGENT_VERSION,
+    PROCESS_KIND: PROCESS_VERSION,
+    ARTEFACTS_KIND: ARTEFACTS_VERSION,
+    OUTCOME_KIND: OUTCOME_VERSION,
+}
+_HEADER_BYTES = 256
+_PLACES = ("*.record", "processes/*.record", "jobs/*/*/driver/*.record", "jobs/*/*/executors/*/*.record")
+
+
+def refuse_newer_records(directory: WorkingDirectory) -> None:
+    """Raise NewerFormat where one of them is newer than this release. Kinds that it does not know are none of its
+    business, and what cannot be read is its reader's. Blocks."""
+    for path, kind, version in _records(directory.root):
+        if version > _KNOWN.get(kind, version):
+            raise NewerFormat(
+                f"this task manager does not start: {path} ({kind} version {version}) was written by a newer release",
+                hint=f"this release reads up to version {_KNOWN[kind]}: start the newer release again; its drivers and "
+                "executors go on meanwhile",
+            )
+
+
+def _records(root: Path) -> Iterator[tuple[Path, str, int]]:
+    for pattern in _PLACES:
+        for path in sorted(root.glob(pattern)):
+            try:
+                with path.open("rb") as file:
+                    header = file.read(_HEADER_BYTES)
+            except OSError:
+                continue
+            found = record_version(header)
+            if found is not None:
+                yield path, *found

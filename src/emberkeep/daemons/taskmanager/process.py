@@ -1,0 +1,334 @@
+"""A task manager, wired: working directory, process supervisor, RPC and log port, actors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import structlog
+from aiohttp import web
+
+from emberkeep.adapters.http.offload import Offload
+from emberkeep.adapters.http.rpc import HttpRpcClient, rpc_routes
+from emberkeep.adapters.http.security import AccessPolicy, check_bind_address, secure
+from emberkeep.adapters.http.server import BoundPort, bind_port, serve_http
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.processes.supervisor import ProcessSupervisor
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options import (
+    BLOB_DIRECTORY,
+    BLOB_RETENTION,
+    CANCELLATION_TIMEOUT,
+    CORES,
+    DRIVER_PLACES,
+    JOB_MANAGER_ADDRESS,
+    LOG_RETENTION,
+    MEMORY,
+    OFFLOAD_MIN_SIZE,
+    REST_ADDRESS,
+    REST_PORT,
+    SLOTS,
+    TASK_MANAGER_HOST,
+    TASK_MANAGER_NODE,
+    TASK_MANAGER_PORT,
+    TOKEN_FILE,
+)
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.ids import InstanceId, TaskManagerId
+from emberkeep.base.process_identity import own_identity
+from emberkeep.base.system import System
+from emberkeep.blobs.ports import BlobAccess
+from emberkeep.daemons.blob_caching import BlobLink, BlobPlaces, blob_link
+from emberkeep.daemons.leader_following import (
+    follow_leader,
+    is_highly_available,
+    locate_by_zookeeper,
+    tell_drivers,
+)
+from emberkeep.daemons.leader_inquiry import TellsLeader
+from emberkeep.daemons.log_catalogue import TaskManagerLogs
+from emberkeep.daemons.message_blobs import CacheMessageBlobs
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.records.agent_files import AgentLife, SlotsFile, read_agent_life, write_agent_life
+from emberkeep.daemons.taskmanager.launcher import Node, ProcessLauncher
+from emberkeep.daemons.taskmanager.log_retention import prune_logs
+from emberkeep.daemons.taskmanager.log_uploads import LogUploads
+from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink, state_gateway_link
+from emberkeep.daemons.taskmanager.working_place import WorkingPlace
+from emberkeep.protocol.messages import BlobCacheReport
+from emberkeep.protocol.transport import RpcService
+from emberkeep.rest.blobs import task_manager_blobs
+from emberkeep.rest.serving.log_reader import LogReader
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, TaskManagerInfo
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.java import JavaRuntime, find_java
+from emberkeep.taskmanager.blobs.cache import BlobCache
+from emberkeep.taskmanager.libraries.archives import UnpackedArchives
+from emberkeep.taskmanager.libraries.cache import LibraryCache
+from emberkeep.taskmanager.ports import NodeUsage
+from emberkeep.taskmanager.service import TaskManagerService
+
+log = structlog.get_logger(__name__)
+_MEMORY_SHARE = 0.8
+_SHUTDOWN_MARGIN = 30.0  # seconds beyond the grace, for killing and a last message
+_MIB = 1024**2
+
+
+@dataclass
+class TaskManagerProcess:
+    """A task manager that serves; ``address`` is where. ``retiring``: it ends its work before it ends."""
+
+    address: str
+    service: TaskManagerService
+    retiring: bool = False
+
+
+@contextlib.asynccontextmanager
+async def task_manager_process(
+    system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
+) -> AsyncIterator[TaskManagerProcess]:
+    """Start a task manager, with what its earlier life in this working directory has left. ``place`` is held.
+
+    On leaving, its drivers and executors go on and its slots stay theirs, for its next life; they end, and all that it
+    has kept is deleted, where ``retiring`` is set by then.
+
+    Raises Fatal (no Java, port in use, working directory not writable), InvalidInput.
+    """
+    check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
+    java = await asyncio.to_thread(find_java, os.environ)
+    token = load_or_create_token(layout.token_file)
+    site = _Site(system, configuration, layout, services, place, java, token)
+    async with contextlib.AsyncExitStack() as stack:
+        holdings = await _holdings(site, lambda: service.job_manager, stack)
+        service = await _service(site, holdings, stack)
+        process = TaskManagerProcess(holdings.port.address, service)
+        try:
+            yield process
+        finally:
+            if process.retiring:
+                await _retire(service, holdings, configuration[CANCELLATION_TIMEOUT])
+            else:
+                await _leave(holdings)
+
+
+@dataclass(frozen=True)
+class _Site:
+    """Where a task manager stands, and as whom."""
+
+    system: System
+    configuration: Configuration
+    layout: StateLayout
+    services: Services
+    place: WorkingPlace
+    java: JavaRuntime
+    token: str
+
+    @property
+    def host(self) -> str:
+        return self.configuration[TASK_MANAGER_HOST]
+
+    @property
+    def identity(self) -> TaskManagerId:
+        return self.place.task_manager
+
+    @property
+    def directory(self) -> WorkingDirectory:
+        return self.place.directory
+
+
+@dataclass(frozen=True)
+class _Holdings:
+    """What it keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
+
+    port: BoundPort
+    blobs: BlobLink
+    libraries: LibraryCache
+    gateway: StateGatewayLink | None
+    launcher: ProcessLauncher
+
+
+async def _holdings(site: _Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> _Holdings:
+    """``server``: address of the BLOB server at present."""
+    configuration, directory = site.configuration, site.directory
+    supervisor = _supervisor(directory, site.services, stack)
+    earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
+    port = _bind(site.host, configuration[TASK_MANAGER_PORT], earlier)
+    stack.callback(port.close)
+    places = BlobPlaces(
+        Path(configuration[BLOB_DIRECTORY] or directory.blobs),
+        site.layout.ha_blobs,
+        server=server,
+        own_address=port.address,
+    )
+    blobs = await stack.enter_async_context(blob_link(site.system, configuration, places, site.token, site.services))
+    libraries = await _libraries(blobs.cache, directory, configuration, site.services, stack)
+    gateway = await stack.enter_async_context(
+        state_gateway_link(site.system, configuration, site.place, site.layout, site.services)
+    )
+    node = Node(site.identity, site.host, directory, site.layout.token_file, site.java, configuration)
+    return _Holdings(port, blobs, libraries, gateway, ProcessLauncher(node, supervisor, libraries, gateway))
+
+
+async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
+    """Serves and runs when it is returned."""
+    configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
+    cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
+    offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
+    rpc = HttpRpcClient(site.token, offload)
+    stack.push_async_callback(rpc.close)
+    reader = LogReader(TaskManagerLogs(directory, holdings.launcher.is_live), site.system.clock.monotonic)
+    stack.callback(reader.close)
+    info = _info(site, holdings.port.address, "" if gateway is None else str(site.layout.checkpoints))
+    await _announce(directory, info, holdings.port)
+    service = TaskManagerService(
+        site.system,
+        configuration,
+        info,
+        rpc,
+        holdings.launcher,
+        SlotsFile(directory.slots_record),
+        configuration[JOB_MANAGER_ADDRESS] or f"{configuration[REST_ADDRESS]}:{configuration[REST_PORT]}",
+        usage=lambda: _usage(directory.root, cache.report(), gateway),
+        logs=LogUploads(site.identity, info.instance, reader, uploads, site.system.clock),
+        listeners=() if gateway is None else (gateway.upkeep,),
+        local_state=gateway,
+    )
+    policy = AccessPolicy(site.token, hosts=frozenset({site.host}))
+    answering: RpcService = service
+    if is_highly_available(configuration):
+        known = locate_by_zookeeper(configuration, site.services, stack)
+        await tell_drivers(directory.leader_record, known, site.services)
+        follow_leader(
+            known,
+            service.executor.link,
+            rpc,
+            site.services,
+            is_informed=lambda: known.is_informed,
+            others=service.job_masters,
+        )
+        answering = TellsLeader(known, service)
+    await _serve(answering, offload, cache, policy, holdings.port, stack)
+    site.services.start("ends of processes", holdings.launcher.run())
+    site.services.start("task manager", service.run())
+    site.services.start("offloaded messages", offload.run())
+    pruning = prune_logs(directory.logs / "jobs", configuration[LOG_RETENTION], holdings.launcher.live_jobs)
+    site.services.start("log retention", pruning)
+    return service
+
+
+async def _serve(
+    service: RpcService,
+    offload: Offload,
+    cache: BlobCache,
+    policy: AccessPolicy,
+    port: BoundPort,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    app = web.Application()
+    secure(app, policy)
+    app.add_routes([*rpc_routes(service, offload), *task_manager_blobs.routes(cache.serve)])
+    server = await serve_http(app, port)
+    stack.push_async_callback(server.close)
+
+
+async def _retire(service: TaskManagerService, holdings: _Holdings, grace: float) -> None:
+    try:
+        async with asyncio.timeout(grace + _SHUTDOWN_MARGIN):
+            await service.shutdown(grace)
+    except (TimeoutError, EmberkeepError) as error:
+        log.error("the orderly end failed; everything is killed", reason=str(error))
+    await holdings.launcher.kill_all()
+    if holdings.gateway is not None:
+        await asyncio.to_thread(holdings.gateway.upkeep.clear)
+
+
+async def _leave(holdings: _Holdings) -> None:
+    log.info("drivers and executors go on; the next task manager here takes them over")
+    await holdings.launcher.leave()
+    await holdings.libraries.leave()
+    await holdings.blobs.cache.leave()
+
+
+def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
+    """The configured port; where any will do, the one of the earlier life, at which JobMasters ask. Raises Fatal."""
+    if configured == 0 and earlier is not None:
+        try:
+            return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
+        except Fatal as error:
+            log.warning("the port of the earlier life is not to be had; JobMasters are told another", reason=str(error))
+    return bind_port(host, configured, port_option=TASK_MANAGER_PORT.key)
+
+
+async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: BoundPort) -> None:
+    """To the drivers here, and to the next life."""
+    life = AgentLife(instance=info.instance, process=own_identity(), port=port.port)
+    await asyncio.to_thread(write_agent_life, directory.agent_record, life)
+
+
+async def _libraries(
+    blobs: BlobAccess,
+    directory: WorkingDirectory,
+    configuration: Configuration,
+    services: Services,
+    stack: contextlib.AsyncExitStack,
+) -> LibraryCache:
+    libraries = LibraryCache(blobs, UnpackedArchives(directory.unpacked), retention=configuration[BLOB_RETENTION])
+    await libraries.start()
+    stack.push_async_callback(libraries.close)
+    services.start("library cache", libraries.run())
+    return libraries
+
+
+def _supervisor(directory: WorkingDirectory, services: Services, stack: contextlib.AsyncExitStack) -> ProcessSupervisor:
+    supervisor = ProcessSupervisor(directory.processes)
+    watching = asyncio.create_task(supervisor.run(), name="process supervisor")
+
+    async def end() -> None:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await supervisor.close()
+
+    stack.push_async_callback(end)
+    services.watch(watching)
+    return supervisor
+
+
+def _info(site: _Site, address: str, checkpoints: str) -> TaskManagerInfo:
+    configuration = site.configuration
+    memory = configuration[MEMORY] or int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    cores = configuration[CORES] or os.cpu_count() or 1
+    return TaskManagerInfo(
+        id=site.identity,
+        instance=InstanceId(site.system.ids.hex32()),
+        address=address,
+        host=site.host,
+        node_id=configuration[TASK_MANAGER_NODE] or site.host,
+        pid=os.getpid(),
+        slots=configuration[SLOTS],
+        driver_places=configuration[DRIVER_PLACES],
+        total=ResourceProfile(cores=cores, memory_mb=memory // _MIB),
+        runtime=RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version()),
+        java_major=site.java.major,
+        started_ms=site.system.clock.now_ms(),
+        checkpoints=checkpoints,
+    )
+
+
+def _usage(directory: Path, blobs: BlobCacheReport, gateway: StateGatewayLink | None) -> NodeUsage:
+    memory = psutil.virtual_memory()
+    return NodeUsage(
+        disk_free_mb=shutil.disk_usage(directory).free // _MIB,
+        memory_used_mb=(memory.total - memory.available) // _MIB,
+        cpu_percent=psutil.cpu_percent(),
+        blobs=blobs,
+        local_state=() if gateway is None else gateway.upkeep.jobs,
+        state_gateway=None if gateway is None else gateway.upkeep.report(),
+    )

@@ -1,0 +1,88 @@
+"""Tells how processes have ended, once what they have left on disk can be read.
+
+An outcome that cannot be read now, or by this release, is no lost one: a success that nobody has reported would be run
+again. Reading takes place beside the event loop, since a disk that hangs must not stop everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NoReturn
+
+import structlog
+
+from emberkeep.adapters.processes.supervisor import Exit
+from emberkeep.base.errors import NewerFormat, Unavailable
+from emberkeep.base.log_tail import last_lines
+from emberkeep.daemons.taskmanager.process_places import ProcessPlaces
+from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey
+
+log = structlog.get_logger(__name__)
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two tries to read how a driver has ended
+
+
+class ProcessEnds:
+    """Owned by a ProcessLauncher."""
+
+    def __init__(self, places: ProcessPlaces, tell: Callable[[ProcessExit], None]) -> None:
+        self._places = places
+        self._tell = tell
+        self._telling: dict[str, asyncio.Task[None]] = {}
+        self._mistakes: asyncio.Queue[BaseException] = asyncio.Queue()
+
+    def begin(self, key: ProcessKey, end: Exit) -> None:
+        """Tell of this end as soon as that is possible."""
+        task = asyncio.create_task(self._tell_once_read(key, end), name=f"end of {end.name}")
+        self._telling[end.name] = task
+        task.add_done_callback(lambda done: self._told(end.name, done))
+
+    async def run(self) -> NoReturn:
+        """Until cancelled. Raises what made the end of a process impossible to tell: the next life reads it again."""
+        raise await self._mistakes.get()
+
+    async def told(self, name: str) -> None:
+        """Return once the end of this process has been told, if it has ended."""
+        task = self._telling.get(name)
+        if task is not None:
+            await asyncio.wait({task})
+
+    async def leave(self) -> None:
+        """Tell nothing more: the next life of this task manager does."""
+        tasks = list(self._telling.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _tell_once_read(self, key: ProcessKey, end: Exit) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                told = await asyncio.to_thread(self._read, key, end)
+            except (Unavailable, NewerFormat) as error:  # of a newer one: for this release as long as it runs
+                log.warning(
+                    "how a driver has ended cannot be read now; its job waits until it can",
+                    process=end.name,
+                    reason=str(error),
+                    again_in=pause,
+                )
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                self._tell(told)
+                return
+
+    def _read(self, key: ProcessKey, end: Exit) -> ProcessExit:
+        outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
+        # What a killed process wrote last has nothing to do with its end.
+        killed = end.exit_code is not None and end.exit_code <= 0
+        detail = "" if killed else last_lines(self._places.stderr(key))
+        return ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail)
+
+    def _told(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._telling.get(name) is task:
+            del self._telling[name]
+        mistake = None if task.cancelled() else task.exception()
+        if mistake is not None:
+            self._mistakes.put_nowait(mistake)

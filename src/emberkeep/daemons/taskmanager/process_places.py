@@ -1,0 +1,110 @@
+"""Where a task manager's processes have their files, by key, and what they have left there when they have ended."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.base.files.errors import cannot_read
+from emberkeep.base.ids import JobId
+from emberkeep.base.log_tail import last_lines
+from emberkeep.daemons.records.driver_spec import OUTCOME_FILE, read_outcome
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, ProcessKey
+
+log = structlog.get_logger(__name__)
+
+
+def process_name(key: ProcessKey) -> str:
+    """A name that is unique among a task manager's processes and safe as a file name."""
+    if isinstance(key, ExecutorKey):
+        return f"executor-{key.job_id}-{key.attempt}-{key.executor_id}-{key.allocation_id[:8]}"
+    return f"driver-{key.job_id}-{key.attempt}"
+
+
+class ProcessPlaces:
+    """Below one working directory."""
+
+    def __init__(self, root: WorkingDirectory) -> None:
+        self._root = root
+
+    def directory(self, key: ProcessKey) -> Path:
+        """Of one process, for as long as it lives; a driver's stays until its job is forgotten."""
+        attempt = self._root.attempt(key.job_id, key.attempt)
+        if isinstance(key, ExecutorKey):
+            return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
+        return attempt / "driver"
+
+    def log_stem(self, key: ProcessKey) -> Path:
+        logs = self._root.attempt_logs(key.job_id, key.attempt)
+        return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
+
+    def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
+        """What it wrote before it ended; None: nothing that is whole. Raises Unavailable, NewerFormat."""
+        try:
+            return read_outcome(self.directory(key) / OUTCOME_FILE)
+        except NewerFormat:
+            raise
+        except Fatal as error:
+            log.error("a driver's outcome is damaged", job=key.job_id, attempt=key.attempt, reason=str(error))
+            return None
+
+    def written_outcomes(self) -> dict[DriverKey, AttemptOutcome]:
+        """What drivers wrote before they ended, of all whose directories are here. Blocks. Raises Unavailable,
+        NewerFormat."""
+        root = self._root.jobs
+        try:
+            attempts = [attempt for job in sorted(root.iterdir()) for attempt in sorted(job.iterdir())]
+        except FileNotFoundError:
+            return {}  # nothing was ever started here
+        except OSError as error:
+            raise cannot_read(root, error) from error
+        found = {}
+        for attempt in attempts:
+            if attempt.name.isdecimal():
+                key = DriverKey(job_id=JobId(attempt.parent.name), attempt=int(attempt.name))
+                written = self.written_outcome(key)
+                if written is not None:
+                    found[key] = written
+        return found
+
+    def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
+        """What it wrote before it ended, else what can be said from outside. Raises Unavailable, NewerFormat."""
+        written = self.written_outcome(key)
+        if written is not None:
+            return written
+        if exit_code is None:
+            message = "the driver process ended without a result; its exit code is not known, as its task manager was "
+            message += "started anew meanwhile"
+        elif exit_code < 0:
+            message = f"the driver process was killed by signal {-exit_code}"
+        else:
+            message = f"the driver process ended with exit code {exit_code} without a result"
+        written_last = last_lines(self.stderr(key))
+        ended_itself = exit_code is not None and exit_code > 0
+        if ended_itself and written_last:
+            message = f"{message}: {written_last.splitlines()[-1].strip()} (see {self.stderr(key)})"
+        return AttemptOutcome(
+            exit_code=128 - exit_code if exit_code is not None and exit_code < 0 else exit_code or 1,
+            kind=FailureKind.LOST,
+            message=message,
+            traceback=written_last,
+            lasting=ended_itself,
+        )
+
+    def stderr(self, key: ProcessKey) -> Path:
+        stem = self.log_stem(key)
+        return stem.with_name(f"{stem.name}.stderr")
+
+    def clean_up(self, jobs: AbstractSet[JobId], used: AbstractSet[Path]) -> None:
+        """Delete the directories of other jobs, and of executors that live no more. Blocks."""
+        root = self._root.jobs
+        for job in sorted(root.iterdir()) if root.is_dir() else ():
+            unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used
+            for directory in unused:
+                shutil.rmtree(directory, ignore_errors=True)

@@ -1,0 +1,192 @@
+"""A task manager's state gateway, wired: the node's copies, the durable stores, a port for the job's processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from emberkeep.adapters.http.server import serve_http
+from emberkeep.adapters.http.token_file import load_or_create_token
+from emberkeep.adapters.state.directory_tree import FirstStart
+from emberkeep.adapters.state.durable_store import open_state_store
+from emberkeep.adapters.state.journal import FileRenameJournal
+from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.adapters.webhdfs.port import bind_gateway_port
+from emberkeep.adapters.webhdfs.protocol import WebHdfs
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options import GATEWAY_PORT, LOCAL_RECOVERY, LOCAL_STATE_QUOTA
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, InvalidInput
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.base.system import System
+from emberkeep.daemons.process_main import Services
+from emberkeep.daemons.records.agent_files import SlotsFile
+from emberkeep.daemons.taskmanager.local_state_roots import (
+    LocalStateRoot,
+    delete_own,
+    held_copies,
+    local_state_root,
+    share_of,
+    take_over,
+)
+from emberkeep.daemons.taskmanager.working_place import WorkingPlace
+from emberkeep.local_state.credential import caller_of, credential
+from emberkeep.local_state.errors import Fenced
+from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.local_state.ports import DurableState
+from emberkeep.protocol.messages import ListLocalState, LocalStateListed, Message
+from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE, GATEWAY_VARIABLE
+from emberkeep.taskmanager.state_gateway.gateway import StateGateway
+from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
+
+log = structlog.get_logger(__name__)
+
+_HOST = "127.0.0.1"  # only processes of this node have anything to ask
+_CLEAR_INTERVAL = 600.0  # seconds between two tries to delete what is not used any more
+_SHARE_INTERVAL = 60.0  # seconds between two looks at who shares the root directory
+
+
+def _open_state(location: str) -> DurableState:
+    """A job's driver makes each root before executors have anything to do there."""
+    return open_state_store(location, first_start=FirstStart.ELSEWHERE)
+
+
+class StateGatewayLink:
+    """What the rest of a task manager needs of its gateway. Implements ProcessEnvironment, and RpcService for
+    ListLocalState; ``upkeep`` follows the slots."""
+
+    def __init__(self, gateway: StateGateway, upkeep: StateUpkeep, secret: bytes, address: str) -> None:
+        self.upkeep = upkeep
+        self.address = address
+        self._gateway = gateway
+        self._secret = secret
+
+    def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
+        caller = Caller(job_id=job_id, attempt=attempt, allocation_id=allocation_id)
+        return {GATEWAY_VARIABLE: self.address, CREDENTIAL_VARIABLE: credential(self._secret, caller)}
+
+    async def serve(self, request: Message) -> Message:
+        """Raises Conflict, InvalidInput."""
+        if not isinstance(request, ListLocalState):
+            raise InvalidInput(f"a state gateway does not serve {type(request).__name__}")
+        caller = Caller(job_id=request.job_id, attempt=request.attempt, allocation_id=DRIVER)
+        try:
+            self._gateway.fences.check_memory(caller)
+        except Fenced as error:
+            raise Conflict(error.message, hint=error.hint) from None
+        return LocalStateListed(
+            holdings=await asyncio.to_thread(self._gateway.disk.copies.holdings, request.job_id),
+        )
+
+
+@contextlib.asynccontextmanager
+async def state_gateway_link(
+    system: System,
+    configuration: Configuration,
+    place: WorkingPlace,
+    layout: StateLayout,
+    services: Services,
+    open_state: Callable[[str], DurableState] = _open_state,
+) -> AsyncIterator[StateGatewayLink | None]:
+    """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
+
+    What this task manager has kept where it keeps nothing any more is deleted meanwhile.
+
+    ``open_state``: the durable store of a location.
+
+    Raises Fatal (the port cannot be used), Conflict (its copies are in use).
+    """
+    directory = place.directory
+    default = local_state_root(Configuration(), place, system.clock)
+    root = local_state_root(configuration, place, system.clock)
+    await asyncio.to_thread(take_over, root, await asyncio.to_thread(_allocations, directory))
+    if not configuration[LOCAL_RECOVERY]:
+        await _clear({default.path: default, root.path: root}, services)
+        yield None
+        return
+    if not await asyncio.to_thread(_within, root.path, default.path):
+        await _clear({default.path: default}, services)
+    async with contextlib.AsyncExitStack() as stack:
+        own = directory.root / "gateway"
+        await asyncio.to_thread(_make, own)
+        secret = (await asyncio.to_thread(load_or_create_token, own / "secret")).encode()
+        port = await bind_gateway_port(_HOST, configuration[GATEWAY_PORT], own / "port")
+        stack.callback(port.close)
+        copies = stack.enter_context(held_copies(root))
+        stack.callback(copies.close)
+        journal = await asyncio.to_thread(FileRenameJournal, own / "renames", system.clock.now_ms)
+        stack.callback(journal.close)
+        gateway = StateGateway(
+            copies,
+            open_state,
+            lambda job_id: f"{layout.checkpoints}/{job_id}",
+            journal,
+            FileSpool,
+            system.clock,
+            quota=await asyncio.to_thread(share_of, root, configuration[LOCAL_STATE_QUOTA]),
+        )
+        stack.callback(gateway.roots.close)
+        records = await asyncio.to_thread(gateway.disk.open_copies)
+        upkeep = StateUpkeep(gateway, system.clock)
+        upkeep.opened(records)
+        web = WebHdfs(gateway, lambda text: caller_of(secret, text), port.address)
+        stack.callback(web.close)
+        server = await serve_http(web.application(), port)
+        stack.push_async_callback(server.close)
+        services.start("state gateway", upkeep.run())
+        if root.shared is not None:
+            services.start("share of the local state", _keep_share(gateway, root, configuration[LOCAL_STATE_QUOTA]))
+        log.info("the state gateway serves", address=port.address, copies=len(records), bytes=copies.used())
+        yield StateGatewayLink(gateway, upkeep, secret, port.address)
+
+
+async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:
+    """The quota is one for all task managers with this root directory, who come and go."""
+    while True:
+        await asyncio.sleep(_SHARE_INTERVAL)
+        gateway.disk.limit(await asyncio.to_thread(share_of, root, quota))
+
+
+def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]]:
+    """The slots that the earlier life held; none where that is not known. Blocks."""
+    try:
+        slots = SlotsFile(directory.slots_record).load().table.slots
+    except EmberkeepError:
+        return []
+    return [(slot.allocation.job_id, slot.allocation.id) for slot in slots]
+
+
+async def _clear(roots: Mapping[Path, LocalStateRoot], services: Services) -> None:
+    """Delete copies of lives that had local recovery switched on, or kept them elsewhere."""
+    for path, root in roots.items():
+        if await asyncio.to_thread(os.path.lexists, path):
+            services.start("deletion of local state", _clear_root(root))
+
+
+async def _clear_root(root: LocalStateRoot) -> None:
+    """Goes on for ever, as services do."""
+    while True:
+        try:
+            await asyncio.to_thread(delete_own, root)
+        except EmberkeepError as error:
+            log.warning("local state that is not used any more stays for the time being", reason=str(error))
+            await asyncio.sleep(_CLEAR_INTERVAL)
+        else:
+            log.info("local state that is not used any more is deleted", directory=str(root.path))
+            await asyncio.Event().wait()
+
+
+def _within(path: Path, directory: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Fatal(f"cannot make {directory}: {error.strerror}", hint="check permissions and free space") from error

@@ -1,0 +1,141 @@
+"""The working directory of a task manager: held by one process at a time, owned by one task manager for good.
+
+Its ownership record says which cluster and which task manager it belongs to. The id stays with the directory: a task
+manager that comes back at another address goes on under the id that its slots know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.configuration.layout import StateLayout, WorkingDirectory
+from emberkeep.base.configuration.options import TASK_MANAGER_HOST, TASK_MANAGER_ID, WORKING_DIRECTORY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, NewerFormat, Unavailable
+from emberkeep.base.files.ownership import HasNoOwner, Owner, PlaceKind, adopt, claim, read_owner
+from emberkeep.base.ids import TaskManagerId, parse_task_manager_id
+from emberkeep.daemons.records.agent_files import read_agent_life
+from emberkeep.daemons.taskmanager.newer_records import refuse_newer_records
+from emberkeep.daemons.taskmanager.place_lock import held
+
+log = structlog.get_logger(__name__)
+
+# What is there before the record: the lock, and what the process says before it looks.
+_BEFORE_THE_RECORD = ("lock", "logs")
+# The release before wrote no ownership records. Each life of a task manager has written one of these.
+_SIGNS_OF_THE_RELEASE_BEFORE = {"agent.record": b"task-manager-agent ", "slots.record": b"task-manager-slots "}
+
+
+@dataclass(frozen=True)
+class WorkingPlace:
+    """A working directory that this process holds. ``owner``: its ownership record."""
+
+    directory: WorkingDirectory
+    owner: Owner
+
+    @property
+    def task_manager(self) -> TaskManagerId:
+        return TaskManagerId(self.owner.holder)
+
+
+@contextlib.contextmanager
+def held_working_place(
+    configuration: Configuration, layout: StateLayout, cluster: str, clock: Clock
+) -> Iterator[WorkingPlace]:
+    """Make the working directory where there is none, hold it and look whose it is. Nothing in it has changed when this
+    raises.
+
+    Raises Conflict (it is in use, belongs to another task manager or cluster, or holds data of nobody known),
+    InvalidInput (the id), Unavailable, Damaged, NewerFormat, Fatal.
+    """
+    wanted = configuration[TASK_MANAGER_ID]
+    default = parse_task_manager_id(wanted or f"tm-{configuration[TASK_MANAGER_HOST]}")
+    directory = WorkingDirectory(layout.working_directory(default))
+    _make(directory.root)
+    hint = "give each its own taskmanager.resource-id and working directory"
+    name = f"task manager {_id_of(directory.root) or default}"
+    with held(directory.lock, name, hint=hint, unnamed=_life_in(directory)):
+        refuse_newer_records(directory)
+        yield WorkingPlace(directory, _owned(directory.root, wanted, default, cluster, clock))
+
+
+def _id_of(root: Path) -> str:
+    """Before the lock is held, for people only."""
+    try:
+        found = read_owner(root)
+    except EmberkeepError:
+        return ""
+    return "" if found is None else found.holder
+
+
+def _life_in(directory: WorkingDirectory) -> str:
+    """Task managers of the release before do not write into the lock who they are."""
+    try:
+        life = read_agent_life(directory.agent_record)
+    except (NewerFormat, Unavailable):
+        life = None
+    return f"another task manager{'' if life is None else f': pid {life.process.pid}'}"
+
+
+def _make(root: Path) -> None:
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot use the working directory {root}: {error.strerror}",
+            hint=f"check it, or set {WORKING_DIRECTORY.key}",
+        ) from error
+
+
+def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock: Clock) -> Owner:
+    """The record of this directory, which is this task manager's."""
+    found = read_owner(root)
+    mine = Owner(
+        cluster_id=cluster,
+        kind=PlaceKind.WORKING_DIRECTORY,
+        created_at_ms=clock.now_ms(),
+        holder=wanted or (default if found is None else found.holder),
+        place_id=secrets.token_hex(16),
+    )
+    if found is not None and (found.cluster_id, found.kind) == (mine.cluster_id, mine.kind):
+        if found.holder != mine.holder:
+            raise Conflict(
+                f"{root} is the working directory of task manager {found.holder}; {TASK_MANAGER_ID.key} is {wanted}",
+                hint=f"leave {TASK_MANAGER_ID.key} empty or set it to {found.holder}, so that its slots go on, or name "
+                f"another directory with {WORKING_DIRECTORY.key}",
+            )
+        if found.holder != default:
+            log.info("the id stays with the working directory", task_manager=found.holder, directory=str(root))
+        return found
+    if found is None and _is_of_the_release_before(root):
+        log.info("the working directory of the release before is taken over", directory=str(root), id=mine.holder)
+        return adopt(root, mine)
+    try:
+        return claim(root, mine, ignoring=_BEFORE_THE_RECORD)
+    except HasNoOwner as error:
+        raise Conflict(
+            f"{error.message}: it is no working directory of a task manager",
+            hint=f"name an empty directory with {WORKING_DIRECTORY.key}",
+        ) from None
+
+
+def _is_of_the_release_before(root: Path) -> bool:
+    """Raises Unavailable: that cannot be seen."""
+    for name, kind in _SIGNS_OF_THE_RELEASE_BEFORE.items():
+        try:
+            with (root / name).open("rb") as file:
+                head = file.read(64)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise Unavailable(f"cannot read {root / name}: {error.strerror}", hint="check its rights") from error
+        if head.startswith(b"emberkeep-record " + kind):
+            return True
+    return False

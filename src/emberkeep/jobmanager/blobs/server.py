@@ -1,0 +1,338 @@
+"""The BLOB server: stores jobs' BLOBs, counts who uses them, deletes what nobody does.
+
+What is kept and deleted is ``blobs.server_machine``'s decision. Its events come from the event loop's one thread and
+never wait for a store, so what is only counted (references, the life of jobs) is answered at once and in order; work on
+the stores runs beside it, and each piece of it is known to the machine from its beginning to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.configuration.options import BLOB_DIRECT_DOWNLOADS, BLOB_MAX_SIZE, BLOB_RETENTION
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.deliveries import LONGEST_DELIVERY, Deliveries
+from emberkeep.blobs.groups import check_group
+from emberkeep.blobs.model import BlobContent, BlobKey, transient
+from emberkeep.blobs.peers import Direct, Peers
+from emberkeep.blobs.ports import BlobStorage, LocalStore
+from emberkeep.blobs.server_machine import ServerMachine, key_of
+from emberkeep.jobmanager.blobs.copies import BlobCopies
+from emberkeep.jobmanager.blobs.core import CONFIRMED_SECONDS, BlobCore, Disk, ThreadedDisk
+from emberkeep.jobmanager.blobs.uploads import BlobUploads
+from emberkeep.jobmanager.blobs.verification import Verification
+from emberkeep.jobmanager.views.blobs import BlobStatistics, BlobVerification, BlobView
+
+log = structlog.get_logger(__name__)
+
+DELETIONS = 8  # at a time
+SHARES = 8  # at a time
+LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is asked again
+CLOSING = 20.0  # seconds that an orderly exit takes at most
+CHUNK = 1024**2
+
+
+class BlobServer:
+    """Implements BlobServerGateway. ``open`` it once, then ``run`` it; ``close`` only in an orderly exit."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        local: LocalStore,
+        ha: BlobStorage,
+        *,
+        confirm: Callable[[], Awaitable[None]],
+        disk: Disk | None = None,
+        overtook: bool = False,
+    ) -> None:
+        """``confirm`` raises an EmberkeepError unless this JobManager leads at present. ``disk``: None for the
+        machine's own. ``overtook``: the session of the leader before was not over: it may be deleting BLOBs yet, for as
+        long as it was sure to lead."""
+        self._settles_in = CONFIRMED_SECONDS if overtook else 0.0
+        peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
+        self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
+        self._machine = self._core.machine
+        self._max_size: int = configuration[BLOB_MAX_SIZE]
+        self._retention: float = configuration[BLOB_RETENTION]
+        self._uploads = BlobUploads(self._core, max_size=self._max_size)
+        self._copies = BlobCopies(self._core)
+        self._running = False
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    async def open(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
+        """Learn what the stores hold; ``jobs`` will be told by ``job_submitted``, ``ended`` have ended (BLOB-17).
+
+        What the HA store holds of other jobs may be another cluster's: it stays until it is given up.
+        An HA store that does not answer is asked again later. Raises Fatal: the local store cannot be used.
+        """
+        core = self._core
+        await core.local.open_store()
+        self._machine.recover(jobs, ended)
+        self._machine.found_local(await core.local.listing())
+        if not self._settles_in:
+            await self._list_ha()
+        core.decide()
+
+    async def _list_ha(self) -> None:
+        try:
+            listing = await self._core.ha.listing()
+        except EmberkeepError as error:
+            log.warning("the HA store does not tell what it holds; asking again", reason=str(error))
+        else:
+            self._machine.found_ha(listing)
+
+    def strangers(self) -> set[JobId]:
+        """Whom BLOBs in the HA store belong to that this server knows nothing of. Raises RetryLater."""
+        self._core.refuse_unlisted()
+        return self._machine.strangers
+
+    def give_up(self, strangers: Iterable[JobId]) -> None:
+        """Let the clean-up decide about the BLOBs of these owners, which no job has needed for long."""
+        self._machine.give_up(strangers)
+        self._core.decide()
+
+    async def run(self) -> None:
+        """Clean up at every interval, until cancelled."""
+        self._running = True
+        try:
+            async with asyncio.TaskGroup() as group:
+                for number in range(DELETIONS):
+                    group.create_task(self._core.delete_for_ever(), name=f"blob-deletions-{number}")
+                group.create_task(self._list_until_known(), name="blob-listing")
+                group.create_task(self._clean_for_ever(), name="blob-clean-up")
+                group.create_task(self._end_deliveries(), name="blob-deliveries")
+        finally:
+            self._running = False
+
+    async def _list_until_known(self) -> None:
+        pause = self._settles_in or LISTING_PAUSE
+        while not self._machine.ha_listed:
+            await asyncio.sleep(pause)
+            await self._list_ha()
+            self._core.decide()
+            pause = LISTING_PAUSE
+
+    async def _end_deliveries(self) -> None:
+        """Off-loaded messages whose sender has died are kept by nobody after a while."""
+        deliveries = Deliveries()
+        while True:
+            await asyncio.sleep(LONGEST_DELIVERY / 6)
+            now = asyncio.get_running_loop().time()
+            for owner, key, holder in deliveries.overdue(self._machine.references(), now):
+                log.info("a message's reference is ended: its sender is gone", owner=owner, holder=holder)
+                self._machine.release(owner, key, holder)
+            self._core.decide()
+
+    async def _clean_for_ever(self) -> None:
+        while True:
+            await asyncio.sleep(self._retention)
+            await self._turn()
+
+    def pause(self) -> None:
+        """Whether this JobManager still leads cannot be confirmed: another one may have taken over and need what is
+        unreferenced here. Nothing is deleted until ``resume``."""
+        self._core.confirmed.clear()
+
+    def resume(self) -> None:
+        """It leads."""
+        self._core.confirmed.set()
+
+    async def close(self) -> None:
+        """Orderly exit (BLOB-16): the local store is emptied. In the HA store stays what jobs are to be recovered with,
+        and what clients have uploaded and not submitted yet.
+
+        ``run`` goes on meanwhile. Never fails: what is left behind the next start cleans up.
+        """
+        core = self._core
+        core.closed = True
+        try:
+            async with asyncio.timeout(CLOSING):
+                await self._uploads.abort_all()
+                await self._copies.wait()
+                for owner, keys in self._machine.needless().items():
+                    await core.delete_needless(owner, keys)
+                for owner in await core.local.listing():
+                    await core.local.delete_owner(owner)
+        except (EmberkeepError, TimeoutError) as error:
+            log.warning("BLOBs are left behind for the next start to clean up", reason=str(error))
+
+    # --- the life of jobs ---------------------------------------------------------------------------------------------
+
+    def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
+        self._machine.submit(job_id, keys, attempt)
+        self._core.decide()
+
+    def job_restarting(self, job_id: JobId, attempt: int) -> None:
+        self._machine.restart(job_id, attempt)
+        self._core.decide()
+
+    def job_ended(self, job_id: JobId) -> None:
+        self._machine.end(job_id)
+        self._uploads.abort(job_id)
+        self._core.decide()
+
+    # --- uploads ------------------------------------------------------------------------------------------------------
+
+    async def open_group(self, owner: JobId, contents: Sequence[BlobContent]) -> tuple[str, ...]:
+        """See BlobServerGateway. What another job has already is taken from it and not missing (BLOB-21)."""
+        self._core.refuse_closed()
+        self._core.refuse_unlisted()
+        check_group(contents, self._max_size)
+        missing = self._machine.open_group(owner, contents)
+        self._core.decide()
+        sizes = {key_of(content): content.size for content in contents}
+        places = asyncio.Semaphore(SHARES)
+
+        async def share(key: BlobKey) -> None:
+            try:
+                async with places:
+                    await self._uploads.share(owner, key, sizes[key])
+            except EmberkeepError as error:
+                log.info("a BLOB is not shared; its owner uploads it", key=str(key), reason=str(error))
+            else:
+                shared.add(key)
+
+        shared: set[BlobKey] = set()
+        await asyncio.gather(*(share(key) for key in missing if self._machine.is_elsewhere(owner, key, sizes[key])))
+        return tuple(key.sha256 for key in missing if key not in shared)
+
+    async def upload(
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str] = (),
+        attempt: int = NO_ATTEMPT,
+    ) -> int:
+        return await self._uploads.upload(owner, key, chunks, size=size, holders=holders, attempt=attempt)
+
+    async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
+        key = transient(await self._core.disk.digest_bytes(data))
+
+        async def pieces() -> AsyncIterator[bytes]:
+            view = memoryview(data)
+            for start in range(0, len(data), CHUNK):
+                yield bytes(view[start : start + CHUNK])
+
+        await self._uploads.upload(owner, key, pieces(), size=len(data), holders=holders, attempt=NO_ATTEMPT)
+        return key
+
+    # --- references ---------------------------------------------------------------------------------------------------
+
+    async def claim(self, owner: JobId, contents: Sequence[BlobContent]) -> None:
+        self._core.refuse_closed()
+        if contents:
+            self._core.refuse_unlisted()
+        self._machine.claim(owner, contents)
+
+    def withdraw(self, owner: JobId) -> None:
+        self._machine.withdraw(owner)
+        self._core.decide()
+
+    def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
+        self._machine.hold(owner, key, holders)
+
+    def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
+        self._machine.release(owner, key, holder, attempt)
+        self._core.decide()
+
+    # --- downloads ----------------------------------------------------------------------------------------------------
+
+    async def path(self, owner: JobId, key: BlobKey) -> Path:
+        return await self._copies.path(owner, key)
+
+    def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
+        self._machine.get(owner, key)
+        answer = self._core.peers.ask(owner, key, requester)
+        if answer is Direct.WAIT:
+            raise RetryLater(f"BLOB {key} is on its way to as many caches as can be served", hint="ask again shortly")
+        if answer is Direct.SERVE:
+            return None
+        self._core.counters.redirected += 1
+        return answer
+
+    def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
+        self._core.peers.insist(owner, key, requester)
+
+    def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
+        try:
+            self._machine.get(owner, key)
+        except Absent:
+            return  # deleted meanwhile
+        self._core.peers.ready(owner, key, peer)
+
+    def forget_peer(self, peer: str) -> None:
+        self._core.peers.forget_peer(peer)
+
+    def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
+        self._core.counters.downloads += sent > 0 or complete
+        self._core.counters.downloaded_bytes += sent
+        if requester:
+            self._core.peers.served(owner, key, requester, complete=complete)
+
+    # --- for operators ------------------------------------------------------------------------------------------------
+
+    async def blobs(self, owner: JobId | None = None) -> list[BlobView]:
+        owners = self._machine.owners
+        return [
+            BlobView(
+                owner=known,
+                key=key,
+                size=record.size,
+                in_local_store=record.in_local,
+                in_ha_store=record.in_ha,
+                references=tuple(sorted(record.holders)),
+                state=self._machine.state_of(known, key),
+            )
+            for known in sorted(owners if owner is None else owners.keys() & {owner})
+            for key, record in sorted(owners[known].records.items())
+        ]
+
+    async def verify(self, owner: JobId | None = None) -> BlobVerification:
+        return await Verification(self._core).run(owner)
+
+    async def collect(self) -> int:
+        if not self._running or not self._core.confirmed.is_set():
+            raise RetryLater("this JobManager does not lead, or cannot confirm it", hint="try again in a second")
+        return await self._turn()
+
+    async def _turn(self) -> int:
+        """One staged clean-up; returns how many BLOBs it deleted."""
+        self._machine.turn()
+        self._core.counters.cleanup_runs += 1
+        results = self._core.decide()
+        return sum(await asyncio.gather(*(asyncio.shield(result) for result in results)))
+
+    def statistics(self) -> BlobStatistics:
+        counters = self._core.counters
+        owners = self._machine.owners.values()
+        stored = [record for owner in owners for record in owner.records.values() if record.is_stored]
+        return BlobStatistics(
+            blobs=len(stored),
+            bytes=sum(record.size for record in stored),
+            uploads=counters.uploads,
+            uploaded_bytes=counters.uploaded_bytes,
+            downloads=counters.downloads,
+            downloaded_bytes=counters.downloaded_bytes,
+            local_hits=counters.local_hits,
+            ha_hits=counters.ha_hits,
+            misses=counters.misses,
+            verify_failures=counters.verify_failures,
+            cleanup_runs=counters.cleanup_runs,
+            deleted=counters.deleted,
+            redirected=counters.redirected,
+        )
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        self._machine.check_invariants()

@@ -1,0 +1,160 @@
+"""Uploads to the BLOB server: acknowledged when all stores hold the BLOB, otherwise nothing of it stays (BLOB-5)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+
+from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
+from emberkeep.blobs.model import BlobKey
+from emberkeep.jobmanager.blobs.core import BlobCore
+
+
+class Abortable:
+    """Chunks of a client's; ``abort`` ends the upload wherever it waits for the next one, and only there."""
+
+    def __init__(self, chunks: AsyncIterable[bytes]) -> None:
+        self._chunks = aiter(chunks)
+        self._reason: EmberkeepError | None = None
+        self._reader: asyncio.Task[object] | None = None  # waits for the client just now
+
+    def abort(self, reason: EmberkeepError) -> None:
+        """Let the reader raise ``reason``. What has been read so far may still be written."""
+        if self._reason is None:
+            self._reason = reason
+            if self._reader is not None:
+                self._reader.cancel()
+
+    def __aiter__(self) -> Abortable:
+        return self
+
+    async def __anext__(self) -> bytes:
+        self._raise_reason()
+        reader = self._reader = asyncio.current_task()
+        try:
+            return await anext(self._chunks)
+        except asyncio.CancelledError:
+            if reader is not None and self._reason is not None:
+                reader.uncancel()
+            self._raise_reason()
+            raise
+        finally:
+            self._reader = None
+
+    def _raise_reason(self) -> None:
+        if self._reason is not None:
+            raise self._reason
+
+
+class BlobUploads:
+    """Runs each upload as a task of its own, so that it ends in order when its client or its job is gone."""
+
+    def __init__(self, core: BlobCore, *, max_size: int) -> None:
+        self._core = core
+        self._max_size = max_size
+        self._under_way: dict[asyncio.Task[int], tuple[JobId, Abortable | None]] = {}
+
+    async def upload(
+        self,
+        owner: JobId,
+        key: BlobKey,
+        chunks: AsyncIterable[bytes],
+        *,
+        size: int | None,
+        holders: Sequence[str],
+        attempt: int,
+    ) -> int:
+        """See BlobServerGateway."""
+        source = Abortable(chunks)
+
+        async def receive() -> int:
+            return await self._core.local.receive(owner, key, source, max_size=self._max_size, size=size)
+
+        stored = await self._run(owner, key, receive, source, holders, attempt)
+        self._core.counters.uploads += 1
+        self._core.counters.uploaded_bytes += stored
+        return stored
+
+    async def share(self, owner: JobId, key: BlobKey, size: int) -> None:
+        """Store what another owner has, without a transfer (BLOB-21). Raises like ``upload``; RetryLater: gone."""
+
+        async def share() -> int:
+            if not await self._core.local.share(owner, key):
+                raise RetryLater(f"no other job has BLOB {key} any more")
+            return size
+
+        await self._run(owner, key, share, None, (), NO_ATTEMPT)
+
+    def abort(self, owner: JobId) -> None:
+        """The job has ended: its uploads end, which its deletion waits for."""
+        for known, source in list(self._under_way.values()):
+            if known == owner and source is not None:
+                source.abort(Conflict(f"job {owner} has ended", hint="submit under a new job id"))
+
+    async def abort_all(self) -> None:
+        """The server ends: no upload is under way when this returns."""
+        for _, source in list(self._under_way.values()):
+            if source is not None:
+                source.abort(RetryLater("this BLOB server is ending", hint="try again in a few seconds"))
+        if self._under_way:
+            await asyncio.wait(list(self._under_way))
+
+    async def _run(
+        self,
+        owner: JobId,
+        key: BlobKey,
+        take: Callable[[], Awaitable[int]],
+        source: Abortable | None,
+        holders: Sequence[str],
+        attempt: int,
+    ) -> int:
+        core = self._core
+        core.refuse_closed()
+        if key.is_permanent:
+            core.refuse_unlisted()
+        while core.machine.is_blocked(owner, key):
+            await core.deletion_ended()
+            core.refuse_closed()
+        number = core.machine.begin_upload(owner, key, holders, attempt)
+        task = asyncio.create_task(self._store(number, owner, key, take), name=f"upload of {key}")
+        self._under_way[task] = (owner, source)
+        task.add_done_callback(self._over)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if source is not None:
+                source.abort(RetryLater("the client is gone"))
+            raise
+
+    def _over(self, task: asyncio.Task[int]) -> None:
+        del self._under_way[task]
+        if not task.cancelled():
+            task.exception()  # the client may be gone: an error that nobody fetches is no error
+
+    async def _store(self, number: int, owner: JobId, key: BlobKey, take: Callable[[], Awaitable[int]]) -> int:
+        core, leftovers = self._core, False
+        try:
+            try:
+                size = await take()
+                leftovers = True
+            except Fatal:
+                leftovers = True
+                raise
+            if key.is_permanent:
+                await core.ha.put(owner, key, await core.local.path(owner, key))
+        except BaseException as error:
+            core.machine.failed(number, leftovers=leftovers)
+            deletions = core.decide()
+            if deletions and isinstance(error, Exception):
+                await asyncio.wait(deletions)  # nothing stays behind when the client is told
+            raise
+        stored = core.machine.stored(number, size)
+        core.decide()
+        if not stored:
+            raise Conflict(
+                f"job {owner}, or the attempt that stores this for it, has ended meanwhile: nothing is kept",
+                hint="a new submission needs a new job id; the process of a superseded attempt has to end",
+            )
+        return size

@@ -1,0 +1,111 @@
+"""Reads every BLOB in both stores, whatever was verified before, and heals each copy from the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.errors import Damaged
+from emberkeep.blobs.model import BlobKey
+from emberkeep.jobmanager.blobs.core import BlobCore
+from emberkeep.jobmanager.views.blobs import BlobFinding, BlobVerification
+
+LOCAL = "local"
+_MISSING = "it is missing"
+
+log = structlog.get_logger(__name__)
+
+
+class Verification:
+    """One pass. What is found about the stores is told to the machine."""
+
+    def __init__(self, core: BlobCore) -> None:
+        self._core = core
+        self._checked = 0
+        self._bytes = 0
+        self._findings: list[BlobFinding] = []
+
+    async def run(self, owner: JobId | None) -> BlobVerification:
+        """All BLOBs or one owner's, one after the other, so that everybody else's work goes on beside it."""
+        owners = self._core.machine.owners
+        wanted = sorted(owners if owner is None else owners.keys() & {owner})
+        for place in [(one, key) for one in wanted for key in sorted(owners[one].records)]:
+            try:
+                number = self._core.machine.begin_read(*place)
+            except Absent:
+                continue  # deleted meanwhile
+            await self._verify(*place, number)
+        return BlobVerification(checked=self._checked, bytes=self._bytes, findings=tuple(self._findings))
+
+    async def _verify(self, owner: JobId, key: BlobKey, number: int) -> None:
+        core = self._core
+        in_local: bool | None = None
+        in_ha: bool | None = None
+        copy = core.local.temporary()
+        try:
+            local = await self._local_problem(owner, key)
+            in_local = not local
+            if key.is_permanent:
+                in_ha, in_local = await self._verify_ha(owner, key, copy, local)
+            elif local:
+                self._find(owner, key, LOCAL, local, healed=False)
+        except EmberkeepError as error:  # a store does not answer: nothing is known of it
+            self._find(owner, key, core.ha.location if in_local is not None else LOCAL, error.message, healed=False)
+        finally:
+            core.machine.end_read(owner, key, number, in_local=in_local, in_ha=in_ha)
+            core.decide()
+            await core.disk.discard(copy)
+
+    async def _local_problem(self, owner: JobId, key: BlobKey) -> str:
+        """What is wrong with the local copy, which is dropped then; "" when it is sound."""
+        local = self._core.local
+        try:
+            actual, size = await self._core.disk.digest(await local.path(owner, key))
+        except Absent:
+            return _MISSING
+        except Damaged as error:
+            self._checked += 1
+            return error.message
+        self._checked += 1
+        if actual != key.sha256:
+            await local.delete(owner, [key])
+            return Damaged(owner, key, actual, "the local store").message
+        self._bytes += size
+        return ""
+
+    async def _verify_ha(self, owner: JobId, key: BlobKey, copy: Path, local: str) -> tuple[bool, bool]:
+        """Verify the HA store's copy, heal whichever is wrong; returns whether each store has a sound one now."""
+        core = self._core
+        ha = await self._ha_problem(owner, key, copy)
+        if ha:
+            if not local:
+                await core.ha.put(owner, key, await core.local.path(owner, key))
+            self._find(owner, key, core.ha.location, ha, healed=not local)
+        if local and local != _MISSING:  # a BLOB that is only in the HA store is fetched when it is wanted
+            if not ha:
+                await core.local.adopt(owner, key, copy, sha256=key.sha256)
+            self._find(owner, key, LOCAL, local, healed=not ha)
+            return not ha, not ha
+        return not (ha and local), not local
+
+    async def _ha_problem(self, owner: JobId, key: BlobKey, copy: Path) -> str:
+        """What is wrong with the HA store's copy; "" when ``copy`` is a sound one of it."""
+        try:
+            await self._core.ha.fetch(owner, key, copy)
+        except Absent:
+            return _MISSING
+        actual, size = await self._core.disk.digest(copy)
+        self._checked += 1
+        if actual != key.sha256:
+            return Damaged(owner, key, actual, self._core.ha.location).message
+        self._bytes += size
+        return ""
+
+    def _find(self, owner: JobId, key: BlobKey, store: str, problem: str, *, healed: bool) -> None:
+        log.warning("a BLOB failed its verification", owner=owner, store=store, problem=problem, healed=healed)
+        if problem != _MISSING:
+            self._core.counters.verify_failures += 1
+        self._findings.append(BlobFinding(owner=owner, key=key, store=store, problem=problem, healed=healed))

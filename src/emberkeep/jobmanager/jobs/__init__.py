@@ -1,0 +1,1 @@
+"""The Dispatcher and what it works with."""

@@ -1,0 +1,144 @@
+"""Drivers on evacuated nodes. A streaming one stops between two micro-batches and goes on elsewhere; another one is
+restarted elsewhere or stays until its job ends, as the blocklist says. A task manager that drains is left likewise, by
+streaming drivers only, and as soon as there is room for them elsewhere.
+
+A stream whose driver cannot stop so is asked again. On an evacuated node it is restarted in the end, as somebody takes
+the node away; its functions go on without what they took last, which the job's exceptions say. A drain has a time of
+its own, and until that is over nothing is lost.
+
+What has to move follows from the list and from where the drivers are. It is looked at with each word of a JobMaster and
+with each change of the list, so a new leader need not know what was decided before it.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.jobs.job_table import Job
+from emberkeep.jobs.events import DriverPlace
+from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, FailureKind
+from emberkeep.jobs.transitions import Phase
+from emberkeep.lifecycle.model import Procedure
+
+ASK_AGAIN = 10.0  # seconds after which a job that could not move is asked again
+
+
+class Move(enum.Enum):
+    """What is to be done about a driver."""
+
+    NONE = enum.auto()
+    ASK = enum.auto()  # to stop between two micro-batches, by Procedure.MOVE
+    RESTART = enum.auto()  # it is ended, and the next attempt starts elsewhere
+
+
+class DriverMoves:
+    """``patience``: seconds after which a streaming driver on an evacuated node that has not moved is restarted: it
+    continues after its newest committed batch all the same. The time of a savepoint does not count."""
+
+    def __init__(self, places: BlockedPlaces, patience: float) -> None:
+        self.places = places
+        self.draining: frozenset[TaskManagerId] = frozenset()
+        self.movable: frozenset[JobId] = frozenset()  # jobs on those for whose drivers there is room elsewhere
+        self._patience = patience
+
+    def due(self, job: Job, now: float) -> Move:
+        """What is to be done about a job's driver now. ASK at most every few seconds."""
+        machine, running = job.machine, job.standing.running
+        if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
+            return Move.NONE
+        evacuated = self._is_evacuated(job)
+        if not evacuated and not (self._drains(job) and job.job_id in self.movable):
+            job.moving_since = None
+            return Move.NONE
+        if running is not None and running.procedure in (Procedure.SUSPEND, Procedure.DRAIN):
+            return Move.NONE  # it ends with that
+        if not _streams(job):
+            return Move.RESTART if self._restarts(job) else Move.NONE
+        if job.moving_since is None or job.moving_since[0] != machine.attempt:
+            job.moving_since = (machine.attempt, now)
+            job.asked_to_move_at = None
+            job.cannot_move = ""
+        job.cannot_move = _obstacle(job) or job.cannot_move
+        if not evacuated or (running is not None and running.procedure is Procedure.SAVEPOINT):
+            # Each has bounds of its own, and a restart would throw away what it is about: the patience begins later.
+            job.moving_since = (machine.attempt, now)
+        if now - job.moving_since[1] >= self._patience:
+            return Move.RESTART
+        if running is not None or (job.asked_to_move_at is not None and now - job.asked_to_move_at < ASK_AGAIN):
+            return Move.NONE
+        job.asked_to_move_at = now
+        return Move.ASK
+
+    def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
+        """The loss of a driver that had to move is its move: who ordered it may not be the one who hears of it."""
+        # What may have been asked for in the place of a move is about streaming queries as well.
+        moves = _streams(job) or job.standing.running is not None or self._restarts(job)
+        if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
+            return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
+        return outcome
+
+    def left_behind(self, job: Job, now_ms: int) -> tuple[ExceptionEntry, ...]:
+        """What people are to know once a streaming driver that had to move is ended as it is. Told once."""
+        home, report = _home(job), job.report
+        if job.machine.phase is not Phase.RUNNING or job.machine.stopped or home is None or report is None:
+            return ()
+        if not report.functions or not _streams(job) or job.left_behind == job.machine.attempt:
+            return ()
+        job.left_behind = job.machine.attempt
+        why = f" The driver could not leave by itself: {job.cannot_move}" if job.cannot_move else ""
+        message = (
+            f"the driver is restarted, as it has to leave node {home.node_id or home.task_manager}, without the state "
+            f"of these functions: {', '.join(report.functions)}. They go on with what they had in the newest savepoint "
+            f"or planned move.{why}"
+        )
+        return (
+            ExceptionEntry(
+                timestamp_ms=now_ms,
+                attempt=job.machine.attempt,
+                kind="FunctionStateLost",
+                message=message,
+                task_manager=home.task_manager,
+            ),
+        )
+
+    def is_blocked(self, place: DriverPlace) -> bool:
+        """Whether no driver is to be started there."""
+        return place.task_manager in self.draining or self.places.is_blocked(place.task_manager, place.node_id)
+
+    def _is_evacuated(self, job: Job) -> bool:
+        home = _home(job)
+        return home is not None and self.places.is_evacuated(home.task_manager, home.node_id)
+
+    def _drains(self, job: Job) -> bool:
+        home = _home(job)
+        return home is not None and home.task_manager in self.draining
+
+    def _restarts(self, job: Job) -> bool:
+        home = _home(job)
+        return home is not None and self.places.restarts_drivers(home.task_manager, home.node_id)
+
+
+def _home(job: Job) -> DriverHome | None:
+    """Where the driver of the present attempt is; None when there is none."""
+    driver = job.machine.driver
+    return None if driver is None or driver.gone else driver.stands_at
+
+
+def _obstacle(job: Job) -> str:
+    """How far the present request to move is, or why it has failed; "" where nothing is known of it."""
+    running, told = job.standing.running, None if job.report is None else job.report.procedure
+    if running is None or running.procedure is not Procedure.MOVE or told is None:
+        return ""
+    return (told.failure or told.detail) if told.trigger_id == running.trigger_id else ""
+
+
+def _streams(job: Job) -> bool:
+    """Whether the job has a streaming query, or had one when its present driver was asked to move."""
+    running = job.standing.running
+    moves = running is not None and running.procedure is Procedure.MOVE
+    moved = job.moving_since is not None and job.moving_since[0] == job.machine.attempt
+    return moves or moved or (job.report is not None and bool(job.report.queries))

@@ -1,0 +1,124 @@
+"""The Dispatcher's jobs: those that run or end, and pictures of those that have ended, oldest end first, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.jobs.procedures import Procedures, Standing
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.jobs import view_of, view_of_result
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.machine import JobMachine
+from emberkeep.jobs.model import ExceptionEntry, JobGraph, JobResult
+from emberkeep.protocol.messages import JobMasterStatus
+
+
+@dataclass
+class Job:
+    """One job with a machine. ``graph`` None: it could not be read."""
+
+    machine: JobMachine
+    graph: JobGraph | None
+    order: int
+    job_master: str = ""
+    task_manager: TaskManagerId | None = None  # where its driver says that it is
+    report: JobMasterStatus | None = None  # of the present attempt
+    noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
+    pointers: JobPointers = field(default=JobPointers())  # as the store holds them
+    standing: Standing = field(default_factory=Standing)  # what it was asked to do
+    moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
+    asked_to_move_at: float | None = None
+    lacks: str = ""  # which release its next attempt needs, in words; "": this one will do
+    cannot_move: str = ""  # why it has not moved so far
+    left_behind: int = 0  # the newest attempt of which people were told that it was ended without its functions' state
+    held: str = ""  # what the next attempt waits for before it is recorded
+    result_stored: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def job_id(self) -> JobId:
+        return self.machine.graph.job_id
+
+    def view(self) -> JobView:
+        """Its picture."""
+        procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
+        moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
+        held = self.held
+        if moving and self.cannot_move and not (held or self.machine.waiting()):
+            held = f"its driver to leave its node; not possible so far: {self.cannot_move}"
+        return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
+
+    def take(self, report: JobMasterStatus) -> bool:
+        """Take over a JobMaster's report; False: it is an older one."""
+        if self.report is not None and report.sequence <= self.report.sequence:
+            return False
+        self.report = report
+        return True
+
+
+class JobTable:
+    """Jobs by id. An ended job's machine stays until its driver is out of the way, its picture for longer."""
+
+    def __init__(self, keep: int) -> None:
+        self.active: dict[JobId, Job] = {}
+        self._ended: dict[JobId, JobView] = {}
+        self._lingering: set[JobId] = set()  # active, but ended
+        self._keep = keep
+        self._orders = 0
+
+    def next_order(self) -> int:
+        self._orders += 1
+        return self._orders
+
+    def running(self) -> int:
+        """Jobs that have not ended."""
+        return len(self.active) - len(self._lingering)
+
+    def remove(self, job_id: JobId) -> None:
+        """An ended job's machine is needed no more."""
+        del self.active[job_id]
+        self._lingering.discard(job_id)
+
+    def load(self, results: Iterable[JobResult]) -> None:
+        for result in results:
+            self._ended[result.job_id] = view_of_result(result)
+
+    def ended(self, job: Job) -> bool:
+        """Keep the picture of a job that has just ended; True when older ones had to go."""
+        self._ended[job.job_id] = job.view()
+        self._lingering.add(job.job_id)
+        surplus = len(self._ended) - self._keep
+        for job_id in list(self._ended)[: max(0, surplus)]:
+            del self._ended[job_id]
+        return surplus > 0
+
+    def has_ended(self, job_id: JobId, attempt: int) -> bool:
+        """Whether the job has ended with this attempt."""
+        view = self._ended.get(job_id)
+        return view is not None and view.attempt == attempt
+
+    def key_of(self, job_id: JobId) -> str | None:
+        """The idempotency key of a job that runs or has ended; None for an unknown one."""
+        job = self.active.get(job_id)
+        if job is not None:
+            return job.machine.graph.idempotency_key
+        ended = self._ended.get(job_id)
+        return ended.result.idempotency_key if ended is not None and ended.result is not None else None
+
+    def view(self, job_id: JobId) -> JobView:
+        """Raises Absent."""
+        ended = self._ended.get(job_id)
+        if ended is not None:
+            return ended
+        job = self.active.get(job_id)
+        if job is None or job_id in self._lingering:
+            raise Absent(f"there is no job {job_id}", hint="`emberkeep list` shows all jobs; old results expire")
+        return job.view()
+
+    def views(self) -> list[JobView]:
+        """Newest submission first."""
+        running = [job.view() for job_id, job in self.active.items() if job_id not in self._lingering]
+        return sorted([*running, *self._ended.values()], key=lambda view: (-view.submitted_ms, view.job_id))

@@ -1,0 +1,31 @@
+"""What a request about a job means where it leaves something open. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import InvalidInput
+from emberkeep.jobmanager.jobs.admission import job_configuration
+from emberkeep.jobs.model import JobGraph
+from emberkeep.lifecycle.model import ProcedureRequest
+
+
+def with_defaults(
+    request: ProcedureRequest, cluster: Configuration, graph: JobGraph | None, savepoint_root: str
+) -> ProcedureRequest:
+    """The request with a directory for its savepoint and a deadline: its own, else the job's or cluster's configured
+    ones. ``graph`` None: it could not be read. ``savepoint_root``: where nothing is configured."""
+    configuration = cluster
+    if graph is not None:
+        try:
+            configuration = job_configuration(cluster, graph)
+        except InvalidInput:  # accepted by another release
+            configuration = cluster
+    limit_ms = int(configuration[options.STOP_BATCH_TIMEOUT] * 1000)
+    return msgspec.structs.replace(
+        request,
+        target_directory=request.target_directory or configuration[options.SAVEPOINT_DIRECTORY] or savepoint_root,
+        deadline_ms=request.deadline_ms or request.requested_ms + limit_ms,
+    )

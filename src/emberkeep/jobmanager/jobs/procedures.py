@@ -1,0 +1,386 @@
+"""What jobs are asked to do: savepoint, suspend, drain, move.
+
+A request is durable before it is acknowledged; there is one at a time per job, but a move whose driver has left its
+node gives way to any other. The job's JobMaster is told of it with each answer, and the next attempt's driver at its
+start, until its end is recorded; only then is that told as well. So whoever fails meanwhile, the next one goes on where
+it stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobs import events as ev
+from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
+from emberkeep.jobs.model import JobStatus
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
+
+ENDED_KEPT = 1000  # requests whose end is remembered, of all jobs; savepoints are in the job's pointers besides
+_LOOK_AGAIN = 2.0  # seconds between two looks at whether a request that nobody has taken up is overdue
+
+_DOING = {
+    Procedure.SAVEPOINT: "a savepoint of it is being made",
+    Procedure.SUSPEND: "it is being suspended",
+    Procedure.DRAIN: "it is being drained",
+    Procedure.MOVE: "it is being moved",
+}
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Standing:
+    """What one job was asked to do."""
+
+    wanted: ProcedureRequest | None = None  # durable
+    asking: ProcedureRequest | None = None  # being written
+    answers: list[asyncio.Future[None]] = field(default_factory=list)  # wait for that
+    progress: ProcedureProgress | None = None  # the newest word about ``wanted``, or about ``stopped``
+    stopped: ProcedureView | None = None  # it has stopped the job for good; durable
+    recorded: str = ""  # trigger id of the newest whose end is durable
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # no end is being written
+
+    def __post_init__(self) -> None:
+        self.settled.set()
+
+    @property
+    def running(self) -> ProcedureRequest | None:
+        return self.asking or self.wanted
+
+
+class Procedures:
+    """Belongs to ``owner``, in whose loop everything here runs. ``apply`` takes events for a job's machine, ``written``
+    what the store holds of a job's pointers. ``lacks_driver``: what a job waits for that has no driver, and none is
+    being started; None for any other. ``now_ms``: Unix milliseconds."""
+
+    def __init__(
+        self,
+        owner: Actor[Callable[[], Any]],
+        writes: StoreWrites,
+        apply: Callable[[JobId, ev.Event], None],
+        written: Callable[[JobId, JobPointers], None],
+        lacks_driver: Callable[[JobId], str | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._owner = owner
+        self._writes = writes
+        self._apply = apply
+        self._written = written
+        self._lacks_driver = lacks_driver
+        self._now_ms = now_ms
+        self._ended: OrderedDict[tuple[JobId, str], ProcedureView] = OrderedDict()
+
+    @staticmethod
+    def recovered(job_id: JobId, wanted: ProcedureRequest | None, stopped: str, pointers: JobPointers) -> Standing:
+        """What the store holds of a job."""
+        view = None
+        if stopped:
+            view = savepoint_view(job_id, stopped, pointers) or ProcedureView(
+                job_id=job_id, trigger_id=stopped, request=None
+            )
+        return Standing(wanted=wanted, stopped=view, recorded=stopped)
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        job_id: JobId,
+        standing: Standing,
+        status: JobStatus,
+        request: ProcedureRequest,
+        answer: asyncio.Future[None],
+    ) -> None:
+        """Write a request of a running job and answer. Raises Conflict."""
+        running = standing.running
+        if running is not None and running.trigger_id == request.trigger_id:
+            _check_same(running, request)
+            if standing.asking is None:
+                answer.set_result(None)
+            else:
+                standing.answers.append(answer)
+            return
+        if status in (JobStatus.CANCELLING, JobStatus.FAILING):
+            raise Conflict(f"job {job_id} is ending: it is {status.value}")
+        if standing.stopped is not None:
+            raise Conflict(
+                f"job {job_id} was stopped by request {standing.stopped.trigger_id}: it ends with its script",
+                hint=f"its savepoint is {standing.stopped.savepoint}" if standing.stopped.savepoint else None,
+            )
+        if running is not None and not self._has_left(job_id, running):
+            raise Conflict(
+                f"job {job_id} is busy: {_DOING[running.procedure]} (request {running.trigger_id})",
+                hint="wait for its end, and ask again",
+            )
+        standing.asking = request
+        standing.answers = [answer]
+        self._owner.start_effect(f"ask {job_id}", self._record(job_id, standing, request), deadline=None)
+
+    def _has_left(self, job_id: JobId, running: ProcedureRequest) -> bool:
+        """Whether it is a move whose driver has left its node: all that is open is when there is a place for the next
+        one, and that may be in hours."""
+        return running.procedure is Procedure.MOVE and self._lacks_driver(job_id) is not None
+
+    async def _record(self, job_id: JobId, standing: Standing, request: ProcedureRequest) -> None:
+        written = await self._writes.record_procedure(job_id, request, partial(_refuse, standing))
+        self._owner.tell(partial(self._asked, job_id, standing, request, written))
+
+    def _asked(self, job_id: JobId, standing: Standing, request: ProcedureRequest, written: bool) -> None:
+        standing.asking = None
+        if written:
+            logger.info("job %s is asked to %s (request %s)", job_id, request.procedure.value, request.trigger_id)
+            self._move_ended(job_id, standing)
+            standing.wanted, standing.progress = request, None
+            self.watch_deadline(job_id, standing)
+        answers, standing.answers = standing.answers, []
+        for answer in answers:
+            if not answer.done():
+                answer.set_result(None)
+
+    def watch_deadline(self, job_id: JobId, standing: Standing) -> None:
+        """A driver keeps to the deadline of what it was asked for; while there is none, this does."""
+        wanted = standing.wanted
+        if wanted is not None and wanted.deadline_ms:
+            watch = self._watch_deadline(job_id, standing, wanted)
+            self._owner.start_effect(f"deadline of request {wanted.trigger_id}", watch, deadline=None)
+
+    async def _watch_deadline(self, job_id: JobId, standing: Standing, wanted: ProcedureRequest) -> None:
+        while standing.wanted is wanted:
+            if self._now_ms() >= wanted.deadline_ms:
+                self._owner.tell(partial(self._deadline_over, job_id, standing, wanted))
+            await asyncio.sleep(_LOOK_AGAIN)
+
+    def _deadline_over(self, job_id: JobId, standing: Standing, wanted: ProcedureRequest) -> None:
+        # An attempt that is being recorded is told of the request as it starts: then it is the one to give up.
+        waiting = self._lacks_driver(job_id)
+        if waiting is None or standing.wanted is not wanted or not standing.settled.is_set():
+            return
+        now = self._now_ms()
+        reason = f"the job had no driver when the request's time was over ({waiting}); it goes on as before"
+        failed = ProcedureProgress(
+            trigger_id=wanted.trigger_id, phase=ProcedurePhase.FAILED, started_ms=now, ended_ms=now, failure=reason
+        )
+        self._begin_end(job_id, standing, 0, wanted, failed)
+
+    # --- what JobMasters tell -----------------------------------------------------------------------------------------
+
+    def take(self, job_id: JobId, standing: Standing, attempt: int, progress: ProcedureProgress | None) -> None:
+        """The newest word of an attempt."""
+        if progress is None:
+            return
+        wanted = standing.wanted
+        if wanted is None or wanted.trigger_id != progress.trigger_id:
+            return
+        standing.progress = progress
+        if progress.phase.is_final and standing.settled.is_set():
+            self._begin_end(job_id, standing, attempt, wanted, progress)
+
+    def _begin_end(
+        self,
+        job_id: JobId,
+        standing: Standing,
+        attempt: int,
+        wanted: ProcedureRequest,
+        progress: ProcedureProgress,
+    ) -> None:
+        standing.settled.clear()
+        end = self._end(job_id, standing, attempt, wanted, progress)
+        self._owner.start_effect(f"end of request {wanted.trigger_id}", end, deadline=None)
+
+    async def _end(
+        self,
+        job_id: JobId,
+        standing: Standing,
+        attempt: int,
+        wanted: ProcedureRequest,
+        progress: ProcedureProgress,
+    ) -> None:
+        """Raises Conflict (this JobManager leads no more), which ends the actor."""
+        if progress.phase is ProcedurePhase.FAILED:
+            pointers = None
+            written = await self._writes.forget_procedure(job_id)
+        else:
+            pointers = await self._writes.record_procedure_end(
+                job_id, attempt, wanted.trigger_id, _pointer(progress), stopped=_stops(wanted.procedure)
+            )
+            written = pointers is not None
+        self._owner.tell(partial(self._end_written, job_id, standing, wanted, progress, written, pointers))
+
+    def _end_written(
+        self,
+        job_id: JobId,
+        standing: Standing,
+        wanted: ProcedureRequest,
+        progress: ProcedureProgress,
+        written: bool,
+        pointers: JobPointers | None,
+    ) -> None:
+        standing.settled.set()
+        if not written:
+            return  # the job has ended meanwhile, or a newer attempt carries the request on, or this one tells it again
+        if standing.wanted is wanted:  # else the job's end is known already; this was written before it
+            standing.wanted = None
+        standing.recorded = wanted.trigger_id
+        view = ProcedureView(
+            job_id=job_id,
+            trigger_id=wanted.trigger_id,
+            request=wanted,
+            progress=progress,
+            is_over=True,
+            savepoint=progress.savepoint,
+            manifest_sha256=progress.manifest_sha256,
+            failure=(progress.failure or "it failed") if progress.phase is ProcedurePhase.FAILED else "",
+        )
+        self._remember(view)
+        if pointers is None:
+            logger.warning("request %s about job %s has failed: %s", wanted.trigger_id, job_id, view.failure)
+            return
+        logger.info("request %s about job %s is done %s", wanted.trigger_id, job_id, progress.savepoint)
+        self._written(job_id, pointers)
+        if _stops(wanted.procedure):
+            standing.stopped = view
+            self._apply(job_id, ev.StopRecorded())
+
+    def attempt_recorded(self, job_id: JobId, standing: Standing) -> None:
+        """A newer attempt is durable; a move has ended with that, in the store as well."""
+        self._move_ended(job_id, standing)
+        standing.progress = None
+
+    def _move_ended(self, job_id: JobId, standing: Standing) -> None:
+        """The store has no move of the job any more: with a newer attempt, or with what was asked for in its place."""
+        wanted = standing.wanted
+        if wanted is not None and wanted.procedure is Procedure.MOVE:
+            standing.wanted = None
+            standing.recorded = wanted.trigger_id
+            self._remember(ProcedureView(job_id=job_id, trigger_id=wanted.trigger_id, request=wanted, is_over=True))
+
+    def job_ended(self, job_id: JobId, standing: Standing, status: JobStatus) -> None:
+        """What was not done will never be."""
+        running, standing.wanted = standing.running, None
+        if running is not None:
+            self._remember(
+                ProcedureView(
+                    job_id=job_id,
+                    trigger_id=running.trigger_id,
+                    request=running,
+                    progress=standing.progress,
+                    is_over=True,
+                    failure=f"the job has ended before that was done: it is {status.value}",
+                )
+            )
+
+    def _remember(self, view: ProcedureView) -> None:
+        self._ended[view.job_id, view.trigger_id] = view
+        while len(self._ended) > ENDED_KEPT:
+            self._ended.popitem(last=False)
+
+    # --- what is told and shown ---------------------------------------------------------------------------------------
+
+    @staticmethod
+    def recorded(standing: Standing, told: ProcedureProgress | None) -> str:
+        """The newest request whose end is durable, for a JobMaster that has told ``told``.
+
+        What it tells the end of, and what is not wanted, was recorded by this leader or by an earlier one.
+        """
+        wanted = standing.wanted
+        if told is not None and told.phase.is_final and (wanted is None or wanted.trigger_id != told.trigger_id):
+            return told.trigger_id
+        return standing.recorded
+
+    @staticmethod
+    def running(job_id: JobId, standing: Standing, waiting: str = "") -> ProcedureView | None:
+        """What the job does now, or has been stopped by."""
+        running = standing.running
+        if running is None:
+            return None if standing.stopped is None else _still_ending(standing.stopped)
+        return ProcedureView(
+            job_id=job_id,
+            trigger_id=running.trigger_id,
+            request=running,
+            progress=standing.progress,
+            waiting=waiting if standing.progress is None else "",
+        )
+
+    def ended(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ProcedureView:
+        """A request that is over. Raises Absent."""
+        view = self._ended.get((job_id, trigger_id)) or savepoint_view(job_id, trigger_id, pointers)
+        if view is None:
+            raise Absent(
+                f"job {job_id} was not asked for anything under {trigger_id}, or it has failed and a JobManager that "
+                "leads no more knew of it",
+                hint="a savepoint that was made is among the job's checkpoints: `emberkeep savepoint list`",
+            )
+        return view
+
+    def knows(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> bool:
+        """Whether that request is over."""
+        known = (job_id, trigger_id) in self._ended
+        return known or savepoint_view(job_id, trigger_id, pointers) is not None
+
+
+def savepoint_view(job_id: JobId, trigger_id: str, pointers: JobPointers) -> ProcedureView | None:
+    """A request whose savepoint is among the job's."""
+    for pointer in pointers.savepoints:
+        if pointer.trigger_id == trigger_id:
+            return ProcedureView(
+                job_id=job_id,
+                trigger_id=trigger_id,
+                request=None,
+                is_over=True,
+                savepoint=pointer.path,
+                manifest_sha256=pointer.manifest_sha256,
+            )
+    return None
+
+
+def _still_ending(view: ProcedureView) -> ProcedureView:
+    return ProcedureView(
+        job_id=view.job_id,
+        trigger_id=view.trigger_id,
+        request=view.request,
+        progress=view.progress,
+        savepoint=view.savepoint,
+        manifest_sha256=view.manifest_sha256,
+        waiting="the end of its script",
+    )
+
+
+def _check_same(known: ProcedureRequest, request: ProcedureRequest) -> None:
+    if (known.procedure, known.target_directory) != (request.procedure, request.target_directory):
+        raise Conflict(
+            f"trigger id {request.trigger_id} was used for another request: {known.procedure.value} into "
+            f"{known.target_directory or 'no directory'}",
+            hint="choose a new trigger id",
+        )
+
+
+def _stops(procedure: Procedure) -> bool:
+    """Whether no attempt may follow."""
+    return procedure in (Procedure.SUSPEND, Procedure.DRAIN)
+
+
+def _pointer(progress: ProcedureProgress) -> SavepointPointer | None:
+    if not progress.savepoint:
+        return None
+    return SavepointPointer(
+        path=progress.savepoint,
+        manifest_sha256=progress.manifest_sha256,
+        created_ms=progress.ended_ms,
+        trigger_id=progress.trigger_id,
+    )
+
+
+def _refuse(standing: Standing, error: EmberkeepError) -> None:
+    for answer in standing.answers:
+        if not answer.done():
+            answer.set_exception(error)

@@ -1,0 +1,1 @@
+"""The blocklist, and evidence about nodes."""

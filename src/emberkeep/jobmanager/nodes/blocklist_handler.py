@@ -1,0 +1,258 @@
+"""The cluster's blocklist: one owner, one change at a time, each durable before it is acknowledged.
+
+A change is made on a copy and written; then the ResourceManager is told, and only then does whoever asked hear of it.
+So from the acknowledgement on nothing new is decided for a blocked place, by this JobManager or by a later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from emberkeep.base.actors import Actor
+from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS
+from emberkeep.base.errors import EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.system import System
+from emberkeep.blocklist.errors import BlocklistFull
+from emberkeep.blocklist.lost import LostBlocklist
+from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report, check_entry
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.blocklist.tracker import BlocklistTracker
+from emberkeep.jobmanager.nodes.blocklist_recovery import FoundBlocklist
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobmanager.views.blocklist import Blocking
+from emberkeep.protocol.messages import JobMasterStatus
+
+CHANGES_WAITING = 1000  # that clients and JobMasters have asked for and that are not written yet
+WATCH_INTERVAL = 0.5  # seconds between two looks for what has timed out
+
+_LOST = (
+    "nothing new is placed until the drivers of running jobs have told it; where none runs, start the JobManager with "
+    f"{BLOCKLIST_ACCEPTS_LOSS.key} to begin with an empty list"
+)
+
+Call = Callable[[], Any]
+
+logger = logging.getLogger(__name__)
+
+
+class BlockObserver(Protocol):
+    """The ResourceManager, and the Dispatcher."""
+
+    async def block(self, places: BlockedPlaces) -> None:
+        """Return once nothing new is decided for these places."""
+
+
+@dataclass(frozen=True)
+class _Change:
+    """``make`` changes a copy of the list and returns the answer; it may refuse. ``answer`` None: nobody waits."""
+
+    what: str
+    make: Callable[[BlocklistTracker], Any]
+    answer: asyncio.Future[Any] | None
+
+
+class BlocklistHandler(Actor[Call]):
+    """Every public method puts a call in the inbox; nothing else touches the state."""
+
+    def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
+        super().__init__("blocklist")
+        blocklist = found.blocklist
+        self._lost = found.lost  # nothing changes until the list is known again
+        self._clock = system.clock
+        self._writes = writes
+        self._observers = observers
+        self._tracker = BlocklistTracker(blocklist)
+        self._listed = blocklist  # durable, and known to the ResourceManager
+        self._waiting: deque[_Change] = deque()
+        self._writing: _Change | None = None
+        self._lapsing = False
+        self._reported: dict[Place, Report] = {}  # waits for its turn
+
+    async def run(self) -> None:
+        self.start_effect("watch", self._watch(), deadline=None)
+        try:
+            await super().run()
+        finally:
+            for change in (*([self._writing] if self._writing else []), *self._waiting):
+                _answer(change, UnknownOutcome("this JobManager has stopped leading", hint="look at the blocklist"))
+
+    def handle(self, event: Call) -> Any:
+        return event()
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        if self._tracker.blocklist != self._listed:
+            raise AssertionError("blocklist: not so: what is shown is what was recorded last")
+
+    # --- what the edges ask -------------------------------------------------------------------------------------------
+
+    async def blocklist(self) -> Blocklist:
+        """The list as it is now. Raises RetryLater (it is lost)."""
+        reply: Blocklist = await self.ask(self._look)
+        return reply
+
+    async def problem(self) -> str:
+        """Why the list is not known; empty when it is."""
+        reply: str = await self.ask(lambda: "" if self._lost is None else self._lost.why)
+        return reply
+
+    def _look(self) -> Blocklist:
+        if self._lost is not None:
+            raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
+        return self._listed
+
+    async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
+        """Add an entry, or merge it into the one that is there. Raises AlreadyBlocked, BlocklistFull, RetryLater,
+        UnknownOutcome, Fatal."""
+
+        def make(draft: BlocklistTracker) -> Blocking:
+            made, was_merged = draft.put(entry, merge=merge, keep_drivers=keep_drivers)
+            return Blocking(entry=made, merged=was_merged)
+
+        reply: Blocking = await self._ask_change(f"block {entry.place}: {entry.cause}", make)
+        return reply
+
+    async def unblock(self, place: Place) -> None:
+        """Remove an entry. Raises NotBlocked, RetryLater, UnknownOutcome, Fatal."""
+        await self._ask_change(f"unblock {place}", lambda draft: draft.remove(place, self._clock.now_ms()))
+
+    async def _ask_change(self, what: str, make: Callable[[BlocklistTracker], Any]) -> Any:
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        answer.add_done_callback(_retrieve)
+        await self.ask(partial(self._enqueue, _Change(what, make, answer)))
+        return await answer
+
+    # --- JobMasters ---------------------------------------------------------------------------------------------------
+
+    async def exchange(self, status: JobMasterStatus) -> tuple[Blocklist | None, bool]:
+        """Take a JobMaster's word: which list it knows and what it wants in it. Returns the list unless it knows it,
+        and whether the list is lost: then it is to be told."""
+        listed: Blocklist | None = await self.ask(partial(self._exchange, status))
+        if listed is None:
+            return None, True
+        return (None if listed.revision == status.blocklist_revision else listed), False
+
+    def _exchange(self, status: JobMasterStatus) -> Blocklist | None:
+        if self._lost is not None:
+            if status.blocklist is not None:
+                self._lost.hear(status.blocklist_epoch, status.blocklist, self._clock.monotonic())
+            return None  # what it wants it says again
+        reports = status.block_reports
+        now = self._clock.now_ms()
+        for report in reports:
+            if self._reported.get(report.entry.place) == report:
+                continue  # said again while it waits
+            if len(self._waiting) >= CHANGES_WAITING:
+                break  # it will be said again
+            self._reported[report.entry.place] = report
+            self._enqueue(_Change(f"report of {report.entry.place}", partial(self._take_report, report, now), None))
+        return self._listed
+
+    def _take_report(self, report: Report, now_ms: int, draft: BlocklistTracker) -> None:
+        self._reported.pop(report.entry.place, None)
+        try:
+            check_entry(report.entry)
+            draft.report(report, now_ms)
+        except (InvalidInput, BlocklistFull) as error:
+            logger.warning("a JobMaster's entry about %s is not taken: %s", report.entry.place, error)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            self.tell(self._expire)
+
+    def _expire(self) -> None:
+        if self._lost is not None:
+            self._find(self._lost)
+            return
+        end, now = self._tracker.next_end(), self._clock.now_ms()
+        if end is None or now < end or self._lapsing or len(self._waiting) >= CHANGES_WAITING:
+            return
+        self._lapsing = True
+        over = ", ".join(str(entry.place) for entry in self._listed.entries if entry.end_ms <= now)
+        self._enqueue(_Change(f"the time is over of {over}", self._let_lapse, None))
+
+    def _find(self, lost: LostBlocklist) -> None:
+        """Record the list once it is known again; the next steps are those of any change."""
+        found = lost.found(self._clock.monotonic())
+        if found is None or self._writing is not None:
+            return
+        logger.warning(
+            "the blocklist is as jobs were told it: revision %d, %d entries", found.revision, len(found.entries)
+        )
+        self._writing = _Change("what running jobs were told", lambda _: None, None)
+        self.start_effect("record", self._record(self._writing, BlocklistTracker(found), None), deadline=None)
+
+    def _let_lapse(self, _: BlocklistTracker) -> None:
+        self._lapsing = False  # and they are gone, as before every change
+
+    # --- one change after the other -----------------------------------------------------------------------------------
+
+    def _enqueue(self, change: _Change) -> None:
+        if self._lost is not None:
+            raise RetryLater(f"the blocklist cannot be read: {self._lost.why}", hint=_LOST)
+        if len(self._waiting) >= CHANGES_WAITING:
+            raise RetryLater(f"{CHANGES_WAITING} changes of the blocklist wait already", hint="try again in a second")
+        self._waiting.append(change)
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and self._writing is None:
+            change = self._waiting.popleft()
+            draft = BlocklistTracker(self._listed)
+            draft.expire(self._clock.now_ms())  # what is over refuses nothing, and nothing is merged into it
+            try:
+                answer = change.make(draft)
+            except EmberkeepError as error:
+                _answer(change, error)
+                continue
+            if draft.blocklist == self._listed:
+                _answer(change, answer)
+                continue
+            self._writing = change
+            self.start_effect("record", self._record(change, draft, answer), deadline=None)
+
+    async def _record(self, change: _Change, draft: BlocklistTracker, answer: Any) -> None:
+        """Raises Conflict (this JobManager leads no more), which ends the actor."""
+        blocklist = draft.blocklist
+        written = await self._writes.record_blocklist(blocklist, partial(_answer, change))
+        if written:
+            places = BlockedPlaces(blocklist.entries)
+            for observer in self._observers:
+                await observer.block(places)
+            logger.info("blocklist, revision %d: %s", blocklist.revision, change.what)
+        self.tell(partial(self._recorded, change, draft if written else None, answer))
+
+    def _recorded(self, change: _Change, draft: BlocklistTracker | None, answer: Any) -> None:
+        self._writing = None
+        if draft is not None:
+            self._lost = None
+            self._tracker, self._listed = draft, draft.blocklist
+            _answer(change, answer)
+        self._next()
+
+
+def _answer(change: _Change, answer: Any) -> None:
+    """Tell whoever asked, if they still wait: a result, or the error that it came to."""
+    if change.answer is None:
+        if isinstance(answer, EmberkeepError):
+            logger.warning("%s: not done: %s", change.what, answer)
+    elif not change.answer.done():
+        if isinstance(answer, EmberkeepError):
+            change.answer.set_exception(answer)
+        else:
+            change.answer.set_result(answer)
+
+
+def _retrieve(answer: asyncio.Future[Any]) -> None:
+    """Whoever asked may be gone: an error that nobody fetches is no error."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,44 @@
+"""The blocklist as a new leader finds it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from emberkeep.base.configuration.options import BLOCKLIST_ACCEPTS_LOSS, HEARTBEAT_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Fatal, NewerFormat
+from emberkeep.blocklist.lost import LostBlocklist, UnknownPlaces
+from emberkeep.blocklist.model import Blocklist
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.store_writes import StoreWrites
+from emberkeep.jobs.ports import JobStore
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class FoundBlocklist:
+    """``lost``: its record cannot be read; then nothing new is placed until a JobMaster has told the list."""
+
+    blocklist: Blocklist
+    lost: LostBlocklist | None = None
+
+    @property
+    def places(self) -> BlockedPlaces:
+        return BlockedPlaces(self.blocklist.entries) if self.lost is None else UnknownPlaces()
+
+
+async def find_blocklist(store: JobStore, reads: StoreWrites, configuration: Configuration) -> FoundBlocklist:
+    """Read it, however long it takes until the store answers. Raises NewerFormat."""
+    try:
+        return FoundBlocklist(await reads.read("the blocklist cannot be read", store.blocklist))
+    except NewerFormat:
+        raise
+    except Fatal as error:
+        if configuration[BLOCKLIST_ACCEPTS_LOSS]:
+            logger.error("the blocklist is lost, and an empty one takes its place: %s", error)
+            await reads.read("the blocklist is not replaced", lambda: store.record_blocklist(Blocklist()))
+            return FoundBlocklist(Blocklist())
+        logger.error("the blocklist cannot be read: nothing new is placed until a job tells it: %s", error)
+        return FoundBlocklist(Blocklist(), LostBlocklist(str(error), configuration[HEARTBEAT_TIMEOUT]))

@@ -1,0 +1,113 @@
+"""What the ResourceManager hears of failed processes, as evidence about nodes (see ``blocklist.detection``)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.blocklist.detection import DetectionLimits, FaultDetector, Suspicion
+from emberkeep.blocklist.model import BlockAction, BlockedNode, Place, PlaceKind, Removal
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.blocklist.symptoms import symptom_of
+from emberkeep.jobs.model import ExceptionEntry, FailureKind
+from emberkeep.protocol.messages import DriverReport, JobMasterStatus, ProcessState
+from emberkeep.slots.model import TaskManagerInfo
+
+NODES_KEPT = 20_000  # task managers whose node is remembered after they are gone
+JOBS_KEPT = 20_000  # whose exceptions are known
+NOT_STARTED = "could not be started"  # as the slot pool says it of an executor without a process
+
+
+class FaultWatch:
+    """Belongs to the ResourceManager. Times are monotonic seconds, but for ``now_ms``.
+
+    What a job says to this leader for the first time may be old, so it is no evidence. ``removals``: of the list as
+    this leader found it; whoever unblocked nodes by hand is respected for what is left of the pause.
+    """
+
+    def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:
+        self._seconds = configuration[options.DETECTION_DURATION]
+        self._detector = FaultDetector(
+            DetectionLimits(
+                witnesses=configuration[options.DETECTION_JOBS],
+                max_share=configuration[options.DETECTION_MAX_SHARE],
+                window=configuration[options.DETECTION_WINDOW],
+                proof=configuration[options.DETECTION_PROOF],
+                respect=configuration[options.DETECTION_RESPECT],
+            )
+        )
+        self._nodes: dict[TaskManagerId, str] = {}  # newest last
+        self._told: dict[JobId, tuple[int, tuple[ExceptionEntry, ...]]] = {}  # by the attempt, newest last
+        for removal in removals:
+            if removal.by_hand:
+                ago = max(0, now_ms - removal.at_ms) / 1000  # the former leader's clock may be ahead
+                self.unblocked(removal.place, now - ago)
+
+    def stands(self, info: TaskManagerInfo) -> None:
+        """A task manager is on this node."""
+        self._nodes.pop(info.id, None)
+        _remember(self._nodes, info.id, info.node_id, NODES_KEPT)
+
+    def take(self, job_id: JobId, attempt: int, status: JobMasterStatus, now: float) -> None:
+        """A JobMaster's word: which executors it has lost, and where others run."""
+        known = self._told.pop(job_id, None)
+        _remember(self._told, job_id, (attempt, status.exceptions), JOBS_KEPT)
+        if known is not None:
+            before = known[1] if known[0] == attempt else ()
+            for entry in status.exceptions:
+                if entry not in before:
+                    self._executor_lost(job_id, entry, now)
+        running = {
+            self._nodes[executor.task_manager]
+            for executor in status.executors
+            if executor.registered and not executor.away and executor.task_manager in self._nodes
+        }
+        self._detector.runs(job_id, running, now)
+
+    def _executor_lost(self, job_id: JobId, entry: ExceptionEntry, now: float) -> None:
+        node_id = self._nodes.get(TaskManagerId(entry.task_manager))
+        symptom = symptom_of(f"{entry.message}\n{entry.traceback}", started=NOT_STARTED not in entry.message)
+        if node_id is not None and symptom is not None:
+            self._detector.failed(job_id, node_id, symptom, now)
+
+    def drivers_ended(self, info: TaskManagerInfo, drivers: Collection[DriverReport], now: float) -> None:
+        """Drivers that a task manager lists for the first time as ended."""
+        for driver in drivers:
+            outcome = driver.outcome
+            if driver.state is not ProcessState.EXITED or outcome is None or outcome.kind is None:
+                continue
+            started = outcome.kind is not FailureKind.SETUP
+            symptom = symptom_of(f"{outcome.message}\n{outcome.traceback}", started=started)
+            if symptom is not None and outcome.kind is not FailureKind.SCRIPT:
+                self._detector.failed(driver.job_id, info.node_id, symptom, now)
+
+    def succeeded(self, job_id: JobId) -> None:
+        """The job has done its work."""
+        self._detector.succeeded(job_id)
+
+    def unblocked(self, place: Place, at: float) -> None:
+        """Somebody has wanted a node to be used then."""
+        if place.kind is PlaceKind.NODE:
+            self._detector.unblocked(place.id, at)
+
+    def entries(self, nodes: Collection[str], places: BlockedPlaces, now: float, now_ms: int) -> list[BlockedNode]:
+        """What is to be blocked now, of all ``nodes`` that are registered."""
+        return [self._entry(suspicion, now_ms) for suspicion in self._detector.decide(nodes, places.nodes, now)]
+
+    def _entry(self, suspicion: Suspicion, now_ms: int) -> BlockedNode:
+        return BlockedNode(
+            id=suspicion.node_id,
+            action=BlockAction.MARK_BLOCKED,
+            start_ms=now_ms,
+            end_ms=now_ms + round(self._seconds * 1000),
+            causes=(suspicion.cause,),
+        )
+
+
+def _remember(known: dict, key: str, value: object, most: int) -> None:  # type: ignore[type-arg]
+    """The oldest ones are forgotten beyond ``most``."""
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]

@@ -1,0 +1,1 @@
+"""The ResourceManager and what it works with."""

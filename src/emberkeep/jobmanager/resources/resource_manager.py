@@ -1,0 +1,616 @@
+"""The ResourceManager: owns the SlotManager, speaks with task managers, tells the Dispatcher what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol
+
+from emberkeep.base.actors import INBOX_LIMIT, Actor
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Absent, Conflict, EmberkeepError, RetryLater, UnknownOutcome
+from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
+from emberkeep.base.system import System
+from emberkeep.blocklist.model import BlockedNode, Place
+from emberkeep.blocklist.places import BlockedPlaces
+from emberkeep.jobmanager.authority import Authority
+from emberkeep.jobmanager.bounded_calls import BoundedCalls
+from emberkeep.jobmanager.nodes.fault_watch import FaultWatch
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.jobmanager.views.cluster import TaskManagerView
+from emberkeep.jobs.hearing import Hearing
+from emberkeep.protocol.limits import LEFT_JOBS, LOCAL_STATE_JOBS
+from emberkeep.protocol.messages import (
+    Ack,
+    AllocateSlot,
+    AttemptKey,
+    DriverReport,
+    JobMasterStatus,
+    ProcessState,
+    RegisterTaskManager,
+    StopTaskManager,
+    TaskManagerHeartbeat,
+    TaskManagerHeartbeatReply,
+    TaskManagerRegistered,
+    TaskManagerReport,
+)
+from emberkeep.protocol.transport import RpcClient
+from emberkeep.slots.ledger import DriverNeed, DriverUse
+from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.slots.slot_manager import Allotted, SlotManager
+from emberkeep.slots.supply import Supply
+
+CALLS_AT_ONCE = 128
+WATCH_INTERVAL = 0.5  # seconds between two looks for what has lapsed
+LOST_KEPT = 256  # lost task managers that a job is told of
+NOTHING = ResourceProfile(cores=0, memory_mb=0)
+MESSAGES_PER_JOB = 8  # what the Dispatcher may tell about one job between two turns
+
+Call = Callable[[], Any]
+
+logger = logging.getLogger(__name__)
+
+
+class ClusterListener(Protocol):
+    """Who is told about the cluster. Calls return at once."""
+
+    def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
+        """The job has the driver place that it asked for."""
+
+    def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
+        """Why the job has no driver place yet; ``blocked``: there may be one once nodes are not blocked any more."""
+
+    def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
+        """These lives of task managers are over or silent for too long."""
+
+    def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
+        """These are about to end, and what runs there is to go elsewhere first. ``movable``: jobs with a driver there
+        that would find a place."""
+
+    def drivers_changed(
+        self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
+    ) -> None:
+        """What a task manager lists now, and what this life of it listed before and lists no more."""
+
+    def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
+        """The newest attempts that a task manager has heard of, said before anything else that it reports."""
+
+    def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
+        """All that a task manager holds, said for the first time since it knows that this JobManager leads: it refuses
+        whatever former leaders may still ask of it."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a JobMaster is told about its slots."""
+
+    lost: tuple[InstanceId, ...]
+    missing: str
+    blocked: bool = False  # what is missing may be there once nodes are not blocked any more
+    draining: tuple[TaskManagerId, ...] = ()
+
+
+@dataclass
+class _Registered:
+    info: TaskManagerInfo
+    report: TaskManagerReport
+    heard_ms: int
+    keys: tuple[tuple[JobId, int], ...] = ()  # attempts that hold something there
+    exited: tuple[tuple[JobId, int], ...] = ()
+    complete: bool = False  # it has reported since it was told of this epoch
+
+    def take(self, report: TaskManagerReport, now_ms: int) -> None:
+        held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+        live = [(d.job_id, d.attempt) for d in report.drivers if d.state is not ProcessState.EXITED]
+        self.keys = tuple(dict.fromkeys((*held, *live)))
+        self.exited = tuple((d.job_id, d.attempt) for d in report.drivers if d.state is ProcessState.EXITED)
+        self.report = report
+        self.heard_ms = now_ms
+
+
+@dataclass
+class _Lost:
+    """Lost lives of task managers where a job held slots, oldest first."""
+
+    instances: dict[InstanceId, None] = field(default_factory=dict)
+
+    def add(self, instance: InstanceId) -> None:
+        self.instances[instance] = None
+        while len(self.instances) > LOST_KEPT:
+            del self.instances[next(iter(self.instances))]
+
+
+class ResourceManager(Actor[Call]):
+    """Every public method puts a call in the inbox; nothing else touches the state."""
+
+    def __init__(
+        self,
+        system: System,
+        configuration: Configuration,
+        rpc: RpcClient,
+        *,
+        epoch: int,
+        lineage: str,
+        clock: SteadyClock,
+        hearing: Hearing,
+        authority: Authority,
+        steps_aside: bool = False,
+        blocked: BlockedPlaces | None = None,
+    ) -> None:
+        super().__init__(
+            "resource-manager", inbox_limit=INBOX_LIMIT + MESSAGES_PER_JOB * configuration[options.MAX_JOBS]
+        )
+        self._system = system
+        self._rpc = rpc
+        self._epoch = epoch
+        self._lineage = lineage
+        self._clock = clock
+        self._hearing = hearing
+        self._authority = authority
+        self._steps_aside = steps_aside
+        self._rpc_timeout = configuration[options.RPC_TIMEOUT]
+        self._heartbeat_interval = configuration[options.HEARTBEAT_INTERVAL]
+        lost_after = configuration[options.HEARTBEAT_TIMEOUT]
+        self._slots = SlotManager(
+            lost_after=lost_after,
+            orphan_timeout=configuration[options.ORPHAN_TIMEOUT],
+            pending_timeout=self._rpc_timeout + lost_after,
+        )
+        self._slots.block(blocked or BlockedPlaces())
+        self._registered: dict[TaskManagerId, _Registered] = {}
+        self._lost: dict[JobId, _Lost] = {}
+        self._calls = BoundedCalls(self, CALLS_AT_ONCE)
+        self._match_due = False
+        self._places = blocked or BlockedPlaces()
+        self._draining: frozenset[TaskManagerId] = frozenset()
+        self._movable: frozenset[JobId] = frozenset()
+        self._faults: FaultWatch | None = None  # None: nobody looks for bad nodes
+        self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
+        self._blocking = False
+        self._listener: ClusterListener | None = None
+
+    def detect(self, faults: FaultWatch, block: Callable[[BlockedNode], Awaitable[object]]) -> None:
+        """Have nodes blocked that ``faults`` suspects; before ``run``. ``block`` may raise EmberkeepError."""
+        self._faults, self._block_node = faults, block
+
+    def listen(self, listener: ClusterListener) -> None:
+        """Set who is told; before ``run``."""
+        self._listener = listener
+
+    async def run(self) -> None:
+        """Until cancelled. Raises Conflict, where it ``steps_aside``, once hardly anybody is heard any more."""
+        self.start_effect("watch", self._watch(), deadline=None)
+        await super().run()
+
+    def handle(self, event: Call) -> Any:
+        reply = event()
+        if self._slots.dirty and not self._match_due and not self._authority.in_doubt:
+            self._match_due = True
+            self.tell(self._match)  # behind what waits already, so that a burst is matched once
+        return reply
+
+    @property
+    def _told(self) -> ClusterListener:
+        if self._listener is None:
+            raise AssertionError("the resource manager runs without a listener")
+        return self._listener
+
+    # --- what the Dispatcher tells ------------------------------------------------------------------------------------
+
+    def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
+        self.tell(partial(self._slots.add_job, job_id, order, attempt))
+
+    def begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._begin_attempt, job_id, attempt))
+
+    def end_attempt(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._slots.end_attempt, job_id, attempt))
+
+    def close_requirements(self, job_id: JobId, attempt: int) -> None:
+        self.tell(partial(self._slots.close_requirements, job_id, attempt))
+
+    def remove_job(self, job_id: JobId) -> None:
+        self.tell(partial(self._remove_job, job_id))
+
+    def request_place(self, job_id: JobId, need: DriverNeed, attempt: int) -> None:
+        self.tell(lambda: self._slots.request_place(job_id, need, attempt, self._clock.now()))
+
+    def withdraw_place(self, job_id: JobId) -> None:
+        self.tell(partial(self._slots.withdraw_place, job_id))
+
+    def explain_place(self, job_id: JobId) -> None:
+        self.tell(partial(self._explain_place, job_id))
+
+    def _explain_place(self, job_id: JobId) -> None:
+        self._match()  # nobody is told what is missing while a place may be there
+        blocked = self._slots.waits_for_blocked(job_id)
+        self._told.place_explained(job_id, self._slots.missing(job_id), blocked=blocked)
+
+    def _begin_attempt(self, job_id: JobId, attempt: int) -> None:
+        self._lost.pop(job_id, None)
+        self._slots.begin_attempt(job_id, attempt)
+
+    def _remove_job(self, job_id: JobId) -> None:
+        self._lost.pop(job_id, None)
+        self._slots.remove_job(job_id)
+
+    # --- what others ask ----------------------------------------------------------------------------------------------
+
+    async def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+        """Take a JobMaster's word on its slots (None: a late message, nothing new) and return how it stands."""
+        reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, status))
+        return reply
+
+    def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
+        if status is not None:
+            # What leaves an evacuated place does not count: as much is wanted elsewhere at once.
+            staying = (
+                executor for executor in status.executors if executor.departure is None and not executor.outgoing
+            )
+            held = {executor.allocation_id: executor.task_manager for executor in staying}
+            self._slots.require(job_id, attempt, job_master, status.requirements, held)
+            self._judge(lambda faults, now: faults.take(job_id, attempt, status, now))
+        lost = self._lost.get(job_id)
+        missing = self._slots.missing(job_id)
+        blocked = bool(missing) and self._slots.waits_for_blocked(job_id)
+        return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
+
+    async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
+        """What the cluster cannot give to these jobs at present, in words."""
+        reply: dict[JobId, str] = await self.ask(lambda: {key: self._slots.missing(key) for key in job_ids})
+        return reply
+
+    async def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
+        """Why no registered task manager could ever run such a job; "" when some could or none is registered."""
+        reply: str = await self.ask(partial(self._slots.obstacle, need, executor))
+        return reply
+
+    async def views(self) -> list[TaskManagerView]:
+        reply: list[TaskManagerView] = await self.ask(lambda: [self._view(key) for key in sorted(self._registered)])
+        return reply
+
+    async def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+        """Which task managers stand where."""
+        reply: dict[str, list[TaskManagerId]] = await self.ask(self._ids_by_node)
+        return reply
+
+    def _ids_by_node(self) -> dict[str, list[TaskManagerId]]:
+        found: dict[str, list[TaskManagerId]] = {}
+        for key in sorted(self._registered):
+            found.setdefault(self._registered[key].info.node_id, []).append(key)
+        return found
+
+    async def view(self, task_manager: TaskManagerId) -> TaskManagerView:
+        """Raises Absent."""
+        reply: TaskManagerView = await self.ask(partial(self._view, task_manager))
+        return reply
+
+    async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
+        """Tell a task manager to end for good; its next report says that it is leaving.
+
+        Raises Absent, RetryLater (also: it was started anew), UnknownOutcome.
+        """
+        if not await self._authority.confirmed():
+            self._authority.check()
+        info = (await self.view(task_manager)).info
+        request = StopTaskManager(epoch=self._epoch, instance=info.instance, drain=drain, lineage=self._lineage)
+        try:
+            await self._rpc.call(info.address, request, Ack, timeout=self._rpc_timeout)
+        except Conflict as error:
+            raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
+
+    async def supply(self) -> Supply:
+        """What task managers there are, and what they cannot give at present."""
+        reply: Supply = await self.ask(self._slots.supply)
+        return reply
+
+    async def retire(self, task_manager: TaskManagerId) -> bool:
+        """Tell an idle task manager to end for good, and give it nothing new; False: it is not idle any more.
+
+        Raises RetryLater (it certainly was not told, and is used as before), UnknownOutcome.
+        """
+        if not await self.ask(partial(self._slots.retire, task_manager)):
+            return False
+        try:
+            await self.stop(task_manager, 0.0)
+        except (Absent, UnknownOutcome):
+            raise
+        except EmberkeepError as error:
+            await self.ask(partial(self._slots.recall, task_manager))
+            raise RetryLater(f"task manager {task_manager} was not told to end: {error}") from error
+        return True
+
+    def _view(self, task_manager: TaskManagerId) -> TaskManagerView:
+        registered = self._registered.get(task_manager)
+        member = self._slots.member(task_manager)
+        if registered is None or member is None:
+            raise Absent(f"no task manager {task_manager} is registered", hint="GET /v1/taskmanagers lists them")
+        return TaskManagerView(
+            info=registered.info,
+            report=registered.report,
+            last_heartbeat_ms=registered.heard_ms,
+            free_slots=0 if member.away else max(0, member.free_slots),
+            free_driver_places=0 if member.away else max(0, member.free_places),
+            free_resources=NOTHING if member.away else member.free(),
+            away=member.away,
+            blocked=member.blocked,
+            evacuated=member.evacuated,
+        )
+
+    # --- what the blocklist's owner tells -----------------------------------------------------------------------------
+
+    async def block(self, places: BlockedPlaces) -> None:
+        """Return once nothing new is decided for these places; for others that were blocked before it is again."""
+        await self.ask(partial(self._block, places))
+
+    def _block(self, places: BlockedPlaces) -> None:
+        self._places = places
+        self._slots.block(places)
+
+    def unblocked(self, place: Place) -> None:
+        """Somebody has unblocked it: nobody knows better for a while."""
+        self.tell(partial(self._judge, lambda faults, now: faults.unblocked(place, now)))
+
+    def succeeded(self, job_id: JobId) -> None:
+        """The job has done its work."""
+        self.tell(partial(self._judge, lambda faults, _: faults.succeeded(job_id)))
+
+    def _judge(self, say: Callable[[FaultWatch, float], None]) -> None:
+        if self._faults is not None:
+            say(self._faults, self._clock.now())
+
+    def _block_suspects(self) -> None:
+        if self._faults is None or self._blocking:
+            return
+        nodes = {registered.info.node_id for registered in self._registered.values()}
+        entries = self._faults.entries(nodes, self._places, self._clock.now(), self._clock.now_ms())
+        if entries:
+            self._blocking = True
+            self.start_effect("block-suspects", self._block_all(entries), deadline=None)
+
+    async def _block_all(self, entries: list[BlockedNode]) -> None:
+        assert self._block_node is not None, "set together with the watch"  # noqa: S101
+        for entry in entries:
+            try:
+                await self._block_node(entry)
+            except EmberkeepError as error:
+                logger.warning("node %s is suspected, and not blocked: %s", entry.id, error)
+            else:
+                logger.warning("node %s is blocked for a while: %s", entry.id, entry.cause)
+        self._blocking = False
+
+    # --- task managers ------------------------------------------------------------------------------------------------
+
+    async def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
+        """Raises Conflict when another process has this id."""
+        reply: TaskManagerRegistered = await self.ask(partial(self._register, request))
+        return reply
+
+    def _register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
+        info, report = request.info, request.report
+        replaced = self._slots.register(
+            info, report.sequence, report.allocations, _uses(report.drivers), self._clock.now()
+        )
+        self._hearing.heard(info.id, self._clock.now())
+        if replaced is not None:
+            self._succeed(info, report, replaced)
+        before = self._registered.get(info.id)
+        if before is None:
+            logger.info("task manager %s registered from %s with %d slots", info.id, info.address, info.slots)
+        self._told.attempts_seen((*request.attempts, *_attempts_of(report)))
+        self._judge(lambda faults, _: faults.stands(info))
+        for lost in self._lost.values():
+            lost.instances.pop(info.instance, None)
+        if before is None or report.sequence > before.report.sequence:
+            registered = self._registered[info.id] = _Registered(info, report, self._clock.now_ms())
+            registered.take(report, self._clock.now_ms())
+            self._slots.holds_state(info.id, _sizes(report))
+            self._note_leaving(info.id, report)
+            self._tell_drivers(info, before.report.drivers if before else (), report.drivers)
+        return TaskManagerRegistered(
+            epoch=self._epoch, heartbeat_interval=self._heartbeat_interval, lineage=self._lineage
+        )
+
+    def _succeed(
+        self, info: TaskManagerInfo, report: TaskManagerReport, replaced: tuple[TaskManagerInfo, tuple[JobId, ...]]
+    ) -> None:
+        """A task manager was started again. What it has taken over of its former life goes on: only jobs without a slot
+        in its report are told of a loss, and drivers that it does not list are gone when it has looked for them."""
+        logger.info("task manager %s was started again on %s", info.id, info.host)
+        before = self._registered[info.id]
+        if info.predecessor == before.info.instance:
+            self._tell_vanished(before.info, before.report.drivers, report.drivers)
+        self._note_lost([replaced])
+
+    async def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+        """Raises Conflict for a process whose id another one has by now."""
+        reply: TaskManagerHeartbeatReply = await self.ask(partial(self._heartbeat, request))
+        return reply
+
+    def _heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
+        report, now = request.report, self._clock.now()
+        registered = self._registered.get(request.id)
+        if registered is None:
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=False, lineage=self._lineage)
+        self._hearing.heard(request.id, now)
+        before, away = registered.report, self._is_away(request.id)
+        late = report.sequence <= before.sequence
+        if late or (report.allocations == before.allocations and report.drivers == before.drivers):
+            self._slots.heard(request.id, request.instance, report.sequence, now)
+            if not late:
+                registered.report = report
+            registered.heard_ms = self._clock.now_ms()
+        else:
+            self._slots.report(
+                request.id, request.instance, report.sequence, report.allocations, _uses(report.drivers), now
+            )
+            registered.take(report, self._clock.now_ms())
+        if not late and report.local_state != before.local_state:
+            self._slots.holds_state(request.id, _sizes(report))
+        self._note_leaving(request.id, report)
+        if away:
+            logger.info("task manager %s at %s is heard again", request.id, registered.info.address)
+        if away or registered.report.drivers != before.drivers:
+            self._tell_drivers(registered.info, before.drivers, registered.report.drivers)
+            new = [driver for driver in registered.report.drivers if driver not in before.drivers]
+            self._judge(lambda faults, now: faults.drivers_ended(registered.info, new, now))
+        if not late and not registered.complete:
+            registered.complete = True
+            self._told.drivers_complete(registered.info, report.drivers)
+        verdict = self._verdict(registered)
+        if report.leaving and not late and not registered.keys:
+            self._take_leave(registered.info)
+        return verdict
+
+    def _note_leaving(self, task_manager: TaskManagerId, report: TaskManagerReport) -> None:
+        if report.leaving:
+            self._slots.leaves(task_manager, drains=report.draining)
+        if report.draining is not (task_manager in self._draining):
+            self._review_draining()
+
+    def _review_draining(self) -> None:
+        before = (self._draining, self._movable)
+        self._draining = self._slots.draining()
+        self._movable = self._slots.movable() if self._draining else frozenset()
+        if (self._draining, self._movable) != before:
+            self._told.task_managers_draining(self._draining, self._movable)
+
+    def _take_leave(self, info: TaskManagerInfo) -> None:
+        """A task manager that shuts down has nothing left: it counts as lost now, not only when it has been silent."""
+        logger.info("task manager %s at %s has shut down", info.id, info.address)
+        self._hearing.left(info.id)
+        self._note_lost([self._slots.leave(info.id)])
+
+    def _verdict(self, registered: _Registered) -> TaskManagerHeartbeatReply:
+        slots = self._slots
+        if self._authority.in_doubt:
+            return TaskManagerHeartbeatReply(epoch=self._epoch, known=True, lineage=self._lineage)
+        return TaskManagerHeartbeatReply(
+            epoch=self._epoch,
+            known=True,
+            lineage=self._lineage,
+            acknowledged=tuple(
+                AttemptKey(job_id=job_id, attempt=attempt)
+                for job_id, attempt in registered.exited
+                if slots.is_settled(job_id, attempt)
+            ),
+            stale=tuple(
+                AttemptKey(job_id=job_id, attempt=attempt)
+                for job_id, attempt in registered.keys
+                if slots.is_void(job_id, attempt)
+            ),
+            ended=tuple(job_id for job_id in registered.report.left[:LEFT_JOBS] if not slots.has_job(job_id)),
+        )
+
+    def _is_away(self, task_manager: TaskManagerId) -> bool:
+        member = self._slots.member(task_manager)
+        return member is not None and member.away
+
+    def _tell_drivers(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        self._tell_vanished(info, before, drivers)
+        if drivers:
+            self._told.drivers_changed(info, drivers, ())
+
+    def _tell_vanished(
+        self, info: TaskManagerInfo, before: tuple[DriverReport, ...], drivers: tuple[DriverReport, ...]
+    ) -> None:
+        listed = {(driver.job_id, driver.attempt) for driver in drivers}
+        vanished = tuple(driver for driver in before if (driver.job_id, driver.attempt) not in listed)
+        if vanished:
+            self._told.drivers_changed(info, (), vanished)
+
+    def _note_lost(self, lost: list[tuple[TaskManagerInfo, tuple[JobId, ...]]]) -> None:
+        for info, holders in lost:
+            self._registered.pop(info.id, None)
+            for job_id in filter(self._slots.has_job, holders):
+                self._lost.setdefault(job_id, _Lost()).add(info.instance)
+        self._told.task_managers_lost(tuple(info.instance for info, _ in lost))
+        if self._draining:
+            self._review_draining()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            if self._steps_aside and self._hearing.is_cut_off(self._clock.now()):
+                raise Conflict("hardly any task manager is heard any more: another JobManager shall try to lead")
+            self.tell(self._expire)
+
+    def _expire(self) -> None:
+        now = self._clock.now()
+        lapsed = self._slots.expire(now, self._hearing.since(now))
+        self._block_suspects()
+        if self._draining:
+            self._review_draining()
+        for info in lapsed.away:
+            logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
+        if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now
+            self._told.task_managers_lost(tuple(info.instance for info in lapsed.away))
+        for info, _ in lapsed.lost:
+            logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
+        if lapsed.lost:
+            self._note_lost(list(lapsed.lost))
+
+    def check_invariants(self) -> None:
+        """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""
+        self._slots.check_invariants()
+
+    # --- matching -----------------------------------------------------------------------------------------------------
+
+    def _match(self) -> None:
+        self._match_due = False
+        if self._authority.in_doubt:
+            return  # done at the next event after that
+        matches = self._slots.match(self._clock.now(), lambda: AllocationId(self._system.ids.hex32()))
+        for granted in matches.places:
+            self._told.place_granted(granted.job_id, granted.info, only_node=granted.only_node)
+        for allotted in matches.slots:
+            self._calls.submit(("allocate", allotted.allocation.id), partial(self._allocate, allotted))
+
+    async def _allocate(self, allotted: Allotted) -> None:
+        allocation = allotted.allocation
+        if not await self._authority.confirmed():
+            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+            return
+        if not self._slots.is_pending(allocation.id):
+            return  # it lapsed while it waited for its turn
+        request = AllocateSlot(
+            epoch=self._epoch,
+            allocation_id=allocation.id,
+            job_id=allocation.job_id,
+            attempt=allocation.attempt,
+            profile=allocation.profile,
+            job_master=allocation.job_master,
+            lineage=self._lineage,
+        )
+        try:
+            await self._rpc.call(allotted.info.address, request, Ack, timeout=self._rpc_timeout)
+        except UnknownOutcome as error:
+            # It may be there: its report or the lapse of the pending slot tells.
+            logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
+        except EmberkeepError as error:
+            logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
+            self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
+
+
+def _attempts_of(report: TaskManagerReport) -> tuple[AttemptKey, ...]:
+    held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
+    held += [(driver.job_id, driver.attempt) for driver in report.drivers]
+    return tuple(AttemptKey(job_id=job_id, attempt=attempt) for job_id, attempt in dict.fromkeys(held))
+
+
+def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:
+    return tuple(
+        DriverUse(driver.job_id, driver.attempt, driver.memory_mb, driver.state is not ProcessState.EXITED)
+        for driver in drivers
+    )
+
+
+def _sizes(report: TaskManagerReport) -> dict[JobId, int]:
+    """Bytes of local state by job."""
+    return {state.job_id: state.size for state in report.local_state[:LOCAL_STATE_JOBS]}

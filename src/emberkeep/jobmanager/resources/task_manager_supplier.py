@@ -1,0 +1,127 @@
+"""Starts task managers through a driver when those that are registered do not suffice, and ends idle ones.
+
+A cycle takes one picture (what the driver lists, what is registered, what is missing), decides once
+(``slots.task_manager_supply``) and carries that out. Nothing is kept that the next cycle, or the next leader, would not
+find again by looking.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from emberkeep.base.configuration import options
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.jobmanager.resources.resource_manager import ResourceManager
+from emberkeep.jobmanager.steady_clock import SteadyClock
+from emberkeep.slots.resource_driver import NoFreeNode, ResourceManagerDriver, StartedTaskManager
+from emberkeep.slots.supply import Supply
+from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskManagerSupply
+
+CYCLE = 0.5  # seconds between two looks
+STOP_MARGIN = 60.0  # seconds beyond the grace of its processes that a task manager may take to end
+
+logger = logging.getLogger(__name__)
+
+
+def supply_limits(configuration: Configuration) -> SupplyLimits:
+    """The limits as configured."""
+    return SupplyLimits(
+        min_slots=configuration[options.MIN_SLOTS],
+        max_slots=configuration[options.MAX_SLOTS],
+        idle_timeout=configuration[options.IDLE_TIMEOUT],
+        registration_timeout=configuration[options.REGISTRATION_TIMEOUT],
+        stop_timeout=configuration[options.CANCELLATION_TIMEOUT] + STOP_MARGIN,
+        retry_interval=configuration[options.START_RETRY_INTERVAL],
+        max_failures=configuration[options.MAX_START_FAILURES],
+    )
+
+
+class TaskManagerSupplier:
+    """One task; ``run`` it beside the ResourceManager."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        driver: ResourceManagerDriver,
+        resources: ResourceManager,
+        clock: SteadyClock,
+    ) -> None:
+        self._driver = driver
+        self._resources = resources
+        self._clock = clock
+        self._supply = TaskManagerSupply(supply_limits(configuration), driver.spec)
+        self._said = ""
+
+    async def run(self) -> None:
+        """Look and act until cancelled. Outside errors are logged; the next look sees what came of them."""
+        while True:
+            try:
+                await self._cycle()
+            except EmberkeepError as error:
+                self._say(f"task managers cannot be looked after: {error}")
+            await asyncio.sleep(CYCLE)
+
+    async def _cycle(self) -> None:
+        started = await self._driver.survey()
+        supply = await self._resources.supply()
+        plan = self._supply.decide(started, supply, self._clock.now())
+        await self._end(plan, started)
+        await self._revive(plan)
+        await self._start(plan, started, supply)
+        if plan.stops:
+            await asyncio.gather(*map(self._stop, plan.stops))
+
+    async def _end(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...]) -> None:
+        alive = {each.id for each in started if each.alive}
+        for key in plan.ends:
+            if key in alive:
+                logger.warning("task manager %s did not register, or did not end, in time: it is killed", key)
+            await self._driver.end(key)
+            self._supply.ended(key)
+
+    async def _revive(self, plan: SupplyPlan) -> None:
+        for key in plan.revives:
+            logger.warning("task manager %s has ended by itself while jobs use it: it is started again", key)
+            await self._tried(lambda key=key: self._driver.revive(key))  # type: ignore[misc]
+
+    async def _start(self, plan: SupplyPlan, started: tuple[StartedTaskManager, ...], supply: Supply) -> None:
+        taken = {each.id for each in started} - set(plan.ends) | {each.id for each in supply.standing}
+        for _ in range(plan.starts):
+            made = await self._tried(lambda: self._driver.start(supply.blocked, taken))
+            if made is None:
+                return
+            self._said = ""
+            taken.add(made.id)
+            logger.info("task manager %s is started on node %s", made.id, made.node_id)
+
+    async def _tried(self, work: Callable[[], Awaitable[StartedTaskManager | None]]) -> StartedTaskManager | None:
+        try:
+            return await work()
+        except NoFreeNode as error:
+            self._say(f"more task managers are needed, but {error}")
+        except EmberkeepError as error:
+            self._supply.start_failed(self._clock.now())
+            self._say(f"a task manager cannot be started: {error}")
+        return None
+
+    async def _stop(self, key: TaskManagerId) -> None:
+        try:
+            if await self._resources.retire(key):
+                logger.info("task manager %s has nothing to do, and is told to end", key)
+            else:
+                self._supply.stop_failed(key)
+        except Absent:
+            return  # it is gone
+        except EmberkeepError as error:
+            self._supply.stop_failed(key)
+            self._say(f"task manager {key} cannot be ended: {error}")
+
+    def _say(self, text: str) -> None:
+        """Once, not at each look."""
+        if text != self._said:
+            self._said = text
+            logger.warning("%s", text)

@@ -1,0 +1,1 @@
+"""What the edges see of a JobManager."""

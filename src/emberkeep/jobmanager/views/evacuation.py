@@ -1,0 +1,65 @@
+"""How far an evacuation is: what still runs on a task manager that is to be left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.views.cluster import Evacuation, JobView, TaskManagerView
+from emberkeep.protocol.messages import Departure, DriverReport, ProcessState
+
+UNKNOWN = -1
+
+
+def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) -> list[TaskManagerView]:
+    """The evacuated ones among ``views`` with what their jobs say of it. ``jobs`` were looked at after ``views``: what
+    was on its way to a task manager then is listed by either."""
+    running = {job.job_id: job for job in jobs if not job.status.is_globally_terminal}
+    departures: dict[TaskManagerId, list[Departure]] = {}
+    expected: dict[TaskManagerId, list[JobView]] = {}
+    for job in running.values():
+        for executor in job.status_report.executors if job.status_report is not None else ():
+            if executor.departure is not None:
+                departures.setdefault(executor.task_manager, []).append(executor.departure)
+        if job.driver_expected_on is not None:
+            expected.setdefault(job.driver_expected_on, []).append(job)
+    return [
+        msgspec.structs.replace(
+            view,
+            evacuation=_evacuation(
+                view.report.drivers, departures.get(view.info.id, []), expected.get(view.info.id, []), running
+            ),
+        )
+        if view.evacuated
+        else view
+        for view in views
+    ]
+
+
+def _evacuation(
+    reported: Sequence[DriverReport],
+    departures: Sequence[Departure],
+    expected: Sequence[JobView],
+    jobs: Mapping[JobId, JobView],
+) -> Evacuation:
+    """``expected``: jobs whose driver is there, or may come up there, as far as the JobManager knows."""
+    drivers = [driver for driver in reported if driver.state is not ProcessState.EXITED]
+    told = {(driver.job_id, driver.attempt) for driver in reported}
+    coming = sum((job.job_id, job.attempt) not in told for job in expected)
+    moving = sum(_moves(driver, jobs.get(driver.job_id)) for driver in drivers)
+    return Evacuation(
+        executors=len(departures),
+        executors_waiting=sum(not departure.begun for departure in departures),
+        shuffle_blocks=sum(max(0, departure.shuffle_blocks) for departure in departures),
+        cached_blocks=sum(max(0, departure.cached_blocks) for departure in departures),
+        at_least=any(UNKNOWN in (d.shuffle_blocks, d.cached_blocks) or d.at_least for d in departures),
+        drivers_moving=moving + coming,
+        drivers_staying=len(drivers) - moving,
+    )
+
+
+def _moves(driver: DriverReport, job: JobView | None) -> bool:
+    """Whether a driver is about to leave: it ends or was asked to move, or nobody needs it any more."""
+    return job is None or job.leaving or driver.attempt != job.attempt

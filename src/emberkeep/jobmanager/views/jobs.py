@@ -1,0 +1,85 @@
+"""Pictures of jobs for the edges."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.jobs.checkpoints import JobPointers
+from emberkeep.jobs.machine import JobMachine
+from emberkeep.jobs.model import JobGraph, JobResult, JobStatus
+from emberkeep.jobs.transitions import Phase
+from emberkeep.protocol.messages import JobMasterStatus
+
+
+def view_of(
+    machine: JobMachine,
+    graph: JobGraph | None,
+    report: JobMasterStatus | None,
+    pointers: JobPointers,
+    procedure: ProcedureView | None = None,
+    *,
+    moving: bool = False,
+    held: str = "",
+) -> JobView:
+    """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to.
+    ``held``: what its next attempt waits for before it is recorded."""
+    ended = machine.status.is_globally_terminal
+    result = machine.result if ended else None
+    driver, home = machine.driver, machine.driver_home()
+    attempts = machine.history.attempts()
+    return JobView(
+        job_id=machine.graph.job_id,
+        name=machine.graph.name,
+        status=machine.status,
+        submitted_ms=machine.graph.submitted_ms,
+        ended_ms=result.ended_ms if result else None,
+        status_times_ms=dict(machine.history.status_times_ms),
+        attempt=machine.attempt,
+        driver_task_manager=(attempts[-1].task_manager or None) if attempts else None,
+        driver_pid=driver.pid if driver is not None and not ended else 0,
+        exit_code=result.exit_code if result else None,
+        root_cause=machine.verdict.root_cause if machine.verdict else "",
+        waiting=held or machine.waiting() or (report.waiting if report and not ended else ""),
+        attempts=attempts,
+        exceptions=machine.history.exceptions(),
+        graph=graph,
+        status_report=report,
+        result=result,
+        pointers=msgspec.structs.replace(pointers, queries=()) if ended else pointers,
+        procedure=None if ended else procedure,
+        unreadable=machine.phase is Phase.WITHOUT_GRAPH,
+        leaving=moving or machine.phase not in (Phase.RUNNING, Phase.WITHOUT_GRAPH),
+        driver_expected_on=None if home is None else home.task_manager,
+    )
+
+
+def view_of_result(result: JobResult) -> JobView:
+    """A job that ended in an earlier life."""
+    newest = result.attempts[-1] if result.attempts else None
+    return JobView(
+        job_id=result.job_id,
+        name=result.name,
+        status=result.status,
+        submitted_ms=result.submitted_ms,
+        ended_ms=result.ended_ms,
+        status_times_ms={JobStatus.CREATED: result.submitted_ms, result.status: result.ended_ms},
+        attempt=newest.attempt if newest else 0,
+        driver_task_manager=(newest.task_manager or None) if newest else None,
+        driver_pid=0,
+        exit_code=result.exit_code,
+        root_cause=result.root_cause,
+        waiting="",
+        attempts=result.attempts,
+        exceptions=result.exceptions,
+        graph=None,
+        status_report=None,
+        result=result,
+        pointers=JobPointers(attempt=newest.attempt if newest else 0, savepoints=result.savepoints),
+    )
+
+
+def with_missing(view: JobView, missing: str) -> JobView:
+    """The view of a job that also waits for what the cluster cannot give."""
+    return msgspec.structs.replace(view, waiting=missing) if missing and not view.unreadable else view

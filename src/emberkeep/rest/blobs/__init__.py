@@ -1,0 +1,1 @@
+"""BLOBs over REST."""

@@ -1,0 +1,290 @@
+"""BLOBs of jobs: files, off-loaded messages and logs by their content's SHA-256 (BLOB-1). No name of a client's is ever
+part of a path."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final
+
+import msgspec
+from aiohttp import hdrs, web
+from msgspec import Meta, field
+
+from emberkeep.base.configuration.options import BLOB_MAX_SIZE
+from emberkeep.base.errors import InvalidInput
+from emberkeep.jobmanager.views.blobs import BlobView
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.protocol.rest_blobs import (
+    ATTEMPT_HEADER,
+    BLOB_PEER_HEADER,
+    BlobCheck,
+    BlobCollection,
+    BlobGroup,
+    BlobGroupOpened,
+    BlobInfo,
+    BlobList,
+    BlobProblem,
+    BlobStored,
+)
+from emberkeep.rest.blobs.response import Sent, send_blob
+from emberkeep.rest.serving.blob_holders import MAX_HOLDERS, parse_attempt, parse_holder
+from emberkeep.rest.serving.request_bodies import stream_body, too_large
+from emberkeep.rest.serving.routing import Call, Header, Route
+
+MAX_GROUP: Final = 10_000  # BLOBs
+
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_SIZE = Header("Content-Length", "Bytes of the content, or of the range.")
+_RANGE = Header("Range", "One range of bytes, `bytes=0-1023`; the answer is 206 then.")
+_ATTEMPT = Header(ATTEMPT_HEADER, "The attempt of the job that this acts for; it is refused once that is over.")
+_PEER = Header(BLOB_PEER_HEADER, "Address (host:port) of the requesting task manager's own cache.")
+
+
+class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of an upload."""
+
+    holder: Annotated[
+        list[str],
+        Meta(max_length=MAX_HOLDERS, description="Who references a transient BLOB from now on; may be repeated."),
+    ] = field(default_factory=list)
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a download."""
+
+    direct: Annotated[bool, Meta(description="Do not send on to another cache.")] = False
+
+
+async def open_group(call: Call) -> msgspec.Struct:
+    group: BlobGroup = call.body
+    limit = call.api.configuration[BLOB_MAX_SIZE]
+    if len(group.blobs) > MAX_GROUP:
+        raise InvalidInput(f"{len(group.blobs)} BLOBs are more than the {MAX_GROUP} of one group", field="blobs")
+    for index, content in enumerate(group.blobs):
+        if not _SHA256.fullmatch(content.sha256):
+            raise InvalidInput(
+                f"{content.sha256[:80]!r} is not a SHA-256",
+                field=f"blobs[{index}].sha256",
+                hint="64 lower-case hex digits",
+            )
+        if not 0 <= content.size <= limit:
+            raise InvalidInput(
+                f"{content.size} bytes: 0 to {limit} are possible",
+                field=f"blobs[{index}].size",
+                hint="see blob.max-size",
+            )
+    return BlobGroupOpened(missing=list(await call.api.blobs.open_group(call.path["jobid"], group.blobs)))
+
+
+async def put(call: Call) -> msgspec.Struct:
+    request, owner, key = call.request, call.path["jobid"], call.path["key"]
+    holders = [parse_holder(name) for name in call.query.holder]
+    attempt = parse_attempt(request.headers.get(ATTEMPT_HEADER))
+    if holders and key.is_permanent:
+        raise InvalidInput("a permanent BLOB is referenced by its job alone", field="holder")
+    if request.headers.get(hdrs.CONTENT_ENCODING, "identity") != "identity":
+        raise web.HTTPUnsupportedMediaType(text="the content itself is expected, without a Content-Encoding")
+    limit, announced = call.api.configuration[BLOB_MAX_SIZE], request.content_length
+    if announced is not None and announced > limit:
+        raise too_large(limit, announced)
+    async with call.api.uploads.place():
+        size = await call.api.blobs.upload(
+            owner, key, stream_body(request, limit), size=announced, holders=holders, attempt=attempt
+        )
+    return BlobStored(jobid=owner, key=str(key), size=size)
+
+
+async def head(call: Call) -> web.StreamResponse:
+    owner, key = call.path["jobid"], call.path["key"]
+    async with call.api.downloads.place():
+        return await send_blob(call.request, key, await call.api.blobs.path(owner, key))
+
+
+async def get(call: Call) -> web.StreamResponse:
+    owner, key, blobs = call.path["jobid"], call.path["key"], call.api.blobs
+    requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
+    if requester and call.query.direct:
+        blobs.peer_failed(owner, key, requester)
+    elif requester:
+        peer = await call.api.peers.instead(owner, key, requester)
+        if peer is not None:
+            location = f"http://{peer}{API_PREFIX}/jobs/{owner}/blobs/{key}"
+            return web.Response(status=307, headers={hdrs.LOCATION: location})
+    sent = Sent()
+    try:
+        async with call.api.downloads.place():
+            return await send_blob(call.request, key, await blobs.path(owner, key), sent)
+    finally:
+        blobs.download_ended(owner, key, requester, sent=sent.count, complete=sent.complete)
+
+
+async def ready(call: Call) -> web.StreamResponse:
+    requester = await call.api.peers.known(call.request.headers.get(BLOB_PEER_HEADER))
+    if not requester:
+        raise InvalidInput("no registered task manager has its cache there", field=BLOB_PEER_HEADER)
+    call.api.blobs.peer_ready(call.path["jobid"], call.path["key"], requester)
+    return web.Response(status=204)
+
+
+async def acknowledge(call: Call) -> web.StreamResponse:
+    attempt = parse_attempt(call.request.headers.get(ATTEMPT_HEADER))
+    call.api.blobs.release(call.path["jobid"], call.path["key"], call.path["holder"], attempt)
+    return web.Response(status=204)
+
+
+async def list_all(call: Call) -> msgspec.Struct:
+    return _listing(await call.api.blobs.blobs())
+
+
+async def list_of_job(call: Call) -> msgspec.Struct:
+    return _listing(await call.api.blobs.blobs(call.path["jobid"]))
+
+
+def _listing(views: list[BlobView]) -> BlobList:
+    infos = [
+        BlobInfo(
+            jobid=view.owner,
+            key=str(view.key),
+            size=view.size,
+            local=view.in_local_store,
+            ha=view.in_ha_store,
+            references=list(view.references),
+            state=view.state,
+        )
+        for view in views
+    ]
+    return BlobList(blobs=infos, bytes=sum(view.size for view in views))
+
+
+async def verify(call: Call) -> msgspec.Struct:
+    return await _verify(call)
+
+
+async def verify_job(call: Call) -> msgspec.Struct:
+    return await _verify(call)
+
+
+async def _verify(call: Call) -> BlobCheck:
+    async with call.api.verifications.place():
+        found = await call.api.blobs.verify(call.path.get("jobid"))
+    problems = [
+        BlobProblem(jobid=item.owner, key=str(item.key), store=item.store, problem=item.problem, healed=item.healed)
+        for item in found.findings
+    ]
+    return BlobCheck(checked=found.checked, bytes=found.bytes, problems=problems)
+
+
+async def collect(call: Call) -> msgspec.Struct:
+    return BlobCollection(deleted=await call.api.blobs.collect())
+
+
+_OF_JOB = "/jobs/{jobid}/blobs"
+_ONE = _OF_JOB + "/{key}"
+
+ROUTES = (
+    Route(
+        "POST",
+        _OF_JOB,
+        open_group,
+        "Announce BLOBs that belong together, before their job is submitted",
+        "BLOBs",
+        reply=BlobGroupOpened,
+        body=BlobGroup,
+        problems=(409, 413, 415, 503),
+        doc="The job id is the client's choice: any that no job has had; 32 zeros for what belongs to no job. Once the "
+        "last of the group has arrived, all of them exist for `blob.retention.interval` at least; the job has to be "
+        "submitted within it.",
+    ),
+    Route("GET", _OF_JOB, list_of_job, "The BLOBs of one job", "BLOBs", reply=BlobList, problems=(503,)),
+    Route(
+        "PUT",
+        _ONE,
+        put,
+        "Upload a BLOB",
+        "BLOBs",
+        status=201,
+        reply=BlobStored,
+        raw_body="The content itself; it is refused when its SHA-256 differs.",
+        query=Upload,
+        headers=(_ATTEMPT,),
+        problems=(408, 409, 413, 415, 503, 507),
+        doc="Repeating it does no harm. `blob.max-size` bounds the size. A client that sends nothing for 30 s, or less "
+        "than 16 KiB/s, is cut off.",
+    ),
+    Route(
+        "HEAD",
+        _ONE,
+        head,
+        "Whether a BLOB is there, and its size",
+        "BLOBs",
+        media="application/octet-stream",
+        reply_headers=(_SIZE,),
+        problems=(404, 503),
+    ),
+    Route(
+        "GET",
+        _ONE,
+        get,
+        "The content of a BLOB",
+        "BLOBs",
+        media="application/octet-stream",
+        query=Download,
+        headers=(_RANGE, _PEER),
+        reply_headers=(_SIZE,),
+        also=(206, 307),
+        problems=(404, 416, 503),
+        doc="To a task manager that names its own cache the answer may be 307: ask that peer, and if it fails, this "
+        "resource again with `direct=true`.",
+    ),
+    Route(
+        "POST",
+        _ONE + "/ready",
+        ready,
+        "A task manager's cache has got a BLOB, and serves it to others from now on",
+        "BLOBs",
+        status=204,
+        headers=(_PEER,),
+        problems=(503,),
+    ),
+    Route(
+        "DELETE",
+        _ONE + "/holders/{holder}",
+        acknowledge,
+        "Give a reference back",
+        "BLOBs",
+        status=204,
+        headers=(_ATTEMPT,),
+        problems=(409, 503),
+        doc="A reference that is not there (any more) is fine.",
+    ),
+    Route("GET", "/blobs", list_all, "All BLOBs that the server knows", "BLOBs", reply=BlobList, problems=(503,)),
+    Route(
+        "POST",
+        "/blobs/verify",
+        verify,
+        "Read every BLOB in both stores and heal what can be",
+        "BLOBs",
+        reply=BlobCheck,
+        problems=(503,),
+        doc="It takes as long as reading all of it does.",
+    ),
+    Route(
+        "POST",
+        _OF_JOB + "/verify",
+        verify_job,
+        "Read every BLOB of one job in both stores and heal what can be",
+        "BLOBs",
+        reply=BlobCheck,
+        problems=(503,),
+    ),
+    Route(
+        "POST",
+        "/blobs/gc",
+        collect,
+        "Run the staged clean-up once, now",
+        "BLOBs",
+        reply=BlobCollection,
+        problems=(503,),
+        doc="What has been staged before is deleted, what is unreferenced is staged.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""The cluster, its task managers, its storage and its blocklist."""

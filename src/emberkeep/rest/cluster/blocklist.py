@@ -1,0 +1,174 @@
+"""The blocklist: which nodes and task managers get no new work, until when, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import TaskManagerId
+from emberkeep.blocklist.model import (
+    BlockAction,
+    Blocked,
+    BlockedNode,
+    EvacuatedDrivers,
+    Place,
+    PlaceKind,
+    entry_about,
+    parse_cause,
+    parse_end,
+)
+from emberkeep.protocol.rest_blocklist import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
+from emberkeep.rest.serving.routing import Call, Route, json_response
+
+_DECIMALS = 19  # of the largest time
+
+
+async def blocklist(call: Call) -> msgspec.Struct:
+    gateway = call.api.gateway
+    listed = await gateway.blocklist()
+    standing = await gateway.task_managers_by_node()
+    return BlocklistInfo(
+        blocked_task_managers={
+            TaskManagerId(entry.id): _task_manager(entry)
+            for entry in listed.entries
+            if not isinstance(entry, BlockedNode)
+        },
+        blocked_nodes={entry.id: _node(entry, standing) for entry in listed.entries if isinstance(entry, BlockedNode)},
+    )
+
+
+def _task_manager(entry: Blocked) -> BlockedTaskManagerInfo:
+    return BlockedTaskManagerInfo(
+        action=entry.action,
+        start_timestamp=entry.start_ms,
+        end_timestamp=entry.end_ms,
+        cause=entry.cause,
+        drivers=_drivers_said(entry),
+    )
+
+
+def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> BlockedNodeInfo:
+    return BlockedNodeInfo(
+        action=entry.action,
+        start_timestamp=entry.start_ms,
+        end_timestamp=entry.end_ms,
+        cause=entry.cause,
+        drivers=_drivers_said(entry),
+        task_managers=standing.get(entry.id, []),
+    )
+
+
+def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
+    """Only what is out of the ordinary: all other entries have exactly the fields that were agreed on."""
+    stay = entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS and entry.drivers is EvacuatedDrivers.WAIT
+    return entry.drivers if stay else None
+
+
+def _place(call: Call) -> Place:
+    """What the path names."""
+    if "nodeid" in call.path:
+        return Place(PlaceKind.NODE, call.path["nodeid"])
+    return Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"])
+
+
+async def block(call: Call) -> web.StreamResponse:
+    body: BlockRequest = call.body
+    now = call.api.now_ms()
+    entry = entry_about(
+        _place(call),
+        action=body.action,
+        start_ms=now,
+        end_ms=parse_end(_number(body.end_timestamp, "endTimestamp"), now),
+        causes=(parse_cause(body.cause),),
+        drivers=_drivers(body),
+    )
+    merge = body.allow_merge in (True, "true")
+    blocking = await call.api.gateway.block(entry, merge=merge, keep_drivers=body.drivers is None)
+    made, status = blocking.entry, 202 if blocking.merged else 201
+    if isinstance(made, BlockedNode):
+        return json_response(_node(made, await call.api.gateway.task_managers_by_node()), status)
+    return json_response(_task_manager(made), status)
+
+
+def _drivers(body: BlockRequest) -> EvacuatedDrivers:
+    """What becomes of drivers that no streaming query lets move. Raises InvalidInput."""
+    if body.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS:
+        return body.drivers or EvacuatedDrivers.RESTART
+    if body.drivers is not None:
+        raise InvalidInput(
+            f"drivers is given with {body.action.value}", field="drivers", hint="drivers leave evacuated places only"
+        )
+    return EvacuatedDrivers.WAIT
+
+
+def _number(value: int | str | None, field: str) -> int | None:
+    """A number that came as a number or as a string. Raises InvalidInput."""
+    if value is None or isinstance(value, int):
+        return value
+    if value.isascii() and value.removeprefix("-").isdecimal() and len(value) <= _DECIMALS + 1:
+        return int(value)
+    raise InvalidInput(f"{field}: {value[:40]!r} is not a whole number", field=field, hint="Unix milliseconds")
+
+
+async def unblock(call: Call) -> web.StreamResponse:
+    await call.api.gateway.unblock(_place(call))
+    return web.Response(headers={"Cache-Control": "no-store"})
+
+
+_PUT_DOC = (
+    "201: a new entry. 202: merged into the entry that was there (`allowMerge`): the stronger action, the earlier "
+    "start, the later end, both causes. 409: there is an entry, and `allowMerge` is false. From the answer on nothing "
+    "new is decided for that place, also by later JobManagers."
+)
+
+
+def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, Route]:
+    """How entries of one kind are put there and removed."""
+    return (
+        Route(
+            "PUT",
+            path,
+            block,
+            f"Block a {kind.replace('_', ' ')}, or change its entry",
+            "Blocklist",
+            status=201,
+            also=(202,),
+            reply=reply,
+            body=BlockRequest,
+            problems=(409, 503, 504),
+            names_empty=True,
+            operation=f"block_{kind}",
+            unversioned=True,
+            doc=_PUT_DOC,
+        ),
+        Route(
+            "DELETE",
+            path,
+            unblock,
+            f"Unblock a {kind.replace('_', ' ')}",
+            "Blocklist",
+            media="",
+            problems=(404, 503, 504),
+            names_empty=True,
+            operation=f"unblock_{kind}",
+            unversioned=True,
+        ),
+    )
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/blocklist",
+        blocklist,
+        "All blocked nodes and task managers",
+        "Blocklist",
+        reply=BlocklistInfo,
+        unversioned=True,
+    ),
+    *_routes("/blocklist/nodes/{nodeid}", "node", BlockedNodeInfo),
+    *_routes("/blocklist/taskmanagers/{taskmanagerid}", "task_manager", BlockedTaskManagerInfo),
+)

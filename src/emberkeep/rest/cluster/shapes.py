@@ -1,0 +1,174 @@
+"""The cluster and its task managers as the REST API shows them. Plain functions from views to bodies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+import emberkeep
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, Stranger, TaskManagerView
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import DriverReport
+from emberkeep.protocol.rest import (
+    ClusterExtension,
+    ClusterOverview,
+    DriverOnTaskManager,
+    EvacuationInfo,
+    Hardware,
+    LocalStateOfJob,
+    Resources,
+    SlotInfo,
+    StateGatewayCounters,
+    TaskManagerDetails,
+    TaskManagerExtension,
+    TaskManagerOfAnotherStore,
+    TaskManagerState,
+    TaskManagerSummary,
+)
+from emberkeep.rest.ports import StorageCondition
+from emberkeep.slots.model import Allocation, ResourceProfile
+
+MIB = 1024**2
+# Flink's tools show this field as the cluster's version.
+FLINK_VERSION = f"emberkeep-{emberkeep.__version__}"
+
+
+def cluster_overview(
+    gateway: JobManagerGateway,
+    jobs: Sequence[JobView],
+    task_managers: Sequence[TaskManagerView],
+    blocklist_problem: str,
+    storage: StorageCondition,
+    problem: str,
+) -> ClusterOverview:
+    """Counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
+    counts = Counter(job.status for job in jobs)
+    return ClusterOverview(
+        taskmanagers=len(task_managers),
+        slots_total=sum(view.info.slots for view in task_managers),
+        slots_available=sum(view.free_slots for view in task_managers),
+        jobs_running=sum(count for status, count in counts.items() if not status.is_globally_terminal),
+        jobs_finished=counts[JobStatus.FINISHED],
+        jobs_cancelled=counts[JobStatus.CANCELED],
+        jobs_failed=counts[JobStatus.FAILED],
+        flink_version=FLINK_VERSION,
+        flink_commit="",
+        emberkeep=ClusterExtension(
+            version=emberkeep.__version__,
+            epoch=gateway.epoch(),
+            job_manager=gateway.address(),
+            started=gateway.started_ms(),
+            jobs_by_status={status: counts[status] for status in JobStatus},
+            driver_places_total=sum(view.info.driver_places for view in task_managers),
+            driver_places_available=sum(view.free_driver_places for view in task_managers),
+            taskmanagers_away=sum(view.away for view in task_managers),
+            taskmanagers_of_another_store=of_another_store(gateway.strangers()),
+            problem=problem,
+            blocklist_problem=blocklist_problem,
+            storage_problem=storage.problem,
+            storage_unneeded=storage.unneeded,
+        ),
+        taskmanagers_blocked=sum(view.blocked for view in task_managers),
+        slots_free_and_blocked=sum(view.free_slots for view in task_managers if view.blocked),
+    )
+
+
+def of_another_store(others: Iterable[Stranger]) -> tuple[TaskManagerOfAnotherStore, ...]:
+    return tuple(
+        TaskManagerOfAnotherStore(
+            id=other.id, path=other.address, node_id=other.node_id, pid=other.pid, store=other.lineage
+        )
+        for other in others
+    )
+
+
+def task_manager_summary(view: TaskManagerView) -> TaskManagerSummary:
+    """The line of a task manager in the list of all."""
+    info = view.info
+    return TaskManagerSummary(
+        id=info.id,
+        path=info.address,
+        data_port=_port(info.address),
+        jmx_port=-1,
+        time_since_last_heartbeat=view.last_heartbeat_ms,
+        slots_number=info.slots,
+        free_slots=view.free_slots,
+        total_resource=_resources(info.total),
+        free_resource=_resources(view.free_resources),
+        hardware=Hardware(
+            cpu_cores=info.total.cores,
+            physical_memory=info.total.memory_mb * MIB,
+            free_memory=view.free_resources.memory_mb * MIB,
+        ),
+        emberkeep=_extension(view),
+        blocked=view.blocked,
+    )
+
+
+def task_manager_details(view: TaskManagerView) -> TaskManagerDetails:
+    """One task manager with its allocated slots, by slot index."""
+    summary = task_manager_summary(view)
+    allocations = sorted(view.report.allocations, key=lambda allocation: allocation.slot_index)
+    return TaskManagerDetails(
+        **{name: getattr(summary, name) for name in summary.__struct_fields__},
+        allocated_slots=[_slot(allocation) for allocation in allocations],
+    )
+
+
+def _extension(view: TaskManagerView) -> TaskManagerExtension:
+    info, report = view.info, view.report
+    return TaskManagerExtension(
+        state=TaskManagerState.AWAY if view.away else TaskManagerState.ALIVE,
+        instance=info.instance,
+        host=info.host,
+        node_id=info.node_id,
+        pid=info.pid,
+        started=info.started_ms,
+        python=info.runtime.python,
+        spark=info.runtime.spark,
+        java=info.java_major,
+        driver_places_total=info.driver_places,
+        driver_places_available=view.free_driver_places,
+        drivers=[_driver(driver) for driver in report.drivers],
+        disk_free_mb=report.disk_free_mb,
+        memory_used_mb=report.memory_used_mb,
+        cpu_percent=report.cpu_percent,
+        adopted=report.adopted,
+        local_state=[
+            LocalStateOfJob(jid=state.job_id, files=state.files, size=state.size) for state in report.local_state
+        ],
+        state_gateway=None
+        if report.state_gateway is None
+        else StateGatewayCounters(**msgspec.structs.asdict(report.state_gateway)),
+        evacuation=None if view.evacuation is None else EvacuationInfo(**msgspec.structs.asdict(view.evacuation)),
+    )
+
+
+def _driver(driver: DriverReport) -> DriverOnTaskManager:
+    return DriverOnTaskManager(
+        jid=driver.job_id,
+        attempt=driver.attempt,
+        state=driver.state,
+        pid=driver.pid,
+        memory_mb=driver.memory_mb,
+    )
+
+
+def _slot(allocation: Allocation) -> SlotInfo:
+    return SlotInfo(
+        job_id=allocation.job_id,
+        attempt=allocation.attempt,
+        index=allocation.slot_index,
+        resource=_resources(allocation.profile),
+    )
+
+
+def _resources(profile: ResourceProfile) -> Resources:
+    return Resources(cpu_cores=float(profile.cores), task_heap_memory=profile.memory_mb)
+
+
+def _port(address: str) -> int:
+    port = address.rpartition(":")[2]
+    return int(port) if port.isdecimal() else -1

@@ -1,0 +1,71 @@
+"""The shared storage: whose it is, and what lies there that no job needs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from emberkeep.protocol.rest_storage import StorageInfo
+from emberkeep.rest.serving.routing import Call, Route
+
+
+class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a purge."""
+
+    force: Annotated[
+        bool, Meta(description="Also while task managers of another job store run, whose jobs may use it.")
+    ] = False
+
+
+async def status(call: Call) -> msgspec.Struct:
+    return await call.api.storage.status()
+
+
+async def adopt(call: Call) -> msgspec.Struct:
+    return await call.api.storage.adopt()
+
+
+async def purge(call: Call) -> msgspec.Struct:
+    query: PurgeStorage = call.query
+    return await call.api.storage.purge(force=query.force)
+
+
+ROUTES = (
+    Route(
+        "GET",
+        "/storage",
+        status,
+        "Whose the shared storage is, and what lies there that no job needs",
+        "Storage",
+        reply=StorageInfo,
+        operation="storage_status",
+        problems=(503,),
+    ),
+    Route(
+        "POST",
+        "/storage/adopt",
+        adopt,
+        "Say that what lies in the storage belongs to this cluster",
+        "Storage",
+        reply=StorageInfo,
+        operation="adopt_storage",
+        problems=(409, 503, 507),
+        doc="Needed where the job store was emptied or exchanged. What no job needs is marked then, and deleted after "
+        "`high-availability.storage.unknown-delay`.",
+    ),
+    Route(
+        "POST",
+        "/storage/purge",
+        purge,
+        "Adopt the storage, and delete at once what belongs to no known job",
+        "Storage",
+        reply=StorageInfo,
+        operation="purge_storage",
+        query=PurgeStorage,
+        problems=(409, 503, 507),
+        doc="Checkpoints and graphs are gone when this returns; BLOBs go with one of the next clean-ups. Savepoints "
+        "stay. 409: it is another cluster's, or `used-by` names task managers.",
+    ),
+)

@@ -1,0 +1,70 @@
+"""Task managers: list and detail."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.protocol.rest import Empty, TaskManagerDetails, TaskManagers
+from emberkeep.rest.cluster.shapes import task_manager_details, task_manager_summary
+from emberkeep.rest.serving.routing import Call, Route
+
+MAX_DRAIN = 7 * 24 * 3600  # seconds
+
+
+class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a task manager's end."""
+
+    drain: Annotated[
+        float,
+        Meta(
+            description="Seconds that its work has to go, from 0 to 604800: executors and streaming drivers move "
+            "elsewhere as far as there is room, other drivers end with their jobs."
+        ),
+    ] = 0.0
+
+
+async def stop(call: Call) -> msgspec.Struct:
+    query: StopTaskManager = call.query
+    if not 0 <= query.drain <= MAX_DRAIN:
+        raise InvalidInput(f"query parameter drain: {query.drain:g} is not from 0 to {MAX_DRAIN}", field="drain")
+    await call.api.gateway.stop_task_manager(call.path["taskmanagerid"], drain=query.drain)
+    return Empty()
+
+
+async def task_managers(call: Call) -> msgspec.Struct:
+    return TaskManagers(taskmanagers=[task_manager_summary(view) for view in await call.api.gateway.task_managers()])
+
+
+async def task_manager(call: Call) -> msgspec.Struct:
+    return task_manager_details(await call.api.gateway.task_manager(call.path["taskmanagerid"]))
+
+
+ROUTES = (
+    Route("GET", "/taskmanagers", task_managers, "All registered task managers", "Task managers", reply=TaskManagers),
+    Route(
+        "GET",
+        "/taskmanagers/{taskmanagerid}",
+        task_manager,
+        "One task manager with its allocated slots",
+        "Task managers",
+        reply=TaskManagerDetails,
+        problems=(404,),
+    ),
+    Route(
+        "POST",
+        "/taskmanagers/{taskmanagerid}/stop",
+        stop,
+        "End a task manager for good",
+        "Task managers",
+        status=202,
+        reply=Empty,
+        query=StopTaskManager,
+        problems=(404,),
+        doc="It takes nothing new; after the drain its executors end and are replaced elsewhere, drivers get SIGTERM "
+        "and their jobs are restarted elsewhere. Then it gives its slots back, deletes its local state and ends.",
+    ),
+)

@@ -1,0 +1,1 @@
+"""Jobs, their submission, and their savepoints."""

@@ -1,0 +1,63 @@
+"""The live view of a job: its detail as server-sent events whenever it changes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.base.errors import Absent
+from emberkeep.base.ids import JobId
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.rest.jobs.shapes import job_details_info
+from emberkeep.rest.serving.api import Api
+
+KEEP_ALIVE = 15.0  # seconds after which a silent stream gets a comment, so that proxies keep it open
+
+
+async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamResponse:
+    """Send the job at first and after each change, until it has ended or the client or the server goes.
+
+    Raises Absent, RetryLater (too many requests wait already).
+    """
+    view = await api.gateway.job(job_id)
+    with api.waiting.place():
+        response = web.StreamResponse(
+            headers={
+                "Content-Type": "text/event-stream",
+                "Cache-Control": "no-store",
+                "X-Accel-Buffering": "no",
+                "X-Content-Type-Options": "nosniff",
+            }
+        )
+        await response.prepare(request)
+        with suppress(ConnectionResetError):  # the client has gone, which is how streams usually end
+            await _send_changes(api, response, view)
+    return response
+
+
+async def _send_changes(api: Api, response: web.StreamResponse, view: JobView) -> None:
+    sent: JobView | None = None
+    clock = api.system.clock
+    last_written = clock.monotonic()
+    while True:
+        if view != sent:
+            await _write(response, "job", msgspec.json.encode(job_details_info(view, api.now_ms())))
+            sent, last_written = view, clock.monotonic()
+        elif clock.monotonic() - last_written > KEEP_ALIVE:
+            await response.write(b": alive\n\n")
+            last_written = clock.monotonic()
+        if view.status.is_globally_terminal:
+            break
+        if await api.pause(api.poll_interval):
+            return
+        try:
+            view = await api.gateway.job(view.job_id)
+        except Absent:
+            break
+    await _write(response, "end", b"{}")
+
+
+async def _write(response: web.StreamResponse, event: str, data: bytes) -> None:
+    await response.write(b"event: " + event.encode() + b"\ndata: " + data + b"\n\n")

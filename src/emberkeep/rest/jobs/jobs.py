@@ -1,0 +1,143 @@
+"""Jobs: lists, details, exceptions, configuration, cancellation."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.protocol.rest import (
+    Empty,
+    JobConfigInfo,
+    JobDetailsInfo,
+    JobExceptions,
+    JobIdsWithStatus,
+    JobIdWithStatus,
+    MultipleJobsDetails,
+)
+from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
+from emberkeep.rest.jobs import events as job_events
+from emberkeep.rest.jobs.checkpoint_shapes import checkpoint_statistics
+from emberkeep.rest.jobs.shapes import job_config, job_details, job_details_info, job_exceptions
+from emberkeep.rest.serving.routing import Call, Route
+
+MAX_GRACE = 3600  # seconds
+
+
+class ReadExceptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a job's exceptions."""
+
+    max_exceptions: Annotated[int, Meta(ge=0, le=1000, description="Most entries in the reply.")] = msgspec.field(
+        default=20, name="maxExceptions"
+    )
+
+
+class TerminateJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a job's termination. Flink's other mode, ``stop``, is not offered."""
+
+    mode: Annotated[Literal["cancel"], Meta(description="How to end the job.")] = "cancel"
+    grace: Annotated[
+        float | None,
+        Meta(
+            description="Seconds until the driver is killed, from 0 to 3600; `task.cancellation.timeout` if not given."
+        ),
+    ] = None
+
+
+async def jobs(call: Call) -> msgspec.Struct:
+    views = await call.api.gateway.jobs()
+    return JobIdsWithStatus(jobs=[JobIdWithStatus(id=view.job_id, status=view.status) for view in views])
+
+
+async def jobs_overview(call: Call) -> msgspec.Struct:
+    now = call.api.now_ms()
+    return MultipleJobsDetails(jobs=[job_details(view, now) for view in await call.api.gateway.jobs()])
+
+
+async def job(call: Call) -> msgspec.Struct:
+    return job_details_info(await call.api.gateway.job(call.path["jobid"]), call.api.now_ms())
+
+
+async def exceptions(call: Call) -> msgspec.Struct:
+    return job_exceptions(await call.api.gateway.job(call.path["jobid"]), call.query.max_exceptions)
+
+
+async def checkpoints(call: Call) -> msgspec.Struct:
+    return checkpoint_statistics((await call.api.gateway.job(call.path["jobid"])).pointers)
+
+
+async def config(call: Call) -> msgspec.Struct:
+    return job_config(await call.api.gateway.job(call.path["jobid"]), call.api.configuration)
+
+
+async def cancel(call: Call) -> msgspec.Struct:
+    query: TerminateJob = call.query
+    if query.grace is not None and not 0 <= query.grace <= MAX_GRACE:
+        raise InvalidInput(f"query parameter grace: {query.grace:g} is not from 0 to {MAX_GRACE}", field="grace")
+    await call.api.gateway.cancel(call.path["jobid"], grace=query.grace)
+    return Empty()
+
+
+async def events(call: Call) -> web.StreamResponse:
+    return await job_events.stream(call.api, call.request, call.path["jobid"])
+
+
+ROUTES = (
+    Route("GET", "/jobs", jobs, "Ids and states of all jobs", "Jobs", reply=JobIdsWithStatus),
+    Route("GET", "/jobs/overview", jobs_overview, "All jobs, newest first", "Jobs", reply=MultipleJobsDetails),
+    Route("GET", "/jobs/{jobid}", job, "One job", "Jobs", reply=JobDetailsInfo, problems=(404,)),
+    Route(
+        "PATCH",
+        "/jobs/{jobid}",
+        cancel,
+        "Cancel a job",
+        "Jobs",
+        status=202,
+        reply=Empty,
+        query=TerminateJob,
+        problems=(404, 409),
+        doc="Accepted at once; the job is CANCELED when its driver is gone. Repeats do no harm. 409: it has ended.",
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/exceptions",
+        exceptions,
+        "Why attempts and executors were lost, newest first",
+        "Jobs",
+        reply=JobExceptions,
+        query=ReadExceptions,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/checkpoints",
+        checkpoints,
+        "What the job's streaming queries have committed, and its savepoints",
+        "Jobs",
+        reply=CheckpointStatistics,
+        problems=(404,),
+        doc="As it is stored: another leader, and the next attempt, know as much. A query may be some batches ahead.",
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/config",
+        config,
+        "What the job was submitted with; secret values are hidden",
+        "Jobs",
+        reply=JobConfigInfo,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/events",
+        events,
+        "Live view of a job (server-sent events)",
+        "Jobs",
+        media="text/event-stream",
+        problems=(404, 503),
+        doc="Event `job` with the body of `/jobs/{jobid}` at first and after each change; at last event `end`.",
+    ),
+)

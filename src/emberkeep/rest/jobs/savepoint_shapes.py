@@ -1,0 +1,133 @@
+"""Savepoints as the REST API shows them. Plain functions from views to bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobmanager.views.procedures import ProcedureView
+from emberkeep.lifecycle.manifest import Manifest, QuerySavepoint
+from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress
+from emberkeep.protocol.rest import ProcedureInfo
+from emberkeep.protocol.rest_savepoints import (
+    FailureCause,
+    OperationStatus,
+    QueueStatus,
+    SavepointEntry,
+    SavepointFileInfo,
+    SavepointInfo,
+    SavepointOutcome,
+    SavepointQueryInfo,
+    SavepointStatus,
+)
+from emberkeep.rest.jobs.java_throwable import serialized_throwable
+
+_NEVER = -1
+_FAILED = "ProcedureFailed"
+
+
+def savepoint_status(view: ProcedureView, job: JobView, now_ms: int) -> SavepointStatus:
+    outcome = None
+    if view.is_over and view.failure:
+        outcome = SavepointOutcome(failure_cause=failure_cause(_FAILED, view.failure))
+    elif view.is_over:
+        outcome = SavepointOutcome(location=view.savepoint)
+    return SavepointStatus(
+        status=QueueStatus(id=OperationStatus.COMPLETED if view.is_over else OperationStatus.IN_PROGRESS),
+        operation=outcome,
+        emberkeep=procedure_info(view, job, now_ms),
+    )
+
+
+def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureInfo:
+    told = view.progress or _nothing(view.trigger_id)
+    requested = view.request.requested_ms if view.request is not None else _NEVER
+    ended = told.ended_ms or _NEVER
+    if view.request is not None and view.request.procedure in (Procedure.SUSPEND, Procedure.DRAIN) and not view.failure:
+        ended = job.ended_ms if job.ended_ms is not None else _NEVER  # it ends with the job
+    until = ended if ended != _NEVER else now_ms
+    return ProcedureInfo(
+        trigger_id=view.trigger_id,
+        procedure=view.request.procedure if view.request is not None else None,
+        phase=view.phase,
+        detail=view.failure or told.detail,
+        waiting=view.waiting,
+        target_directory=view.request.target_directory if view.request is not None else "",
+        files_done=told.files_done,
+        files_total=told.files_total,
+        bytes_done=told.bytes_done,
+        bytes_total=told.bytes_total,
+        requested=requested,
+        started=told.started_ms or _NEVER,
+        ended=ended,
+        duration=max(0, until - requested) if requested != _NEVER else _NEVER,
+        location=view.savepoint,
+        manifest_sha256=view.manifest_sha256,
+        job_status=job.status,
+        warning="" if view.failure else told.warning,
+    )
+
+
+def failure_cause(kind: str, text: str) -> FailureCause:
+    return FailureCause(kind=kind, stack_trace=text, serialized_throwable=serialized_throwable(kind, text))
+
+
+def _nothing(trigger_id: str) -> ProcedureProgress:
+    """Stands for a word that was not heard; only its numbers are shown."""
+    return ProcedureProgress(trigger_id=trigger_id, phase=ProcedurePhase.FINISHING_BATCHES)
+
+
+def savepoint_entries(jobs: Iterable[JobView]) -> list[SavepointEntry]:
+    """Newest first."""
+    entries = [
+        SavepointEntry(
+            path=pointer.path,
+            job_id=view.job_id,
+            job_name=view.name,
+            job_status=view.status,
+            created=pointer.created_ms,
+            trigger_id=pointer.trigger_id,
+            manifest_sha256=pointer.manifest_sha256,
+        )
+        for view in jobs
+        for pointer in view.pointers.savepoints
+    ]
+    return sorted(entries, key=lambda entry: (-entry.created, entry.path))
+
+
+def savepoint_info(path: str, manifest: Manifest, sha256: str) -> SavepointInfo:
+    return SavepointInfo(
+        path=path,
+        manifest_sha256=sha256,
+        job_id=manifest.job_id,
+        job_name=manifest.job_name,
+        attempt=manifest.attempt,
+        trigger_id=manifest.trigger_id,
+        procedure=manifest.procedure,
+        created=manifest.created_ms,
+        spark_version=manifest.spark_version,
+        emberkeep_version=manifest.emberkeep_version,
+        size=manifest.total_size,
+        queries=[_query(manifest, query) for query in manifest.queries],
+        files=[SavepointFileInfo(path=file.path, size=file.size, sha256=file.sha256) for file in manifest.files],
+        functions=[state.name for state in manifest.functions],
+    )
+
+
+def _query(manifest: Manifest, query: QuerySavepoint) -> SavepointQueryInfo:
+    files = manifest.files_of(query)
+    return SavepointQueryInfo(
+        key=query.key,
+        name=query.name,
+        query_id=query.query_id,
+        sink=query.sink,
+        output_mode=query.output_mode,
+        target=query.target,
+        location=query.location,
+        batch_id=query.batch_id,
+        offsets=list(query.offsets),
+        watermark=query.watermark_ms,
+        drained_from=query.drained_from,
+        files=len(files),
+        size=sum(file.size for file in files),
+    )

@@ -1,0 +1,251 @@
+"""Stops and savepoints of jobs, and savepoints where they lie."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.protocol.rest_savepoints import (
+    DisposalStatus,
+    FailureCause,
+    OperationStatus,
+    QueueStatus,
+    SavepointCheck,
+    SavepointFiles,
+    SavepointInfo,
+    SavepointList,
+    SavepointOutcome,
+    SavepointPath,
+    SavepointRequest,
+    SavepointStatus,
+    StopRequest,
+    TriggerExtension,
+    TriggerResponse,
+)
+from emberkeep.rest.jobs.savepoint_shapes import failure_cause, savepoint_entries, savepoint_info, savepoint_status
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.locations import check_location, is_same_place
+from emberkeep.rest.serving.routing import Call, Route
+
+MAX_TIMEOUT = 7 * 24 * 3_600_000  # milliseconds
+_TRIGGER = re.compile(r"[0-9a-f]{32}")
+
+
+class ReadSavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a savepoint's manifest."""
+
+    path: Annotated[str, Meta(description="The savepoint's directory.")]
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+async def stop(call: Call) -> msgspec.Struct:
+    body: StopRequest = call.body
+    procedure = Procedure.DRAIN if body.drain else Procedure.SUSPEND
+    target = _target(body.target_directory, "targetDirectory")
+    return await _ask(call, procedure, target, body.trigger_id, body.timeout)
+
+
+async def make_savepoint(call: Call) -> msgspec.Struct:
+    body: SavepointRequest = call.body
+    procedure = Procedure.SUSPEND if body.cancel_job else Procedure.SAVEPOINT
+    target = _target(body.target_directory, "target-directory")
+    return await _ask(call, procedure, target, body.trigger_id, body.timeout)
+
+
+async def _ask(
+    call: Call, procedure: Procedure, target: str, trigger_id: str | None, limit_ms: int | None
+) -> msgspec.Struct:
+    now = call.api.now_ms()
+    request = ProcedureRequest(
+        trigger_id=_trigger(call.api, trigger_id),
+        procedure=procedure,
+        target_directory=target,
+        requested_ms=now,
+        deadline_ms=0 if limit_ms is None else now + _checked_timeout(limit_ms),
+    )
+    asked = await call.api.gateway.request_procedure(call.path["jobid"], request)
+    extension = TriggerExtension(
+        procedure=asked.procedure, target_directory=asked.target_directory, deadline=asked.deadline_ms
+    )
+    return TriggerResponse(request_id=asked.trigger_id, emberkeep=extension)
+
+
+async def savepoint_of_job(call: Call) -> msgspec.Struct:
+    gateway, job_id = call.api.gateway, call.path["jobid"]
+    view = await gateway.procedure(job_id, call.path["triggerid"])
+    return savepoint_status(view, await gateway.job(job_id), call.api.now_ms())
+
+
+def _trigger(api: Api, given: str | None) -> str:
+    if given is None:
+        return api.system.ids.hex32()
+    if not _TRIGGER.fullmatch(given):
+        raise InvalidInput(
+            f"{given[:64]!r} is no trigger id", field="triggerId", hint="32 lower-case hex digits, or none at all"
+        )
+    return given
+
+
+def _checked_timeout(given: int) -> int:
+    """Raises InvalidInput."""
+    if not 0 < given <= MAX_TIMEOUT:
+        raise InvalidInput(
+            f"{given} ms is no timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
+        )
+    return given
+
+
+def _target(given: str | None, field: str) -> str:
+    """A directory's URI or path; "" for the default. Raises InvalidInput."""
+    if given is None:
+        return ""
+    check_location(given, field)
+    return given
+
+
+# --- savepoints where they lie ----------------------------------------------------------------------------------------
+
+
+async def savepoints(call: Call) -> msgspec.Struct:
+    return SavepointList(savepoints=savepoint_entries(await call.api.gateway.jobs()))
+
+
+async def manifest(call: Call) -> msgspec.Struct:
+    path = call.query.path
+    check_location(path, "path")
+    async with call.api.manifest_reads.place():
+        found, sha256 = await call.api.savepoints.manifest(path)
+    return savepoint_info(path, found, sha256)
+
+
+async def verify(call: Call) -> msgspec.Struct:
+    body: SavepointFiles = call.body
+    check_location(body.savepoint_path, "savepoint-path")
+    async with call.api.verifications.place():
+        return await call.api.savepoints.verify(body.savepoint_path, body.first, body.count)
+
+
+async def dispose(call: Call) -> msgspec.Struct:
+    body: SavepointPath = call.body
+    check_location(body.savepoint_path, "savepoint-path")
+    trigger_id = call.api.system.ids.hex32()
+    call.api.disposals.start(trigger_id, _dispose(call.api, body.savepoint_path))
+    return TriggerResponse(request_id=trigger_id)
+
+
+async def _dispose(api: Api, path: str) -> tuple[str, ...]:
+    """Raises Conflict while a job may start from it."""
+    for view in await api.gateway.jobs():
+        starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
+        if starts_from and is_same_place(starts_from, path):
+            raise Conflict(
+                f"job {view.job_id} ({view.name}) has started from {path}, and may have to do so again",
+                hint="dispose of it once that job has ended, or stop that job with a savepoint of its own",
+            )
+    return await api.savepoints.dispose(path)
+
+
+async def disposal(call: Call) -> msgspec.Struct:
+    operation = call.api.disposals.find(call.path["triggerid"])
+    if not operation.done:
+        return DisposalStatus(status=QueueStatus(id=OperationStatus.IN_PROGRESS), operation=None)
+    outcome = SavepointOutcome(failure_cause=None if operation.error is None else _cause(operation.error))
+    return DisposalStatus(status=QueueStatus(id=OperationStatus.COMPLETED), operation=outcome, left=operation.left)
+
+
+def _cause(error: EmberkeepError) -> FailureCause:
+    return failure_cause(type(error).__name__, str(error))
+
+
+_ASK_DOC = (
+    "Durable when this answers: a later JobManager, and the job's next attempt, carry it on. The same `triggerId` "
+    "again is the same request. 409: the job does another one, or is ending or has ended."
+    " When the micro-batches that run have not ended within `timeout`, it fails and the job goes on."
+)
+
+ROUTES = (
+    Route(
+        "POST",
+        "/jobs/{jobid}/stop",
+        stop,
+        "Stop a job with a savepoint: suspend it, or drain it",
+        "Savepoints",
+        status=202,
+        reply=TriggerResponse,
+        body=StopRequest,
+        problems=(404, 409, 503, 504),
+        doc=_ASK_DOC + " The job is FINISHED when its script has ended.",
+    ),
+    Route(
+        "POST",
+        "/jobs/{jobid}/savepoints",
+        make_savepoint,
+        "Make a savepoint of a job, which runs on",
+        "Savepoints",
+        status=202,
+        reply=TriggerResponse,
+        body=SavepointRequest,
+        problems=(404, 409, 503, 504),
+        doc=_ASK_DOC,
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/savepoints/{triggerid}",
+        savepoint_of_job,
+        "How far a savepoint or stop has come",
+        "Savepoints",
+        reply=SavepointStatus,
+        problems=(404, 503),
+        doc="404 also for one that has failed while another JobManager led. Savepoints that were made stay known.",
+    ),
+    Route("GET", "/savepoints", savepoints, "Savepoints of all jobs", "Savepoints", reply=SavepointList),
+    Route(
+        "GET",
+        "/savepoints/manifest",
+        manifest,
+        "What is in a savepoint",
+        "Savepoints",
+        reply=SavepointInfo,
+        query=ReadSavepoint,
+        problems=(404, 503),
+        doc="Read where it lies, whoever made it. 400: what lies there is damaged.",
+    ),
+    Route(
+        "POST",
+        "/savepoint-verification",
+        verify,
+        "Read all of a savepoint and compare it with its manifest",
+        "Savepoints",
+        reply=SavepointCheck,
+        body=SavepointFiles,
+        problems=(404, 503),
+        doc="Answers when all is read, which takes its time.",
+    ),
+    Route(
+        "POST",
+        "/savepoint-disposal",
+        dispose,
+        "Delete a savepoint",
+        "Savepoints",
+        reply=TriggerResponse,
+        body=SavepointPath,
+        problems=(503,),
+        doc="Only a directory with a savepoint's manifest is deleted, and none that a running job has started from.",
+    ),
+    Route(
+        "GET",
+        "/savepoint-disposal/{triggerid}",
+        disposal,
+        "How far a deletion has come",
+        "Savepoints",
+        reply=DisposalStatus,
+        problems=(404,),
+    ),
+)

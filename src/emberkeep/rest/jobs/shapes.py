@@ -1,0 +1,235 @@
+"""Jobs as the REST API shows them. Plain functions from views to bodies."""
+
+from __future__ import annotations
+
+import msgspec
+
+from emberkeep.base.configuration.options import RESTART_STRATEGY
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.jobmanager.views.cluster import JobView
+from emberkeep.jobs.model import AttemptRecord, ExceptionEntry, JobStatus
+from emberkeep.protocol.messages import Departure, ExecutorView, JobMasterStatus, QueryProgress
+from emberkeep.protocol.rest import (
+    AttemptInfo,
+    DepartureInfo,
+    DriverInfo,
+    ExceptionHistory,
+    ExceptionInfo,
+    ExecutionConfig,
+    ExecutorInfo,
+    JobConfigExtension,
+    JobConfigInfo,
+    JobDetails,
+    JobDetailsInfo,
+    JobExceptions,
+    JobExtension,
+    JobPlan,
+    JobSummaryExtension,
+    StreamingQuery,
+    TaskCounts,
+)
+from emberkeep.rest.jobs.savepoint_shapes import procedure_info
+from emberkeep.rest.serving.redaction import redacted
+
+NEVER = -1
+
+
+def job_details(view: JobView, now_ms: int) -> JobDetails:
+    """The line of a job in the overview."""
+    return JobDetails(
+        jid=view.job_id,
+        name=view.name,
+        state=view.status,
+        start_time=view.submitted_ms,
+        end_time=_or_never(view.ended_ms),
+        duration=_duration(view, now_ms),
+        last_modification=max(view.status_times_ms.values(), default=view.submitted_ms),
+        tasks=_task_counts(view.status_report),
+        emberkeep=JobSummaryExtension(
+            attempt=view.attempt,
+            executors=sum(executor.registered for executor in _executors(view)),
+            executors_wanted=_executors_wanted(view),
+            waiting=view.waiting,
+            exit_code=view.exit_code,
+        ),
+    )
+
+
+def job_details_info(view: JobView, now_ms: int) -> JobDetailsInfo:
+    """Everything about one job."""
+    return JobDetailsInfo(
+        jid=view.job_id,
+        name=view.name,
+        is_stoppable=False,
+        state=view.status,
+        start_time=view.submitted_ms,
+        end_time=_or_never(view.ended_ms),
+        duration=_duration(view, now_ms),
+        max_parallelism=NEVER,
+        now=now_ms,
+        timestamps={status: view.status_times_ms.get(status, 0) for status in JobStatus},
+        vertices=[],
+        status_counts={},
+        plan=JobPlan(jid=view.job_id, name=view.name, nodes=[]),
+        emberkeep=_job_extension(view, now_ms),
+    )
+
+
+def job_exceptions(view: JobView, maximum: int) -> JobExceptions:
+    """The newest ``maximum`` entries of the job's exception history."""
+    newest_first = sorted(view.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True)
+    shown = newest_first[:maximum]
+    truncated = len(shown) < len(newest_first)
+    root = newest_first[0] if newest_first else None
+    return JobExceptions(
+        root_exception=None if root is None else root.traceback or root.message,
+        timestamp=None if root is None else root.timestamp_ms,
+        all_exceptions=[],
+        truncated=truncated,
+        exception_history=ExceptionHistory(entries=[_exception(entry) for entry in shown], truncated=truncated),
+    )
+
+
+def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
+    """What the job was submitted with; secret values are hidden."""
+    graph = view.graph
+    options = {} if graph is None else redacted(graph.options)
+    spark_conf = {} if graph is None else redacted(graph.spark_conf)
+    strategy = options.get(RESTART_STRATEGY.key, configuration[RESTART_STRATEGY])
+    return JobConfigInfo(
+        jid=view.job_id,
+        name=view.name,
+        execution_config=ExecutionConfig(
+            execution_mode="PIPELINED",
+            restart_strategy=strategy,
+            job_parallelism=NEVER if graph is None else graph.resources.executors * graph.resources.executor_cores,
+            object_reuse_mode=False,
+            user_config={**spark_conf, **options},
+        ),
+        emberkeep=None
+        if graph is None
+        else JobConfigExtension(
+            entry_point=graph.entry_point,
+            arguments=list(graph.arguments),
+            artefacts=list(graph.artefacts),
+            spark_conf=spark_conf,
+            options=options,
+            resources=graph.resources,
+            working_directory=graph.working_directory,
+            python=graph.python,
+        ),
+    )
+
+
+def _job_extension(view: JobView, now_ms: int) -> JobExtension:
+    report = view.status_report
+    driver = view.driver_task_manager
+    return JobExtension(
+        attempt=view.attempt,
+        driver=None if driver is None else DriverInfo(taskmanager_id=driver, pid=view.driver_pid),
+        waiting=view.waiting,
+        executors=[_executor(executor) for executor in _executors(view)],
+        executors_wanted=_executors_wanted(view),
+        queries=[] if report is None else [_query(query, view.status) for query in report.queries],
+        attempts=[_attempt(record) for record in view.attempts],
+        exit_code=view.exit_code,
+        root_cause=view.root_cause,
+        app_id="" if report is None else report.app_id,
+        active_stages=0 if report is None else report.active_stages,
+        procedure=None if view.procedure is None else procedure_info(view.procedure, view, now_ms),
+    )
+
+
+def _attempt(record: AttemptRecord) -> AttemptInfo:
+    outcome = record.outcome
+    return AttemptInfo(
+        attempt=record.attempt,
+        taskmanager_id=record.task_manager,
+        start_time=record.started_ms,
+        end_time=_or_never(record.ended_ms),
+        exit_code=None if outcome is None else outcome.exit_code,
+        failure_kind=None if outcome is None else outcome.kind,
+        root_cause="" if outcome is None else outcome.message,
+    )
+
+
+def _executor(executor: ExecutorView) -> ExecutorInfo:
+    return ExecutorInfo(
+        id=executor.executor_id,
+        taskmanager_id=executor.task_manager,
+        host=executor.host,
+        state=executor.state,
+        registered=executor.registered,
+        pid=executor.pid,
+        cores=executor.cores,
+        heap_mb=executor.heap_mb,
+        away=executor.away,
+        departure=_departure(executor.departure),
+        outgoing=executor.outgoing,
+        cordoned=executor.cordoned,
+    )
+
+
+def _departure(departure: Departure | None) -> DepartureInfo | None:
+    return None if departure is None else DepartureInfo(**msgspec.structs.asdict(departure))
+
+
+def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
+    return StreamingQuery(
+        id=query.id,
+        run_id=query.run_id,
+        name=query.name,
+        batch_id=query.batch_id,
+        timestamp=query.timestamp,
+        num_input_rows=query.num_input_rows,
+        input_rows_per_second=query.input_rows_per_second,
+        processed_rows_per_second=query.processed_rows_per_second,
+        state_rows=query.state_rows,
+        watermark=query.watermark,
+        # What Spark said last is not what the query does once its job is over.
+        status="ended" if status.is_globally_terminal else query.status,
+        checkpoint_location=query.checkpoint_location,
+    )
+
+
+def _exception(entry: ExceptionEntry) -> ExceptionInfo:
+    return ExceptionInfo(
+        exception_name=entry.kind,
+        stacktrace=entry.traceback or entry.message,
+        message=entry.message,
+        timestamp=entry.timestamp_ms,
+        task_name="",
+        endpoint=entry.task_manager,
+        task_manager_id=entry.task_manager,
+        failure_labels={"attempt": str(entry.attempt)},
+        concurrent_exceptions=[],
+    )
+
+
+def _task_counts(report: JobMasterStatus | None) -> TaskCounts:
+    if report is None:
+        return TaskCounts()
+    return TaskCounts(
+        total=report.active_tasks + report.completed_tasks + report.failed_tasks,
+        running=report.active_tasks,
+        finished=report.completed_tasks,
+        failed=report.failed_tasks,
+    )
+
+
+def _executors(view: JobView) -> tuple[ExecutorView, ...]:
+    return () if view.status_report is None else view.status_report.executors
+
+
+def _executors_wanted(view: JobView) -> int:
+    if view.status_report is None:
+        return 0 if view.graph is None else view.graph.resources.executors
+    return sum(requirement.count for requirement in view.status_report.requirements)
+
+
+def _duration(view: JobView, now_ms: int) -> int:
+    return max(0, (now_ms if view.ended_ms is None else view.ended_ms) - view.submitted_ms)
+
+
+def _or_never(time_ms: int | None) -> int:
+    return NEVER if time_ms is None else time_ms

@@ -1,0 +1,144 @@
+"""Submission of jobs: in the request itself, or off-loaded to a BLOB that the request names (BLOB-19)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
+from emberkeep.base.ids import JobId, parse_job_id
+from emberkeep.blobs.errors import NotUploaded
+from emberkeep.blobs.model import NO_JOB, BlobKey, BlobKind
+from emberkeep.jobmanager.views.cluster import Submission
+from emberkeep.jobs.model import JobGraph
+from emberkeep.protocol.limits import SUBMISSION_BYTES
+from emberkeep.protocol.rest import API_PREFIX, IDEMPOTENCY_HEADER, JobSubmission, JobSubmitted, OffloadedSubmission
+from emberkeep.rest.jobs.submission_checks import check_submission, idempotency_key
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.invalid_body import invalid_body
+from emberkeep.rest.serving.routing import Call, Header, Route
+
+
+async def submit(call: Call) -> msgspec.Struct:
+    api, header = call.api, call.request.headers.get(IDEMPOTENCY_HEADER)
+    try:
+        if isinstance(call.body, OffloadedSubmission):
+            accepted = await _submit_offloaded(api, call.body, header)
+        else:
+            accepted = await _submit(api, call.body, header)
+    except EmberkeepError:
+        api.metrics.submitted("refused")
+        raise
+    api.metrics.submitted("created" if accepted.created else "repeated")
+    return JobSubmitted(jobid=accepted.job_id, job_url=f"{API_PREFIX}/jobs/{accepted.job_id}", created=accepted.created)
+
+
+async def _submit(api: Api, submission: JobSubmission, header: str | None) -> Submission:
+    check_submission(submission)
+    key = idempotency_key(submission.idempotency_key, header)
+    job_id = _chosen(submission.jobid) if submission.jobid else JobId(api.system.ids.hex32())
+    graph = JobGraph(
+        job_id=job_id,
+        name=submission.name,
+        entry_point=submission.entry_point,
+        arguments=tuple(submission.arguments),
+        artefacts=tuple(submission.artefacts),
+        spark_conf=submission.spark_conf,
+        options=submission.options,
+        working_directory=submission.working_directory,
+        resources=submission.resources,
+        python=submission.python,
+        submitted_ms=api.now_ms(),
+        idempotency_key=key,
+        savepoint=submission.savepoint,
+    )
+    return await api.gateway.submit(graph)
+
+
+async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: str | None) -> Submission:
+    key = idempotency_key(offloaded.idempotency_key, header)
+    job_id, blob = _chosen(offloaded.jobid), _blob_key(offloaded)
+    try:
+        submission = await _read(api, job_id, blob, offloaded.blob.size)
+    except Absent:
+        # A repeat may come after the first one's job has ended, and taken its BLOBs along.
+        if await _started_by(api, job_id, key):
+            return Submission(job_id=job_id, created=False)
+        raise NotUploaded(f"{blob} is not here for job {job_id}", field="blob") from None
+    if (submission.jobid, submission.idempotency_key or key) != (job_id, key):
+        raise InvalidInput("the submission in the BLOB has another jobid or idempotency_key", field="blob")
+    return await _submit(api, submission, key)
+
+
+def _chosen(text: str) -> JobId:
+    job_id = parse_job_id(text)
+    if job_id == NO_JOB:
+        raise InvalidInput("no job has the id of 32 zeros", field="jobid", hint="choose 32 random hex digits")
+    return job_id
+
+
+def _blob_key(offloaded: OffloadedSubmission) -> BlobKey:
+    if offloaded.blob.kind is not BlobKind.TRANSIENT:
+        raise InvalidInput("an off-loaded submission is a transient BLOB", field="blob.kind", hint="kind 't'")
+    if not 0 <= offloaded.blob.size <= SUBMISSION_BYTES:
+        raise InvalidInput(
+            f"a submission of {offloaded.blob.size} bytes: {SUBMISSION_BYTES} are allowed", field="blob.size"
+        )
+    try:
+        return BlobKey(kind=BlobKind.TRANSIENT, sha256=offloaded.blob.sha256)
+    except ValueError as error:
+        raise InvalidInput(str(error), field="blob.sha256") from None
+
+
+async def _read(api: Api, job_id: JobId, key: BlobKey, size: int) -> JobSubmission:
+    """The submission in a BLOB, which is referenced while it is read. Raises Absent, InvalidInput."""
+    holder = f"submission-{api.system.ids.hex32()}"
+    api.blobs.hold(job_id, key, [holder])
+    try:
+        path = await api.blobs.path(job_id, key)
+
+        def decode() -> JobSubmission:
+            if path.stat().st_size != size:
+                raise InvalidInput(f"{key} has {path.stat().st_size} bytes, not {size}", field="blob.size")
+            return msgspec.json.decode(path.read_bytes(), type=JobSubmission)
+
+        return await asyncio.to_thread(decode)
+    except msgspec.DecodeError as error:
+        raise invalid_body(error) from None
+    except UnicodeDecodeError:
+        raise InvalidInput("the submission in the BLOB is not UTF-8", field="blob") from None
+    except FileNotFoundError:
+        raise Absent(f"BLOB {key} of job {job_id} has just been deleted") from None
+    finally:
+        api.blobs.release(job_id, key, holder)
+
+
+async def _started_by(api: Api, job_id: JobId, key: str) -> bool:
+    try:
+        view = await api.gateway.job(job_id)
+    except Absent:
+        return False
+    known = view.graph or view.result
+    return known is not None and known.idempotency_key == key
+
+
+ROUTES = (
+    Route(
+        "POST",
+        "/jobs",
+        submit,
+        "Submit a job",
+        "Jobs",
+        status=202,
+        reply=JobSubmitted,
+        body=JobSubmission,
+        reference=OffloadedSubmission,
+        headers=(Header(IDEMPOTENCY_HEADER, "Repeats with the same key start one job; may be in the body instead."),),
+        problems=(409, 413, 415, 424, 503),
+        doc="The job is durable when this answers. Upload its artefacts before, as BLOBs below its id. A body of more "
+        "than 16 MiB has to be off-loaded: upload it as a transient BLOB of the same job and send its name. 424: a "
+        "BLOB is not here (any more), as after a change of the leader: announce the group again, upload what is "
+        "missing, submit again with the same job id and key.",
+    ),
+)

@@ -1,0 +1,147 @@
+"""Whether a submission can be a job graph at all. Plain rules; each refusal names the field and what is expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.jobs.model import Artefact, ArtefactRole, EntryPointKind
+from emberkeep.protocol.rest import IDEMPOTENCY_HEADER, JobSubmission
+from emberkeep.rest.serving.locations import check_location
+
+MAX_NAME = 256  # characters
+MAX_ARTEFACTS = 1000
+MAX_FILE_NAME = 255  # bytes, as file systems have it
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+_PYTHON = re.compile(r"3\.\d{1,3}")
+_KEY = re.compile(r"[\x21-\x7e]{1,200}")
+_LINKED_ROLES = (ArtefactRole.FILE, ArtefactRole.ARCHIVE)
+
+
+def check_submission(submission: JobSubmission) -> None:
+    """Raises InvalidInput for the first thing that is wrong. Whether it fits the cluster, the JobManager decides."""
+    _check_name(submission.name)
+    if submission.artefacts and not submission.jobid:
+        raise InvalidInput(
+            "a job with artefacts has an id before it is submitted: they are uploaded below it",
+            field="jobid",
+            hint="choose 32 random hex digits",
+        )
+    _check_artefacts(submission.artefacts)
+    _check_entry_point(submission)
+    _check_resources(submission)
+    for index, argument in enumerate(submission.arguments):
+        _no_nul(argument, f"arguments[{index}]")
+    _check_settings(submission.spark_conf, "spark_conf")
+    _check_settings(submission.options, "options")
+    _no_nul(submission.working_directory, "working_directory")
+    if submission.working_directory and not submission.working_directory.startswith("/"):
+        raise InvalidInput(f"{submission.working_directory[:80]!r} is not absolute", field="working_directory")
+    if submission.savepoint:
+        check_location(submission.savepoint, "savepoint")
+    if not _PYTHON.fullmatch(submission.python):
+        raise InvalidInput(f"{submission.python[:20]!r} is no Python version such as '3.11'", field="python")
+
+
+def idempotency_key(in_body: str, header: str | None) -> str:
+    """The key from the header or the body. Raises InvalidInput: there is none, or two, or it cannot be stored."""
+    if header is not None and in_body and header != in_body:
+        raise InvalidInput(
+            f"the {IDEMPOTENCY_HEADER} header and idempotency_key differ",
+            field=IDEMPOTENCY_HEADER,
+            hint="send one of them",
+        )
+    key = in_body if header is None else header
+    if not key:
+        raise InvalidInput(
+            "a submission needs an idempotency key",
+            field=IDEMPOTENCY_HEADER,
+            hint="a new random one for each job; the same one when a submission is repeated",
+        )
+    if not _KEY.fullmatch(key):
+        raise InvalidInput("an idempotency key is 1 to 200 printable ASCII characters", field=IDEMPOTENCY_HEADER)
+    return key
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > MAX_NAME or _CONTROL.search(name):
+        raise InvalidInput(
+            f"a job's name has 1 to {MAX_NAME} characters, not only blanks, and no control characters", field="name"
+        )
+
+
+def _check_artefacts(artefacts: list[Artefact]) -> None:
+    if len(artefacts) > MAX_ARTEFACTS:
+        raise InvalidInput(f"{len(artefacts)} artefacts are more than the {MAX_ARTEFACTS} allowed", field="artefacts")
+    by_name: dict[str, str] = {}
+    for index, artefact in enumerate(artefacts):
+        field = f"artefacts[{index}]"
+        _check_file_name(artefact.name, f"{field}.name")
+        if artefact.fragment:
+            _check_file_name(artefact.fragment, f"{field}.fragment")
+            if artefact.role not in _LINKED_ROLES:
+                raise InvalidInput("only files and archives can have a #name", field=f"{field}.fragment")
+        if not _SHA256.fullmatch(artefact.sha256):
+            raise InvalidInput(f"{artefact.sha256[:80]!r} is not a SHA-256 (64 hex digits)", field=f"{field}.sha256")
+        if artefact.size < 0:
+            raise InvalidInput(f"{artefact.size} is no size", field=f"{field}.size")
+        seen_as = artefact.fragment or artefact.name
+        if by_name.setdefault(seen_as, artefact.sha256) != artefact.sha256:
+            raise InvalidInput(
+                f"two different files have the name {seen_as!r}", field=f"{field}.name", hint="rename one"
+            )
+
+
+def _check_file_name(name: str, field: str) -> None:
+    if not name or name in (".", "..") or "/" in name or _CONTROL.search(name) or len(name.encode()) > MAX_FILE_NAME:
+        raise InvalidInput(
+            f"{name[:80]!r} is not a file name", field=field, hint="a base name: no '/', no control characters"
+        )
+
+
+def _check_entry_point(submission: JobSubmission) -> None:
+    entry_point = submission.entry_point
+    scripts = [artefact.name for artefact in submission.artefacts if artefact.role is ArtefactRole.SCRIPT]
+    _no_nul(entry_point.source_path, "entry_point.source_path")
+    if entry_point.kind is EntryPointKind.MODULE:
+        if not _MODULE.fullmatch(entry_point.name):
+            raise InvalidInput(f"{entry_point.name[:80]!r} is not a module's name", field="entry_point.name")
+        if scripts:
+            raise InvalidInput("a job that runs a module has no script", field="artefacts", hint="send it as py-file")
+    elif scripts != [entry_point.name]:
+        raise InvalidInput(
+            f"exactly one artefact with role script and the name {entry_point.name[:80]!r} is needed",
+            field="entry_point.name",
+        )
+
+
+def _check_resources(submission: JobSubmission) -> None:
+    resources = submission.resources
+    minima = {
+        "driver_memory_mb": 1,
+        "driver_overhead_mb": 0,
+        "executors": 0,
+        "executor_cores": 1,
+        "executor_memory_mb": 1,
+        "executor_overhead_mb": 0,
+    }
+    for name, minimum in minima.items():
+        value = getattr(resources, name)
+        if not minimum <= value < 2**31:
+            raise InvalidInput(f"{value} is less than {minimum} or far too much", field=f"resources.{name}")
+
+
+def _check_settings(settings: Mapping[str, str], field: str) -> None:
+    for key, value in settings.items():
+        if not _KEY.fullmatch(key):
+            raise InvalidInput(f"{key[:80]!r} is not a configuration key", field=field)
+        _no_nul(value, f"{field}.{key}")
+
+
+def _no_nul(text: str, field: str) -> None:
+    if "\0" in text:
+        raise InvalidInput("it contains a NUL character", field=field)

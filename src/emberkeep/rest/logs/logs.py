@@ -1,0 +1,179 @@
+"""Logs of every process, by id. Those of task managers, drivers and executors come from registered task managers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from functools import partial
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.base.errors import Absent, RetryLater
+from emberkeep.base.ids import JobId, TaskManagerId
+from emberkeep.jobmanager.views.cluster import JobView, TaskManagerView
+from emberkeep.protocol.rest import LogInfo, LogList
+from emberkeep.rest.cluster import expected
+from emberkeep.rest.logs.response import LOG_REPLY_HEADERS, ReadLog, log_response
+from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.log_ids import JobLogId
+from emberkeep.rest.serving.routing import Call, Route
+
+_ASKED_AT_ONCE = 32  # task managers
+_READ_DOC = (
+    "Bytes as they are. To follow a log, ask again with `offset` = `X-Log-Offset` + length of the body and a `wait`, "
+    "until `X-Log-Complete` is `true`. An `X-Log-Offset` of 0 after a larger one means that the log was rotated."
+)
+
+
+async def job_manager_logs(call: Call) -> msgspec.Struct:
+    return LogList(logs=await call.api.own_logs.entries(None))
+
+
+async def job_manager_log(call: Call) -> web.StreamResponse:
+    query: ReadLog = call.query
+    return await _answer(call.api, query, partial(call.api.own_logs.read, call.path["name"], query.of(None)))
+
+
+async def task_manager_logs(call: Call) -> msgspec.Struct:
+    view = await _registered(call.api, call.path["taskmanagerid"])
+    return LogList(logs=await _entries(call.api, view, None))
+
+
+async def task_manager_log(call: Call) -> web.StreamResponse:
+    return await _read(call.api, call.path["taskmanagerid"], call.path["name"], call.query, None)
+
+
+async def job_logs(call: Call) -> msgspec.Struct:
+    """Ask every task manager: an attempt's executors may have lived, and ended, on any of them.
+
+    One that is gone, and on which a driver was started, holds logs all the same.
+    """
+    api, job_id = call.api, call.path["jobid"]
+    holders = _known_holders(await api.gateway.job(job_id))
+    views = await expected.task_managers(api, holders)
+    gate = asyncio.Semaphore(_ASKED_AT_ONCE)
+
+    async def ask(view: TaskManagerView) -> list[LogInfo] | None:
+        async with gate:
+            try:
+                return await _entries(api, view, job_id)
+            except RetryLater:
+                return None
+
+    answers = await asyncio.gather(*(ask(view) for view in views))
+    logs = [log for answer in answers if answer is not None for log in answer]
+    logs.sort(key=lambda log: (-log.attempt, log.kind, log.executor_id.zfill(8), log.id))
+    unreachable = [view.info.id for view, answer in zip(views, answers, strict=True) if answer is None]
+    gone = holders - {view.info.id for view in views}
+    return LogList(logs=logs, unreachable=[*unreachable, *sorted(gone)])
+
+
+def _known_holders(job: JobView) -> set[TaskManagerId]:
+    """Task managers on which a driver of the job was started, and those where its executors live."""
+    executors = job.status_report.executors if job.status_report is not None else ()
+    named = [*(attempt.task_manager for attempt in job.attempts), *(executor.task_manager for executor in executors)]
+    return set(filter(None, named))
+
+
+async def job_log(call: Call) -> web.StreamResponse:
+    log: JobLogId = call.path["logid"]
+    await call.api.gateway.job(call.path["jobid"])
+    return await _read(call.api, log.task_manager, log.log_id, call.query, call.path["jobid"])
+
+
+async def _entries(api: Api, view: TaskManagerView, job_id: JobId | None) -> list[LogInfo]:
+    task_manager = view.info.id
+    return [
+        msgspec.structs.replace(log, id=str(JobLogId(task_manager, log.name)), taskmanager_id=task_manager)
+        for log in await api.remote_logs.entries(view.info.address, job_id)
+    ]
+
+
+async def _read(
+    api: Api, task_manager: TaskManagerId, log_id: str, query: ReadLog, job_id: JobId | None
+) -> web.StreamResponse:
+    view = await _registered(api, task_manager)
+    request: LogQuery = query.of(job_id)
+    return await _answer(api, query, partial(api.remote_logs.read, view.info.address, log_id, request))
+
+
+async def _registered(api: Api, task_manager: TaskManagerId) -> TaskManagerView:
+    for view in await expected.task_managers(api, [task_manager]):
+        if view.info.id == task_manager:
+            return view
+    if expected.may_still_come(api):
+        raise RetryLater(
+            f"task manager {task_manager} has not registered with this JobManager, which leads only since a moment ago",
+            hint="ask for its logs again in a few seconds",
+        )
+    raise Absent(
+        f"task manager {task_manager} is not registered, so its logs cannot be read",
+        hint="they are in its working directory, and here again once it is back",
+    )
+
+
+async def _answer(api: Api, query: ReadLog, read: Callable[[], Awaitable[LogChunk]]) -> web.StreamResponse:
+    with api.waiting.place() if query.wait > 0 else nullcontext():
+        return log_response(await read())
+
+
+ROUTES = (
+    Route("GET", "/jobmanager/logs", job_manager_logs, "The JobManager's logs", "Logs", reply=LogList),
+    Route(
+        "GET",
+        "/jobmanager/logs/{name}",
+        job_manager_log,
+        "A log of the JobManager",
+        "Logs",
+        media="text/plain",
+        query=ReadLog,
+        reply_headers=LOG_REPLY_HEADERS,
+        problems=(404, 503),
+        doc=_READ_DOC,
+    ),
+    Route(
+        "GET",
+        "/taskmanagers/{taskmanagerid}/logs",
+        task_manager_logs,
+        "Logs that a task manager holds: its own, and those of drivers and executors that ran there",
+        "Logs",
+        reply=LogList,
+        problems=(404, 503),
+    ),
+    Route(
+        "GET",
+        "/taskmanagers/{taskmanagerid}/logs/{name}",
+        task_manager_log,
+        "A log that a task manager holds",
+        "Logs",
+        media="text/plain",
+        query=ReadLog,
+        reply_headers=LOG_REPLY_HEADERS,
+        problems=(404, 503),
+        doc=_READ_DOC,
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/logs",
+        job_logs,
+        "Logs of a job's drivers and executors, newest attempt first",
+        "Logs",
+        reply=LogList,
+        problems=(404,),
+    ),
+    Route(
+        "GET",
+        "/jobs/{jobid}/logs/{logid}",
+        job_log,
+        "A log of a job",
+        "Logs",
+        media="text/plain",
+        query=ReadLog,
+        reply_headers=LOG_REPLY_HEADERS,
+        problems=(404, 503),
+        doc=_READ_DOC,
+    ),
+)

@@ -1,0 +1,76 @@
+"""A piece of a log over HTTP: the query that asks for it and the response that carries it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from aiohttp import web
+from msgspec import Meta
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import JobId
+from emberkeep.protocol.byte_range import BYTE_RANGE, parse_byte_range
+from emberkeep.protocol.rest import LOG_COMPLETE_HEADER, LOG_OFFSET_HEADER, LOG_SIZE_HEADER
+from emberkeep.rest.ports import LogChunk, LogQuery
+from emberkeep.rest.serving.routing import Header
+
+DEFAULT_LIMIT = 1024**2
+MAX_LIMIT = 4 * 1024**2
+_FARTHEST = 2**53
+MAX_WAIT = 60
+
+LOG_REPLY_HEADERS = (
+    Header(LOG_OFFSET_HEADER, "Where the body's first byte stands in the log; add the body's length to read on."),
+    Header(LOG_SIZE_HEADER, "Bytes that the log holds now."),
+    Header(LOG_COMPLETE_HEADER, "`true`: the body reaches the end of the log and nothing will be added."),
+)
+
+
+class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Query of a log. The reply waits only while the log has no bytes after ``offset`` and may still grow."""
+
+    offset: Annotated[
+        int, Meta(ge=-_FARTHEST, le=_FARTHEST, description="First byte; negative: this many before the end.")
+    ] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_LIMIT, description="Most bytes in the reply.")] = DEFAULT_LIMIT
+    range: Annotated[
+        str,
+        Meta(
+            pattern=BYTE_RANGE,
+            description="First and last byte, `1000-1999`; `1000-`: from there to the end; `-1000`: the last 1000. "
+            f"Instead of `offset` and `limit`. The reply holds the first {MAX_LIMIT} bytes of it at most.",
+        ),
+    ] = ""
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for new bytes.")] = 0.0
+
+    def of(self, job_id: JobId | None) -> LogQuery:
+        """This query for a log of one job, or of whichever. Raises InvalidInput."""
+        if not self.range:
+            return LogQuery(offset=self.offset, limit=self.limit, wait=self.wait, job_id=job_id)
+        if self.offset != 0 or self.limit != DEFAULT_LIMIT:
+            raise InvalidInput("range stands instead of offset and limit", field="range")
+        wanted = parse_byte_range(self.range)
+        return LogQuery(
+            offset=wanted.offset,
+            limit=MAX_LIMIT if wanted.count is None else min(wanted.count, MAX_LIMIT),
+            wait=self.wait,
+            job_id=job_id,
+            from_start=False,
+        )
+
+
+def log_response(chunk: LogChunk) -> web.Response:
+    """Text that no browser takes for anything else."""
+    return web.Response(
+        body=chunk.data,
+        content_type="text/plain",
+        charset="utf-8",
+        headers={
+            LOG_OFFSET_HEADER: str(chunk.offset),
+            LOG_SIZE_HEADER: str(chunk.size),
+            LOG_COMPLETE_HEADER: "true" if chunk.complete else "false",
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

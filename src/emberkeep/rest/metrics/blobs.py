@@ -1,0 +1,97 @@
+"""Metrics of the BLOB server and of every task manager's BLOB cache, as they counted themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from emberkeep.jobmanager.views.blobs import BlobStatistics
+from emberkeep.jobmanager.views.cluster import TaskManagerView
+
+_SERVER_GAUGES = (
+    ("emberkeep_blob_stored", "BLOBs that the BLOB server stores.", "blobs"),
+    ("emberkeep_blob_stored_bytes", "Bytes of the BLOBs that the BLOB server stores.", "bytes"),
+)
+_SERVER_COUNTERS = (
+    ("emberkeep_blob_uploads", "BLOBs that the BLOB server was given.", "uploads"),
+    ("emberkeep_blob_uploaded_bytes", "Bytes that the BLOB server was given.", "uploaded_bytes"),
+    ("emberkeep_blob_downloads", "BLOBs that the BLOB server gave out itself.", "downloads"),
+    ("emberkeep_blob_downloaded_bytes", "Bytes that the BLOB server gave out itself.", "downloaded_bytes"),
+    ("emberkeep_blob_redirects", "Downloads that the BLOB server sent on to a peer's cache.", "redirected"),
+    ("emberkeep_blob_misses", "BLOBs that the BLOB server was asked for and had nowhere.", "misses"),
+    ("emberkeep_blob_verify_failures", "Copies at the BLOB server whose bytes were wrong.", "verify_failures"),
+    ("emberkeep_blob_cleanup_runs", "Staged clean-ups of the BLOB server.", "cleanup_runs"),
+    ("emberkeep_blob_deleted", "BLOBs that the BLOB server deleted.", "deleted"),
+)
+_SERVER_HITS = (("local", "local_hits"), ("ha", "ha_hits"))
+
+_CACHE_COUNTERS = (
+    ("emberkeep_blob_cache_received_bytes", "Bytes that a BLOB cache was sent.", "received_bytes"),
+    ("emberkeep_blob_cache_misses", "Retrievals by a BLOB cache that failed.", "failures"),
+    ("emberkeep_blob_cache_verify_failures", "Copies, here or received, whose bytes were wrong.", "verify_failures"),
+    ("emberkeep_blob_cache_served", "BLOBs that a BLOB cache gave to its peers.", "served"),
+    ("emberkeep_blob_cache_cleanup_runs", "Staged clean-ups of a BLOB cache.", "cleanup_runs"),
+    ("emberkeep_blob_cache_deleted", "BLOBs that a BLOB cache's clean-up deleted.", "deleted"),
+)
+# Where a cache found what it was asked for; what was transferred came from "ha" or "server" (or a peer).
+_CACHE_HITS = (("local", "hits"), ("shared", "shared"))
+_CACHE_TRANSFERS = (("ha", "ha_hits"), ("server", "downloads"))
+_TASK_MANAGER = "task_manager"
+
+
+class BlobMetrics(Collector):
+    """Shows the newest picture that it was given."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._server: BlobStatistics | None = None
+        self._caches: Sequence[TaskManagerView] = ()
+        registry.register(self)
+
+    def show(self, server: BlobStatistics, caches: Sequence[TaskManagerView]) -> None:
+        """The state of now."""
+        self._server = server
+        self._caches = caches
+
+    def collect(self) -> Iterable[Metric]:
+        """For the registry."""
+        if self._server is not None:
+            yield from _of_server(self._server)
+            yield from _of_caches(self._caches)
+
+
+def _of_server(server: BlobStatistics) -> Iterator[Metric]:
+    for name, doc, attribute in _SERVER_GAUGES:
+        yield GaugeMetricFamily(name, doc, value=getattr(server, attribute))
+    for name, doc, attribute in _SERVER_COUNTERS:
+        yield CounterMetricFamily(name, doc, value=getattr(server, attribute))
+    hits = CounterMetricFamily(
+        "emberkeep_blob_hits", "BLOBs that the BLOB server found, by the store that had them.", labels=["store"]
+    )
+    for store, attribute in _SERVER_HITS:
+        hits.add_metric([store], getattr(server, attribute))
+    yield hits
+
+
+def _of_caches(views: Sequence[TaskManagerView]) -> Iterator[Metric]:
+    reports = [(view.info.id, view.report.blobs) for view in views if view.report.blobs is not None]
+    stored = GaugeMetricFamily("emberkeep_blob_cache_stored", "BLOBs that a BLOB cache holds.", labels=[_TASK_MANAGER])
+    for name, report in reports:
+        stored.add_metric([name], report.blobs)
+    yield stored
+    for metric, doc, attribute in _CACHE_COUNTERS:
+        family = CounterMetricFamily(metric, doc, labels=[_TASK_MANAGER])
+        for name, report in reports:
+            family.add_metric([name], getattr(report, attribute))
+        yield family
+    for metric, doc, label, sources in (
+        ("emberkeep_blob_cache_hits", "BLOBs that were on the node already.", "where", _CACHE_HITS),
+        ("emberkeep_blob_cache_transfers", "BLOBs that were brought to the node.", "source", _CACHE_TRANSFERS),
+    ):
+        family = CounterMetricFamily(metric, doc, labels=[_TASK_MANAGER, label])
+        for name, report in reports:
+            for source, attribute in sources:
+                family.add_metric([name, source], getattr(report, attribute))
+        yield family

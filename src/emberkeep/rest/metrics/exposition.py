@@ -1,0 +1,235 @@
+"""What Prometheus scrapes. Names begin with ``emberkeep_`` and carry base units. Labels have few values: at most as
+many as there are task managers.
+
+Counts of jobs and slots are read from the gateway when they are scraped, so they cannot drift from the truth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import time
+from collections import Counter as Tally
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import prometheus_client as prometheus
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+import emberkeep
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import BlockedNode
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.cluster import JobManagerGateway, JobView, TaskManagerView
+from emberkeep.jobs.model import JobStatus
+from emberkeep.protocol.messages import REQUESTS
+from emberkeep.rest.metrics.blobs import BlobMetrics
+from emberkeep.rest.metrics.state_gateway import StateGatewayMetrics
+from emberkeep.rest.ports import Storage
+
+RPC_PREFIX = "/rpc/v1/"
+_LAG_INTERVAL = 0.5  # seconds between two measurements of the event loop
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class Metrics:
+    """All metrics of a JobManager, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        prometheus.ProcessCollector(registry=registry)
+        prometheus.GCCollector(registry=registry)
+        build = Info("emberkeep_build", "Release and runtime of this JobManager.", registry=registry)
+        build.info({"version": emberkeep.__version__, "python": platform.python_version()})
+        self._epoch = Gauge("emberkeep_leader_epoch", "Epoch of this JobManager as leader.", registry=registry)
+        self._jobs = Gauge("emberkeep_jobs", "Jobs by status.", ["status"], registry=registry)
+        self._unreadable = Gauge(
+            "emberkeep_num_unreadable_jobs",
+            "Jobs whose job graphs cannot be read at present: nothing is decided about them.",
+            registry=registry,
+        )
+        self._restarts = _Restarts(
+            Counter(
+                "emberkeep_job_restarts_total", "Drivers started again since this JobManager leads.", registry=registry
+            )
+        )
+        self._task_managers = Gauge("emberkeep_task_managers", "Registered task managers.", registry=registry)
+        self._away = Gauge(
+            "emberkeep_task_managers_away", "Task managers that are silent while jobs go on there.", registry=registry
+        )
+        self._adopted = Gauge(
+            "emberkeep_adopted_processes",
+            "Drivers and executors that task managers have taken over from their former lives.",
+            registry=registry,
+        )
+        self._slots = Gauge("emberkeep_slots", "Slots of all task managers.", registry=registry)
+        self._slots_free = Gauge("emberkeep_slots_free", "Slots that are not allocated.", registry=registry)
+        self._places = Gauge("emberkeep_driver_places", "Driver places of all task managers.", registry=registry)
+        self._places_free = Gauge("emberkeep_driver_places_free", "Driver places not taken.", registry=registry)
+        # FLIP-224 calls it numBlockedNodes.
+        self._blocked = Gauge("emberkeep_num_blocked_nodes", "Nodes on the blocklist.", registry=registry)
+        self._storage_unowned = Gauge(
+            "emberkeep_storage_unowned",
+            "1 where the shared storage may be another cluster's or job store's, so that nothing is deleted there.",
+            registry=registry,
+        )
+        self._storage_unneeded = Gauge(
+            "emberkeep_storage_unneeded_data",
+            "Checkpoints, BLOBs and graphs of jobs in the shared storage that no job needs.",
+            registry=registry,
+        )
+        self._executors = Gauge("emberkeep_executors", "Executors registered with Spark.", registry=registry)
+        self._submissions = Counter(
+            "emberkeep_submissions_total", "Submissions by outcome.", ["outcome"], registry=registry
+        )
+        for outcome in ("created", "repeated", "refused"):
+            self._submissions.labels(outcome)
+        self._http = Histogram(
+            "emberkeep_http_request_duration_seconds",
+            "Time to answer a request, by route; waits of long polls and event streams count.",
+            ["method", "route", "status"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._rpc = Histogram(
+            "emberkeep_rpc_request_duration_seconds",
+            "Time to answer an RPC, by message.",
+            ["message", "status"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._blobs = BlobMetrics(registry)
+        self._state_gateways = StateGatewayMetrics(registry)
+        self._lag = Histogram(
+            "emberkeep_event_loop_lag_seconds",
+            "How late the event loop ran a timer.",
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+    def submitted(self, outcome: str) -> None:
+        """Count a submission: created, repeated or refused."""
+        self._submissions.labels(outcome).inc()
+
+    async def exposition(self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage) -> bytes:
+        """The text that Prometheus reads, with the gateways' state of now."""
+        self._show_jobs(await gateway.jobs(), gateway.started_ms())
+        task_managers = await gateway.task_managers()
+        self._show_task_managers(task_managers)
+        self._blobs.show(blobs.statistics(), task_managers)
+        with contextlib.suppress(RetryLater):
+            self._blocked.set(sum(isinstance(entry, BlockedNode) for entry in (await gateway.blocklist()).entries))
+        self._state_gateways.show(task_managers)
+        self._epoch.set(gateway.epoch())
+        condition = storage.condition()
+        self._storage_unowned.set(bool(condition.problem))
+        self._storage_unneeded.set(condition.unneeded)
+        return prometheus.generate_latest(self.registry)
+
+    def _show_jobs(self, jobs: Sequence[JobView], started_ms: int) -> None:
+        counts = Tally(job.status for job in jobs)
+        for status in JobStatus:
+            self._jobs.labels(status.value).set(counts[status])
+        self._unreadable.set(sum(job.unreadable for job in jobs))
+        reports = [job.status_report for job in jobs if job.status_report is not None]
+        self._executors.set(sum(executor.registered for report in reports for executor in report.executors))
+        self._restarts.observe(jobs, started_ms)
+
+    def _show_task_managers(self, views: Sequence[TaskManagerView]) -> None:
+        self._task_managers.set(len(views))
+        self._away.set(sum(view.away for view in views))
+        self._adopted.set(sum(view.report.adopted for view in views))
+        self._slots.set(sum(view.info.slots for view in views))
+        self._slots_free.set(sum(view.free_slots for view in views))
+        self._places.set(sum(view.info.driver_places for view in views))
+        self._places_free.set(sum(view.free_driver_places for view in views))
+
+    def observe_request(self, request: web.Request, status: int, seconds: float) -> None:
+        """Record an answered request by its route template, so that ids make no label values."""
+        if request.path.startswith(RPC_PREFIX):
+            message = request.path.removeprefix(RPC_PREFIX)
+            self._rpc.labels(message if message in REQUESTS else "unknown", str(status)).observe(seconds)
+            return
+        resource = request.match_info.route.resource
+        route = "unknown" if resource is None else resource.canonical
+        method = request.method if request.method in _METHODS else "other"
+        self._http.labels(method, route, str(status)).observe(seconds)
+
+    def observe_lag(self, seconds: float) -> None:
+        """Record how late a timer of the event loop ran."""
+        self._lag.observe(seconds)
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class _Restarts:
+    """Counts restarts from pictures of all jobs. What happened before this JobManager led is not counted again."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._attempts: dict[JobId, int] = {}
+        self._first = True
+
+    def observe(self, jobs: Sequence[JobView], started_ms: int) -> None:
+        for job in jobs:
+            recovered = self._first and job.submitted_ms < started_ms
+            before = self._attempts.get(job.job_id, job.attempt if recovered else 1)
+            self._counter.inc(max(0, job.attempt - max(before, 1)))
+        self._attempts = {job.job_id: job.attempt for job in jobs}
+        self._first = False
+
+
+def measuring(metrics: Metrics) -> Middleware:
+    """Middleware that times every request. Belongs outermost, where errors have become responses."""
+
+    @web.middleware
+    async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started = time.perf_counter()
+        status = 499  # the client went away before there was an answer
+        try:
+            response = await handler(request)
+            status = response.status
+        finally:
+            metrics.observe_request(request, status, time.perf_counter() - started)
+        return response
+
+    return measure
+
+
+@asynccontextmanager
+async def loop_lag(metrics: Metrics) -> AsyncIterator[None]:
+    """While inside, measure how late the running event loop gets to a timer."""
+    loop = asyncio.get_running_loop()
+    timers: list[asyncio.TimerHandle] = []
+
+    def start() -> None:
+        due = loop.time() + _LAG_INTERVAL
+        timers[:] = [loop.call_at(due, tick, due)]
+
+    def tick(due: float) -> None:
+        metrics.observe_lag(max(0.0, loop.time() - due))
+        start()
+
+    start()
+    try:
+        yield
+    finally:
+        timers[0].cancel()
+
+
+def metrics_route(
+    metrics: Metrics, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage
+) -> web.RouteDef:
+    """``GET /metrics``."""
+
+    async def serve(request: web.Request) -> web.Response:
+        text = await metrics.exposition(gateway, blobs, storage)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_LATEST, "Cache-Control": "no-store"})
+
+    return web.get("/metrics", serve, allow_head=False)

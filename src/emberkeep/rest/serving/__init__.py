@@ -1,0 +1,1 @@
+"""What all REST resources stand on: routes, bodies, bounds."""

@@ -1,0 +1,47 @@
+"""Which caches downloads may be sent on to (BLOB-22): those of registered task managers, whoever else is named."""
+
+from __future__ import annotations
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobKey
+from emberkeep.jobmanager.views.blobs import BlobServerGateway
+from emberkeep.jobmanager.views.cluster import JobManagerGateway
+
+_FRESH = 1.0  # seconds for which the list of registered addresses is used again
+
+
+class Peers:
+    """Asks the BLOB server for a peer. A requester's own word for where it serves becomes nobody's address unless it is
+    a registered one, so nobody is sent to a place that an outsider names."""
+
+    def __init__(self, gateway: JobManagerGateway, blobs: BlobServerGateway, clock: Clock) -> None:
+        self._gateway = gateway
+        self._blobs = blobs
+        self._clock = clock
+        self._addresses: frozenset[str] = frozenset()
+        self._known_until = float("-inf")
+
+    async def known(self, requester: str | None) -> str:
+        """The requesting cache's address, "" when it names none or one that is not registered."""
+        return requester if requester and requester in await self._registered() else ""
+
+    async def instead(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
+        """Address of the cache that the known ``requester`` is to ask; None: serve it here.
+
+        Raises Absent; RetryLater: as many are being served as may be.
+        """
+        peer = self._blobs.peer_for(owner, key, requester)
+        if peer is None or (peer != requester and peer in await self._registered()):
+            return peer
+        self._blobs.forget_peer(peer)
+        self._blobs.peer_failed(owner, key, requester)
+        return None
+
+    async def _registered(self) -> frozenset[str]:
+        now = self._clock.monotonic()
+        if now >= self._known_until:
+            views = await self._gateway.task_managers()
+            self._addresses = frozenset(view.info.address for view in views)
+            self._known_until = now + _FRESH
+        return self._addresses

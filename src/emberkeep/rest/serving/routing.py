@@ -1,0 +1,202 @@
+"""The route table's row, and how a row becomes an aiohttp route: parse path, query and body, call, encode.
+
+The same rows make the OpenAPI document and the reference page, so none of the three can differ from the others.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+import msgspec
+from aiohttp import web
+
+from emberkeep.base.errors import InvalidInput
+from emberkeep.base.ids import parse_job_id, parse_task_manager_id, parse_trigger_id
+from emberkeep.blobs.model import parse_blob_key
+from emberkeep.blocklist.model import parse_node_id
+from emberkeep.protocol.rest import API_PREFIX
+from emberkeep.rest.serving.api import Api
+from emberkeep.rest.serving.blob_holders import HOLDER_PATTERN, parse_holder
+from emberkeep.rest.serving.invalid_body import invalid_body
+from emberkeep.rest.serving.log_ids import JOB_LOG_ID_PATTERN, LOG_ID_PATTERN, parse_job_log_id, parse_log_id
+from emberkeep.rest.serving.request_bodies import read_bounded
+
+QueryT = TypeVar("QueryT", bound=msgspec.Struct)
+
+MAX_JSON_BODY = 16 * 1024**2  # bytes; arguments and Spark configuration, never file content
+
+
+@dataclass(frozen=True)
+class PathParameter:
+    """A part of a path. ``parse`` raises InvalidInput."""
+
+    pattern: str
+    doc: str
+    parse: Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Header:
+    name: str
+    doc: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, checked: ``path`` has the parsed path parameters, ``query`` and ``body`` are of the row's types."""
+
+    api: Api
+    request: web.Request
+    path: Mapping[str, Any]
+    query: Any
+    body: Any
+
+
+Handler = Callable[[Call], Awaitable[msgspec.Struct | list[Any] | web.StreamResponse]]
+
+
+@dataclass(frozen=True)
+class Route:
+    """One row. ``reply`` is the JSON body's type; None with ``media`` set when the body is something else.
+
+    ``also``: statuses of further answers that are no errors. ``problems``: statuses of errors that this route adds to
+    those which every route may answer. ``reference``: what the body may be instead of ``body`` where that is large: it
+    names a BLOB that holds it, in its field ``blob``. ``operation``: the row's name, where its handler serves several
+    rows; else the handler's. ``names_empty``: an empty id in the path is bad input that is
+    named (400), not another path (404). ``unversioned``: served without ``/v1`` as well.
+    """
+
+    method: str
+    path: str  # below /v1
+    handler: Handler
+    summary: str
+    tag: str
+    status: int = 200
+    also: tuple[int, ...] = ()
+    reply: Any = None
+    media: str = "application/json"  # "": the body is empty
+    query: type[msgspec.Struct] | None = None
+    body: type[msgspec.Struct] | None = None
+    reference: type[msgspec.Struct] | None = None
+    raw_body: str = ""  # what the bytes are, where the body is no JSON
+    headers: tuple[Header, ...] = ()
+    reply_headers: tuple[Header, ...] = ()
+    problems: tuple[int, ...] = ()
+    names_empty: bool = False
+    operation: str = ""
+    unversioned: bool = False
+    doc: str = ""
+
+    @property
+    def full_path(self) -> str:
+        return API_PREFIX + self.path
+
+    @property
+    def path_parameters(self) -> list[str]:
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+
+PATH_PARAMETERS: dict[str, PathParameter] = {
+    "jobid": PathParameter("^[0-9a-f]{32}$", "Job id: 32 hex digits.", parse_job_id),
+    "taskmanagerid": PathParameter(
+        "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$", "Task manager's resource id.", parse_task_manager_id
+    ),
+    "nodeid": PathParameter("^.{1,253}$", "Node's id.", parse_node_id),
+    "triggerid": PathParameter("^[0-9a-f]{32}$", "The operation's trigger id.", parse_trigger_id),
+    "key": PathParameter(
+        "^[pt]-[0-9a-f]{64}$",
+        "BLOB key: `p-` (permanent) or `t-` (transient) and the content's SHA-256.",
+        parse_blob_key,
+    ),
+    "holder": PathParameter(f"^{HOLDER_PATTERN}$", "Who gives its reference back.", parse_holder),
+    "name": PathParameter(f"^{LOG_ID_PATTERN}$", "`name` of a log in the list.", parse_log_id),
+    "logid": PathParameter(f"^{JOB_LOG_ID_PATTERN}$", "`id` of a log in the job's list.", parse_job_log_id),
+}
+
+
+def bind(route: Route, api: Api) -> list[web.RouteDef]:
+    """The aiohttp routes that serve a row."""
+
+    async def serve(request: web.Request) -> web.StreamResponse:
+        path = {name: PATH_PARAMETERS[name].parse(request.match_info[name]) for name in route.path_parameters}
+        query = _route_query(request, route)
+        body = None if route.body is None else await _read_json(request, route.body, route.reference)
+        answer = await route.handler(Call(api, request, path, query, body))
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        return json_response(answer, route.status)
+
+    # aiohttp would answer HEAD wherever there is a GET; here only what the table lists is served.
+    options = {"allow_head": False} if route.method == "GET" else {}
+    paths = [route.full_path, route.path] if route.unversioned else [route.full_path]
+    return [
+        web.route(route.method, path.replace("}", ":[^{}/]*}") if route.names_empty else path, serve, **options)
+        for path in paths
+    ]
+
+
+def json_response(body: msgspec.Struct | list[Any], status: int = 200) -> web.Response:
+    """A body as JSON, never cached: it is a picture of this moment."""
+    return web.Response(
+        status=status,
+        body=msgspec.json.encode(body),
+        content_type="application/json",
+        headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+    )
+
+
+def _route_query(request: web.Request, route: Route) -> msgspec.Struct | None:
+    if route.query is not None:
+        return parse_query(request, route.query)
+    for name in request.query:
+        raise _unknown_parameter(name, "none is possible here")
+    return None
+
+
+def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
+    """The query string as a struct. Raises InvalidInput naming the parameter that is unknown, repeated or wrong."""
+    known = _parameter_names(kind)
+    given: dict[str, str | list[str]] = {}
+    for name in request.query:
+        if name not in known:
+            raise _unknown_parameter(name, f"possible: {', '.join(known)}")
+        values = request.query.getall(name)
+        if len(values) > 1 and not known[name]:
+            raise InvalidInput(f"query parameter {name} is given twice", field=name)
+        given[name] = values if known[name] else values[0]
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        refusal = invalid_body(error)
+        raise InvalidInput(f"query parameter {refusal.field}: {refusal.message}", field=refusal.field) from None
+
+
+@functools.cache
+def _parameter_names(kind: type[msgspec.Struct]) -> dict[str, bool]:
+    """Names of a query's parameters, and whether each may be repeated."""
+    types = get_type_hints(kind)
+    return {item.encode_name: get_origin(types[item.name]) is list for item in msgspec.structs.fields(kind)}
+
+
+def _unknown_parameter(name: str, hint: str) -> InvalidInput:
+    shown = name[:64]
+    return InvalidInput(f"{shown!r} is not a query parameter of this resource", field=shown, hint=hint)
+
+
+async def _read_json(
+    request: web.Request, kind: type[msgspec.Struct], reference: type[msgspec.Struct] | None
+) -> msgspec.Struct:
+    if request.content_type != "application/json":
+        raise web.HTTPUnsupportedMediaType(text=f"the body is {request.content_type}, application/json is expected")
+    data = await read_bounded(request, MAX_JSON_BODY)
+    try:
+        if reference is not None and "blob" in msgspec.json.decode(data, type=dict[str, msgspec.Raw]):
+            return msgspec.json.decode(data, type=reference)
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as error:
+        raise invalid_body(error) from None
+    except UnicodeDecodeError:
+        raise InvalidInput("the body is not UTF-8", field="body") from None

@@ -1,0 +1,1 @@
+"""The slots of one task manager."""

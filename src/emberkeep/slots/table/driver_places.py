@@ -1,0 +1,88 @@
+"""The drivers that stand on a task manager, as part of its SlotTable: places, memory, and how far each one's end is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from emberkeep.base.errors import Conflict
+from emberkeep.base.ids import JobId
+from emberkeep.slots.table.events import (
+    DriverEnded,
+    DriverPlace,
+    DriverStarted,
+    DriverState,
+    EndDriver,
+    TableEffect,
+)
+
+
+class DriverPlaces:
+    """A driver uses its place and memory until it has provably ended; its report stays until it is acknowledged."""
+
+    def __init__(self, places: int) -> None:
+        self.places = places
+        self.by_attempt: dict[tuple[JobId, int], DriverPlace] = {}
+
+    @property
+    def memory_mb(self) -> int:
+        """Reserved by living drivers."""
+        return sum(driver.memory_mb for driver in self.by_attempt.values())
+
+    def living(self) -> list[DriverPlace]:
+        return [driver for driver in self.by_attempt.values() if driver.state is not DriverState.EXITED]
+
+    def is_alive(self, job_id: JobId, attempt: int) -> bool:
+        driver = self.by_attempt.get((job_id, attempt))
+        return driver is not None and driver.state is not DriverState.EXITED
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.living()) >= self.places
+
+    def check_free(self) -> None:
+        """Raises Conflict when all places are taken."""
+        if self.is_full:
+            raise Conflict(f"all {self.places} driver places are taken")
+
+    def started(self, event: DriverStarted) -> list[TableEffect]:
+        driver = self.by_attempt.get((event.job_id, event.attempt))
+        if driver is None or driver.state is not DriverState.STARTING:
+            return []  # its end was told before its start
+        driver.state, driver.pid = DriverState.RUNNING, event.pid
+        if driver.stop_grace is None:
+            return []
+        return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to end before there was a process
+
+    def ended(self, event: DriverEnded) -> bool:
+        """Returns whether this was news."""
+        if not self.is_alive(event.job_id, event.attempt):
+            return False
+        driver = self.by_attempt[(event.job_id, event.attempt)]
+        driver.state, driver.memory_mb = DriverState.EXITED, 0
+        return True
+
+    def end(self, job_id: JobId, attempt: int, grace: float) -> list[TableEffect]:
+        """Ask a driver to end, unless it was asked before with no more time than this."""
+        driver = self.by_attempt.get((job_id, attempt))
+        if driver is None or driver.state is DriverState.EXITED:
+            return []
+        if driver.stop_grace is not None and driver.stop_grace <= grace:
+            return []
+        return self.end_again(driver, grace)
+
+    def end_again(self, driver: DriverPlace, grace: float) -> list[TableEffect]:
+        driver.stop_grace = grace
+        return [EndDriver(driver.job_id, driver.attempt, grace)]
+
+    def end_until(self, job_id: JobId, attempt: int) -> list[TableEffect]:
+        """End this attempt's driver and those of all older ones, at once."""
+        return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
+
+    def acknowledge(self, job_id: JobId, attempt: int) -> None:
+        """What follows from the end of this driver is in the job store: nobody needs to be told of it any more."""
+        driver = self.by_attempt.get((job_id, attempt))
+        if driver is not None and driver.state is DriverState.EXITED:
+            del self.by_attempt[(job_id, attempt)]
+
+    def _until(self, job_id: JobId, attempt: int) -> Iterator[tuple[JobId, int]]:
+        return (key for key in self.by_attempt if key[0] == job_id and key[1] <= attempt)

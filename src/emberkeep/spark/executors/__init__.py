@@ -1,0 +1,1 @@
+"""Executors as Spark's scheduler sees them."""

@@ -1,0 +1,93 @@
+"""What Spark shows of executors: what they do and keep that others may need, who can take it over, who is excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from emberkeep.spark.executors.scheduler_control import call
+
+DRIVER = "driver"  # Spark's id of it
+LOOKED_AT = 1000  # map outputs at one look: each takes three calls into the JVM, some 0.1 ms each
+
+
+@dataclass(frozen=True)
+class BlocksLeft:
+    """``shuffle``: map outputs, ``cached``: RDD blocks that lie on one executor, as the driver knows it,
+    ``tasks``: those that run there.
+    ``at_least``: there are more map outputs than were looked at."""
+
+    shuffle: int
+    cached: int
+    at_least: bool
+    tasks: int
+
+
+def block_takers(context: Any) -> frozenset[str]:
+    """Executors whose block managers Spark knows: one that has just registered is not among them at first. Raises
+    SparkUnavailable."""
+
+    def ask() -> frozenset[str]:
+        found = _summaries(context)
+        return frozenset(str(one.id()) for one in found if one.isActive() and one.maxMemory() > 0) - {DRIVER}
+
+    return frozenset(call("executors that take blocks", ask))
+
+
+def excluded_executors(context: Any) -> frozenset[str]:
+    """Executors that Spark gives no task of this application, as tasks have failed there repeatedly
+    (``spark.excludeOnFailure.*``). Raises SparkUnavailable."""
+
+    def ask() -> frozenset[str]:
+        return frozenset(str(one.id()) for one in _summaries(context) if one.isExcluded()) - {DRIVER}
+
+    return frozenset(call("executors that Spark excludes", ask))
+
+
+def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
+    """What lies on each of these executors, unknown ones excepted. Raises SparkUnavailable."""
+
+    def ask() -> dict[str, BlocksLeft]:
+        shuffle = dict.fromkeys(executor_ids, 0)
+        looked_at = 0
+        for status in _map_statuses(context):
+            looked_at += 1
+            if looked_at > LOOKED_AT:
+                break
+            holder = "" if status is None else str(status.location().executorId())
+            if holder in shuffle:
+                shuffle[holder] += 1
+        summaries = {str(summary.id()): summary for summary in _summaries(context)}
+        return {
+            executor_id: _left(count, summaries[executor_id], looked_at)
+            for executor_id, count in shuffle.items()
+            if executor_id in summaries
+        }
+
+    return dict(call("blocks of leaving executors", ask)) if executor_ids else {}
+
+
+def _map_statuses(context: Any) -> Iterator[Any]:
+    """Of each map output of each shuffle, None for one that is not there."""
+    shuffles = _map_output_tracker(context).shuffleStatuses().values().toSeq()
+    for index in range(shuffles.size()):
+        yield from shuffles.apply(index).mapStatuses()
+
+
+def _map_output_tracker(context: Any) -> Any:
+    """By its field: methods of SparkEnv cannot be called, as py4j would look at all of them, and one needs a class that
+    is not among PySpark's jars."""
+    field = context._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("mapOutputTracker")
+    field.setAccessible(True)
+    return field.get(context._jsc.sc().env())
+
+
+def _left(shuffle: int, summary: Any, looked_at: int) -> BlocksLeft:
+    return BlocksLeft(shuffle, int(summary.rddBlocks()), looked_at > LOOKED_AT, int(summary.activeTasks()))
+
+
+def _summaries(context: Any) -> Iterator[Any]:
+    """What Spark shows of each executor, and of the driver."""
+    summaries = context._jsc.sc().statusStore().executorList(True)
+    return (summaries.apply(index) for index in range(summaries.size()))

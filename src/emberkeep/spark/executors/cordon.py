@@ -1,0 +1,145 @@
+"""Executors that take no new task, but go on with those that run and keep their blocks.
+
+Spark's scheduler offers nothing to executors that it takes to be decommissioned. It is told so of them, while they are
+not told themselves: that is the call by which Spark takes note of an executor that decommissions itself. There is no
+call that takes it back. So an executor is removed from the scheduler's two tables of such executors, each under the
+lock that Spark itself holds when it uses that table. Its block manager stays out of the choice of replicas for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.executors.scheduler_control import call
+
+_TABLE = "executorsPendingDecommission"
+_LOCKED_MAP = "java.util.Collections$SynchronizedMap"
+
+
+def probe(context: Any) -> None:
+    """Check that the internals used here exist. Raises SparkInternalsMissing."""
+    from py4j.protocol import Py4JError
+
+    try:
+        for owner in _owners(context):
+            _locked(context, owner).size()
+        _info(context, "probe")
+    except (Py4JError, TypeError, AttributeError, LookupError) as error:
+        raise SparkInternalsMissing(
+            f"this Spark's scheduler cannot be kept from giving tasks to an executor: {error}",
+            hint="Emberkeep works with PySpark 4.3",
+        ) from error
+
+
+class DecommissionTables:
+    """Which executors Spark takes to be decommissioned. Crosses into the JVM."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def close(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Returns those that were not closed before; unknown ones, and those that end, are not among them."""
+        context, closing = self._context, sorted(executor_ids)
+        pairs = context._gateway.new_array(context._jvm.scala.Tuple2, len(closing))
+        for index, executor_id in enumerate(closing):
+            pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, "its node is blocked"))
+        # Neither is another executor asked for, nor this one told: as if it had said so itself.
+        done = _backend(context).decommissionExecutors(pairs, False, True)
+        return frozenset(str(done.apply(index)) for index in range(done.size()))
+
+    def open(self, executor_ids: Collection[str]) -> None:
+        for owner in _owners(self._context):
+            table = _locked(self._context, owner)
+            for executor_id in sorted(executor_ids):
+                table.remove(executor_id)
+        _backend(self._context).reviveOffers()
+
+    def closed(self, executor_ids: Collection[str]) -> frozenset[str]:
+        """Those of them that are closed, or end."""
+        table = _locked(self._context, _backend(self._context))
+        return frozenset(executor_id for executor_id in executor_ids if table.containsKey(executor_id))
+
+
+class Tables(Protocol):
+    """See DecommissionTables."""
+
+    def close(self, executor_ids: Collection[str]) -> frozenset[str]: ...
+    def open(self, executor_ids: Collection[str]) -> None: ...
+    def closed(self, executor_ids: Collection[str]) -> frozenset[str]: ...
+
+
+class Cordon:
+    """Which executors of the present application take no new task. One thread uses it."""
+
+    def __init__(self, tables: Callable[[Any], Tables] = DecommissionTables) -> None:
+        self._tables = tables
+        self._application = ""
+        self._cordoned: frozenset[str] = frozenset()
+        self._doubtful: frozenset[str] = frozenset()  # told to close, by a call whose answer was lost
+
+    def change(self, context: Any, executor_ids: Collection[str]) -> frozenset[str]:
+        """Let exactly these executors take no new task.
+
+        Returns those that are cordoned now; unknown ones, and those that end, are not among them. Raises
+        SparkUnavailable; whatever was done then is made up for by the next call.
+        """
+        application = call("the application's id", getattr, context, "applicationId")
+        if self._application != application:
+            self._application, self._cordoned, self._doubtful = application, frozenset(), frozenset()
+        if frozenset(executor_ids) != self._cordoned or self._doubtful:
+            call("executors that take no new task", self._apply, self._tables(context), frozenset(executor_ids))
+        return self._cordoned
+
+    def _apply(self, tables: Tables, wanted: frozenset[str]) -> None:
+        new = wanted - self._cordoned
+        if new:
+            doubtful, self._doubtful = self._doubtful, self._doubtful | new
+            done = tables.close(new)
+            # Spark does not name those again that it has closed already.
+            done |= tables.closed(doubtful & new - done)
+            self._cordoned |= done
+            self._doubtful = doubtful - new
+        back = (self._cordoned | self._doubtful) - wanted
+        if back:
+            tables.open(back)
+            self._cordoned -= back
+            self._doubtful -= back
+
+
+def _info(context: Any, message: str) -> Any:
+    return context._jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo(message, context._jvm.scala.Option.empty())
+
+
+def _backend(context: Any) -> Any:
+    return context._jsc.sc().schedulerBackend()
+
+
+def _owners(context: Any) -> tuple[Any, Any]:
+    """Who keeps a table of decommissioned executors, and is its lock."""
+    return _backend(context), context._jsc.sc().taskScheduler()
+
+
+def _locked(context: Any, owner: Any) -> Any:
+    """The owner's table as a Java map, each of whose methods holds the owner's lock."""
+    jvm = context._jvm
+    table = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_field(owner, _TABLE))
+    arguments = context._gateway.new_array(jvm.java.lang.Object, 2)
+    arguments[0], arguments[1] = table, owner
+    constructors = jvm.java.lang.Class.forName(_LOCKED_MAP).getDeclaredConstructors()
+    constructor = next(one for one in constructors if one.getParameterCount() == 2)
+    constructor.setAccessible(True)
+    return constructor.newInstance(arguments)
+
+
+def _field(owner: Any, name: str) -> Any:
+    """A field of the object's class or of one that it extends. Raises LookupError."""
+    kind = owner.getClass()
+    while kind is not None:
+        for field in kind.getDeclaredFields():
+            if field.getName().rpartition("$")[2] == name:
+                field.setAccessible(True)
+                return field.get(owner)
+        kind = kind.getSuperclass()
+    raise LookupError(f"{owner.getClass().getName()} has no field {name}")

@@ -1,0 +1,1 @@
+"""Files as Spark's driver reaches them."""

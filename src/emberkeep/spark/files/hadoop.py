@@ -1,0 +1,274 @@
+"""Files on whatever file system a job's checkpoints and savepoints lie on: Hadoop's, in the driver's JVM.
+
+Files are copied inside the JVM, or on this node's own disks without it. On the local file system they are durable when
+a call returns: each is synced, and so is what was renamed or made in a directory. Other file systems are taken at their
+word: a file is durable once it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from emberkeep.base.errors import Absent, Conflict, Fatal
+from emberkeep.lifecycle.manifest import SavepointFile, described
+from emberkeep.spark.files.disk import check_on_disk, copy_on_disk, path_on_disk
+
+_BUFFER = 1 << 17  # bytes
+
+
+@dataclass(frozen=True)
+class FoundFile:
+    """``name``: relative to the directory that was listed. ``size`` in bytes."""
+
+    name: str
+    size: int
+
+
+class HadoopFiles:
+    """Locations are URIs or paths as Spark takes them. Every method raises Absent (no such file), Conflict (it is there
+    already) or Fatal (whatever else Hadoop says). May be used from several threads."""
+
+    def __init__(self, spark: Any) -> None:
+        jvm = spark._jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._digest = jvm.java.security.MessageDigest
+        self._digest_stream = jvm.java.security.DigestInputStream
+        self._io = jvm.org.apache.hadoop.io.IOUtils
+        self._text = jvm.org.apache.commons.io.IOUtils
+        self._discard = jvm.java.io.OutputStream.nullOutputStream
+        self._zip = jvm.java.util.zip.ZipInputStream
+        self._manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
+        self._gateway = spark.sparkContext._gateway
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        default = jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(self._configuration)
+        self._paths_are_local = str(default.getScheme()) == "file"
+
+    def below(self, directory: str) -> list[FoundFile]:
+        """All files below a directory, at any depth; nothing where there is none."""
+        with _translated(directory):
+            path, system = self._reach(directory)
+            if not system.exists(path):
+                return []
+            found, ahead = [], [("", path)]
+            while ahead:
+                prefix, directory_path = ahead.pop()
+                for status in system.listStatus(directory_path):
+                    name = prefix + str(status.getPath().getName())
+                    if status.isDirectory():
+                        ahead.append((f"{name}/", status.getPath()))
+                    else:
+                        found.append(FoundFile(name, int(status.getLen())))
+            return found
+
+    def numbered(self, directory: str) -> list[int]:
+        """The names directly in a directory that are numbers, in order."""
+        with _translated(directory):
+            path, system = self._reach(directory)
+            if not system.exists(path):
+                return []
+            names = [str(status.getPath().getName()) for status in system.listStatus(path)]
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def exists(self, location: str) -> bool:
+        with _translated(location):
+            path, system = self._reach(location)
+            return bool(system.exists(path))
+
+    def read_text(self, location: str) -> str:
+        with _translated(location):
+            path, system = self._reach(location)
+            stream = system.open(path)
+            try:
+                return str(self._text.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+
+    def read_bytes(self, location: str) -> bytes:
+        """Of a small file."""
+        with _translated(location):
+            path, system = self._reach(location)
+            stream = system.open(path)
+            try:
+                return bytes(self._text.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def read_zip_entry(self, location: str, entry: str) -> str:
+        """The text of one entry of a ZIP file. Raises Absent when it has none such."""
+        with _translated(location):
+            path, system = self._reach(location)
+            stream = self._zip(system.open(path))
+            try:
+                while (found := stream.getNextEntry()) is not None:
+                    if found.getName() == entry:
+                        return str(self._text.toString(stream, "UTF-8"))
+            finally:
+                stream.close()
+        raise Absent(f"{location} has no entry {entry!r}")
+
+    def add_log_entry(self, location: str, text: str, *, overwrite: bool = False) -> None:
+        """As Spark writes entries of its logs: the whole file appears at once, or not at all."""
+        with _translated(location):
+            path = self._path(location)
+            stream = self._manager.create(path.getParent(), self._configuration).createAtomic(path, overwrite)
+            try:
+                stream.write(text.encode())
+            except BaseException:
+                stream.cancel()
+                raise
+            stream.close()
+
+    def write(self, location: str, data: bytes) -> SavepointFile:
+        """A whole small file, written aside and renamed. The result's path is ``location``."""
+        aside = f"{location}.tmp"
+        with _translated(location):
+            path, system = self._reach(aside)
+            system.mkdirs(path.getParent())
+            stream = system.create(path, True)
+            try:
+                stream.write(data)
+                self._sync(system, stream)
+            finally:
+                stream.close()
+            target = self._path(location)
+            system.delete(target, False)
+            if not system.rename(path, target):
+                raise Fatal(f"{aside} could not be renamed to {location}", hint="check the permissions there")
+            self._sync_directories(system, [path.getParent()])
+        return described(location, data)
+
+    def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
+        """Replace ``target``. The result's path is ``target``; its checksum is of the bytes that were read.
+
+        ``lasting`` false: a power loss may take it away again, on the local file system too.
+        """
+        read, written = self.path_on_disk(source), self.path_on_disk(target)
+        with _translated(source):
+            if read is not None and written is not None:
+                return msgspec.structs.replace(copy_on_disk(read, written, lasting=lasting), path=target)
+            source_path, source_system = self._reach(source)
+            digest = self._digest.getInstance("SHA-256")
+            reading = self._digest_stream(source_system.open(source_path), digest)
+            try:
+                size = self._write_all(reading, target, lasting=lasting)
+            finally:
+                reading.close()
+            return SavepointFile(path=target, size=size, sha256=bytes(digest.digest()).hex())
+
+    def _write_all(self, reading: Any, target: str, *, lasting: bool) -> int:
+        with _translated(target):
+            path, system = self._reach(target)
+            writing = system.create(path, True)
+            try:
+                self._io.copyBytes(reading, writing, _BUFFER, False)
+                size = int(writing.getPos())
+                if lasting:
+                    self._sync(system, writing)
+            finally:
+                writing.close()
+            return size
+
+    def check(self, location: str) -> SavepointFile:
+        """Size and checksum of what is there."""
+        with _translated(location):
+            on_disk = self.path_on_disk(location)
+            if on_disk is not None:
+                return msgspec.structs.replace(check_on_disk(on_disk), path=location)
+            path, system = self._reach(location)
+            size = int(system.getFileStatus(path).getLen())
+            digest = self._digest.getInstance("SHA-256")
+            reading = self._digest_stream(system.open(path), digest)
+            try:
+                self._io.copyBytes(reading, self._discard(), _BUFFER, False)
+            finally:
+                reading.close()
+            return SavepointFile(path=location, size=size, sha256=bytes(digest.digest()).hex())
+
+    def make_directories(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            with _translated(directory):
+                path, system = self._reach(directory)
+                if not system.mkdirs(path):
+                    raise Fatal(f"{directory} cannot be made", hint="check the permissions there")
+
+    def sync_tree(self, root: str, directories: Iterable[str]) -> None:
+        """Make what was created in these directories below ``root`` survive a power loss, and the directories too."""
+        found = {root, root.rpartition("/")[0]}
+        for directory in directories:
+            below = directory
+            while len(below) > len(root) and below not in found:
+                found.add(below)
+                below = below.rpartition("/")[0]
+        for directory in sorted(found, key=len, reverse=True):
+            with _translated(directory):
+                path, system = self._reach(directory)
+                self._sync_directories(system, [path])
+
+    def delete(self, location: str) -> None:
+        """A file, or a directory with all that is in it; nothing where there is none."""
+        with _translated(location):
+            path, system = self._reach(location)
+            system.delete(path, True)
+
+    def is_directory(self, location: str) -> bool:
+        with _translated(location):
+            path, system = self._reach(location)
+            return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
+
+    def path_on_disk(self, location: str) -> str | None:
+        """The path on this node that a location means, None where it lies elsewhere."""
+        return path_on_disk(location, paths_are_local=self._paths_are_local)
+
+    def _reach(self, location: str) -> tuple[Any, Any]:
+        path = self._path(location)
+        system = path.getFileSystem(self._configuration)
+        # Without Hadoop's own hidden check sum files: a copy by other means would leave them behind.
+        return path, system.getRawFileSystem() if self._is_checksummed(system) else system
+
+    def _is_checksummed(self, system: Any) -> bool:
+        from py4j.java_gateway import is_instance_of
+
+        return bool(is_instance_of(self._gateway, system, "org.apache.hadoop.fs.ChecksumFileSystem"))
+
+    @staticmethod
+    def _sync(system: Any, stream: Any) -> None:
+        if str(system.getUri().getScheme()) == "file":
+            stream.hsync()
+
+    @staticmethod
+    def _sync_directories(system: Any, paths: Iterable[Any]) -> None:
+        if str(system.getUri().getScheme()) != "file":
+            return
+        for path in paths:
+            descriptor = os.open(str(system.makeQualified(path).toUri().getPath()), os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+@contextmanager
+def _translated(location: str) -> Iterator[None]:
+    """What Hadoop and Py4J raise, in our terms."""
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        yield
+    except Py4JJavaError as error:
+        java = error.java_exception
+        name, text = str(java.getClass().getSimpleName()), str(java.getMessage() or java.toString())
+        if name in ("FileNotFoundException", "NoSuchFileException"):
+            raise Absent(f"{location}: {text}") from error
+        if name == "FileAlreadyExistsException":
+            raise Conflict(f"{location} is there already: {text}") from error
+        raise Fatal(f"{location}: {name}: {text}", hint="check the file system: space, permissions, address") from error
+    except FileNotFoundError as error:
+        raise Absent(f"{location} does not exist") from error
+    except (Py4JError, OSError) as error:
+        raise Fatal(f"{location}: {error}", hint="check the file system: space, permissions, address") from error

@@ -1,0 +1,1 @@
+"""The user's functions, in the driver and on executors."""

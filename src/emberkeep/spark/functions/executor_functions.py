@@ -1,0 +1,345 @@
+"""The driver's side of functions that live on executors: who is there, calls to all of them, states that nobody has.
+
+An instance whose connection breaks is *silent*: its worker may live, with all that it has taken. It is waited for until
+it connects again, or its time is over; only then it is lost, and what is known of its state goes to another one. So a
+snapshot is never made around an instance that nobody knows anything of. An executor that Spark has lost, or lets go,
+sets that time for its instances, whatever their connections say: a node without power sends nothing.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+
+import structlog
+
+from emberkeep.api.function_channel import Channel
+from emberkeep.api.function_link import FAREWELL, NOT_BEGUN, Call, Hello, Link, Reply, recognise, refuse, welcome
+from emberkeep.base.errors import Conflict, EmberkeepError
+from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.functions.instance_losses import InstanceLosses
+from emberkeep.spark.functions.remote_instance import RemoteInstance
+
+log = structlog.get_logger(__name__)
+
+_CLOSE_SECONDS = 10.0  # nobody waits long for the end
+_SILENT_SECONDS = 20.0  # in which a worker that lives has connected again
+_FAREWELL_SECONDS = 10.0  # in which a worker has handed over its state when its executor has gone
+_UNSEEN_LOOKS = 2  # in a row: the first one may be older than the executor
+_LOOK_SECONDS = 0.5
+_MOST_INSTANCES = 4_096
+_SNAPSHOT = "snapshot_state"
+_SEPARATOR = "@"  # between a function's name and the number of its state
+
+
+class ExecutorFunctions:
+    """One per driver process, any thread. One reading thread for each instance; workers are as many as cores."""
+
+    def __init__(
+        self,
+        host: str,
+        attempt: int,
+        restored: Callable[[], Mapping[str, bytes]],
+        seconds: float = 600.0,
+        silent_seconds: float = _SILENT_SECONDS,
+        farewell_seconds: float = _FAREWELL_SECONDS,
+    ) -> None:
+        """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from.
+        ``seconds``: in which all instances have to answer a call."""
+        self._seconds = seconds
+        self._silent_seconds = silent_seconds
+        self._farewell_seconds = farewell_seconds
+        self._host = host
+        self._attempt = attempt
+        self._restored = restored
+        self._changed = threading.Condition()
+        self._remotes: list[RemoteInstance] = []
+        self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
+        self._in_snapshot: list[RemoteInstance] = []  # whose state the newest one has
+        self._losses = InstanceLosses()
+        self._numbers = 0
+        self._link: Link | None = None
+
+    def link(self) -> Link:
+        """Where workers connect; listens from the first call on. Raises OSError."""
+        with self._changed:
+            if self._link is None:
+                listening = socket.create_server((self._host, 0), backlog=256)
+                port = int(listening.getsockname()[1])
+                self._link = Link(self._host, port, self._attempt, secrets.token_hex(32))
+                arguments = (listening, self._link)
+                name = "emberkeep-executor-functions"
+                threading.Thread(target=self._accept, args=arguments, name=name, daemon=True).start()
+            return self._link
+
+    def instances(self) -> list[str]:
+        """Which instances there are, in words; also such that are silent."""
+        with self._changed:
+            self._give_up_overdue()
+            return [remote.place for remote in self._remotes]
+
+    def names(self) -> set[str]:
+        """Of functions that have instances, or states that wait for one."""
+        with self._changed:
+            waiting = {name for name, states in (self._kept or {}).items() if states}
+            return waiting | {remote.name for remote in self._remotes}
+
+    def losses(self) -> list[str]:
+        """Instances that were lost with what they had taken, and no complete savepoint has told of; in words."""
+        with self._changed:
+            self._give_up_overdue()
+            return self._losses.untold()
+
+    def call_all(self, method: str, *arguments: int) -> None:
+        """Returns when every instance has done it. Raises UserFunctionFailed."""
+        self._ask(self._settled(), method, list(arguments))
+
+    def snapshot_state(self) -> dict[str, bytes]:
+        """By function and number: of every instance, and those that nobody has. Raises UserFunctionFailed."""
+        self._settled()
+        with self._changed:
+            # At one moment: whose worker ends meanwhile answers by its farewell, and what it leaves is not among these.
+            remotes = list(self._remotes)
+            found = {name: list(states) for name, states in self._states().items()}
+        answers = self._ask(remotes, _SNAPSHOT, [])
+        for remote, reply in answers:
+            found.setdefault(remote.name, []).extend(_states_in(reply))
+        with self._changed:
+            self._in_snapshot = [remote for remote, _ in answers]
+            self._losses.snapshot_taken()
+        return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """To those whose state the savepoint has. Raises UserFunctionFailed."""
+        with self._changed:
+            self._losses.savepoint_complete()
+            remotes = [remote for remote in self._in_snapshot if not remote.is_gone]
+        self._ask(remotes, "notify_checkpoint_complete", [checkpoint_id])
+
+    def close(self) -> None:
+        """Failures are logged: who does not answer ends with its executor."""
+        with self._changed:
+            remotes = list(self._remotes)
+        try:
+            self._ask([remote for remote in remotes if not remote.is_silent], "close", [], _CLOSE_SECONDS)
+        except UserFunctionFailed as error:
+            log.warning("functions on executors could not be closed", reason=str(error))
+        with self._changed:
+            closed, self._remotes = self._remotes, []
+            for remote in closed:
+                remote.is_gone = True
+        for remote in closed:
+            remote.channel.close()
+
+    # --- executors ----------------------------------------------------------------------------------------------------
+
+    def executors_seen(self, executor_ids: Collection[str]) -> None:
+        """These are registered with Spark now."""
+        with self._changed:
+            for remote in self._remotes:
+                if remote.executor in executor_ids or not remote.executor:
+                    remote.is_seen()
+                    continue
+                remote.unseen += 1
+                if remote.unseen >= _UNSEEN_LOOKS:
+                    remote.has_until(time.monotonic() + self._farewell_seconds)
+            self._give_up_overdue()
+
+    def executor_removed(self, executor_id: str) -> None:
+        """Spark was told to do without it."""
+        with self._changed:
+            for remote in self._remotes:
+                if remote.executor == executor_id:
+                    remote.has_until(time.monotonic() + self._farewell_seconds)
+
+    # --- calls --------------------------------------------------------------------------------------------------------
+
+    def _settled(self) -> list[RemoteInstance]:
+        """All instances, once none of them is silent: each has connected again, or is lost."""
+        with self._changed:
+            while True:
+                self._give_up_overdue()
+                if not any(remote.is_silent for remote in self._remotes):
+                    return list(self._remotes)
+                self._changed.wait(_LOOK_SECONDS)
+
+    def _ask(
+        self, remotes: list[RemoteInstance], method: str, arguments: list[int], seconds: float | None = None
+    ) -> list[tuple[RemoteInstance, Reply]]:
+        seconds = self._seconds if seconds is None else seconds
+        with self._changed:
+            self._numbers += 1
+            call = Call(number=self._numbers, method=method, arguments=arguments)
+            for remote in remotes:
+                remote.asked = call
+            reached = [remote for remote in remotes if remote.is_welcome]  # others get it once they are
+        for remote in reached:
+            # Where that fails, whoever reads from it finds the farewell, or that it is silent.
+            with suppress(EmberkeepError):
+                remote.channel.send(call)
+        deadline = time.monotonic() + seconds
+        answers = []
+        for remote in remotes:
+            reply = self._reply(remote, call.number, deadline)
+            if reply is None:
+                what = "was lost" if remote.is_gone else f"did not answer in {seconds:g} s"
+                raise UserFunctionFailed(f"{method} of {remote.place}: it {what}", hint="ask again")
+            if reply.error:
+                raise UserFunctionFailed(f"{method} of {remote.place}: {reply.error}")
+            answers.append((remote, reply))
+        return answers
+
+    def _reply(self, remote: RemoteInstance, number: int, deadline: float) -> Reply | None:
+        with self._changed:
+            while number not in remote.replies and not remote.is_gone and time.monotonic() < deadline:
+                self._changed.wait(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+                self._give_up_overdue()
+            return remote.replies.pop(number, remote.farewell)
+
+    # --- connections --------------------------------------------------------------------------------------------------
+
+    def _accept(self, listening: socket.socket, link: Link) -> None:
+        while True:
+            connection, _ = listening.accept()
+            threading.Thread(
+                target=self._serve, args=(connection, link), name="emberkeep-executor-function", daemon=True
+            ).start()
+
+    def _serve(self, connection: socket.socket, link: Link) -> None:
+        try:
+            channel, hello = recognise(connection, link)
+            remote, states = self._let_in(channel, hello, link)
+        except EmberkeepError as error:
+            log.warning("a worker was not let in", reason=str(error))
+            connection.close()
+            return
+        try:
+            welcome(channel, hello, link, states)
+            self._is_welcome(remote, channel)
+            self._read_all(remote, channel)
+        except EmberkeepError as error:
+            self._broken(remote, channel, error)
+
+    def _let_in(self, channel: Channel, hello: Hello, link: Link) -> tuple[RemoteInstance, list[bytes]]:
+        """Returns the states that it begins with, too. Raises Conflict."""
+        with self._changed:
+            self._give_up_overdue()
+            same = [remote for remote in self._remotes if hello.instance and remote.instance == hello.instance]
+            known = same[0] if same else None
+            older = None if known is None else known.exchange(channel)
+        if known is None and not hello.again:
+            remote = self._joined(channel, hello)
+            return remote, remote.taken
+        if known is None or older is None:
+            refuse(channel, hello, link, f"this instance of {hello.name} was given up, as it was silent for too long")
+            raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
+        older.close()
+        log.info("a function on an executor is connected again", function=known.place)
+        # One that tries to join again has not begun: the answer to its first try was lost.
+        return known, [] if hello.again else known.taken
+
+    def _is_welcome(self, remote: RemoteInstance, channel: Channel) -> None:
+        """What it was asked for and has not answered may not have reached it. Raises RetryLater."""
+        with self._changed:
+            if remote.channel is not channel:
+                return  # it has connected once more
+            remote.is_welcome = True
+            asked = remote.asked
+            self._changed.notify_all()
+        if asked is not None:
+            channel.send(asked)
+
+    def _read_all(self, remote: RemoteInstance, channel: Channel) -> None:
+        """Until it leaves. Raises RetryLater."""
+        while True:
+            reply = channel.receive(Reply)
+            if reply.number == FAREWELL:
+                self._left(remote, reply)
+                with suppress(EmberkeepError):
+                    channel.send(Call(number=FAREWELL, method="left"))
+                channel.close()
+                return
+            if reply.number == NOT_BEGUN:
+                self._not_begun(remote, reply)
+                return
+            with self._changed:
+                if remote.asked is not None and remote.asked.number == reply.number:
+                    if remote.asked.method == _SNAPSHOT and not reply.error:
+                        remote.taken = _states_in(reply)
+                    remote.asked = None
+                    remote.replies = {reply.number: reply}
+                self._changed.notify_all()
+
+    def _joined(self, channel: Channel, hello: Hello) -> RemoteInstance:
+        with self._changed:
+            self._give_up_overdue()
+            if len(self._remotes) >= _MOST_INSTANCES:
+                raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
+            remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
+            self._remotes.append(remote)
+        log.info("a function lives on an executor", function=remote.place, states=len(remote.taken))
+        return remote
+
+    def _left(self, remote: RemoteInstance, reply: Reply) -> None:
+        """Spark has let the worker go: its state waits for the next instance."""
+        with self._changed:
+            if remote.is_gone:
+                return
+            remote.farewell = reply
+            if reply.error:
+                self._lose(remote, f"it left without its state: {reply.error}")
+                return
+            self._remove(remote)
+            if reply.state is not None:
+                self._states().setdefault(remote.name, []).append(reply.state)
+
+    def _not_begun(self, remote: RemoteInstance, reply: Reply) -> None:
+        log.warning("an instance has not begun", function=remote.place, reason=reply.error)
+        with self._changed:
+            if not remote.is_gone:
+                self._remove(remote)
+                self._states().setdefault(remote.name, []).extend(remote.taken)
+        remote.channel.close()
+
+    def _broken(self, remote: RemoteInstance, channel: Channel, error: EmberkeepError) -> None:
+        channel.close()
+        with self._changed:
+            if remote.is_gone or remote.channel is not channel:
+                return  # it is connected again already
+            remote.is_silent = True
+            remote.has_until(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
+        log.warning("a function on an executor is silent", function=remote.place, reason=str(error))
+
+    def _give_up_overdue(self) -> None:
+        now = time.monotonic()
+        for remote in [remote for remote in self._remotes if remote.until is not None and now >= remote.until]:
+            self._lose(remote, "it was silent for too long" if remote.is_silent else "its executor is gone")
+            remote.channel.close()
+
+    def _lose(self, remote: RemoteInstance, reason: str) -> None:
+        self._remove(remote)
+        self._states().setdefault(remote.name, []).extend(remote.taken)
+        self._losses.add(f"{remote.place}: {reason}")
+        log.error("an instance is lost with what it has taken", function=remote.place, reason=reason)
+
+    def _remove(self, remote: RemoteInstance) -> None:
+        remote.is_gone = True
+        self._remotes = [other for other in self._remotes if other is not remote]
+        self._changed.notify_all()
+
+    def _states(self) -> dict[str, list[bytes]]:
+        if self._kept is None:
+            self._kept = {}
+            for key, state in sorted(self._restored().items()):
+                name, separator, _ = key.rpartition(_SEPARATOR)
+                if separator:
+                    self._kept.setdefault(name, []).append(state)
+        return self._kept
+
+
+def _states_in(reply: Reply) -> list[bytes]:
+    return [] if reply.state is None else [reply.state]

@@ -1,0 +1,163 @@
+"""What user functions begin with: the newest states that the job has recorded, kept beside its checkpoints.
+
+States come with savepoints: the one that the job has started from, then each one that the job completes itself. A copy
+of the newest is kept for later attempts, as a savepoint may be removed, or lie where it is slow to read. A driver that
+moves has no savepoint, and keeps the states that its functions have then.
+
+```
+<root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number counts
+```
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import EmberkeepError, Fatal, NewerFormat
+from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.ids import JobId
+from emberkeep.spark.files.hadoop import HadoopFiles
+from emberkeep.spark.files.state_locations import StateLocations
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.queries.checkpoint_places import CheckpointPlaces
+
+log = structlog.get_logger(__name__)
+
+RECORD_KIND, RECORD_VERSION = "function-states", 1
+_DIRECTORY = "_emberkeep_functions"
+_NAMES_SHOWN = 5
+_NUMBER = re.compile(r"@\d+$")  # of one of several instances
+
+
+class KeptStates(Compatible, frozen=True, kw_only=True):
+    """``states``: what ``snapshot_state`` had returned, by instance. Persisted (kind "function-states", version 1)."""
+
+    job_id: JobId  # that keeps them
+    savepoint: str  # that they were given to; "": a driver that moved
+    created_ms: int  # of that savepoint, or of the move, in Unix milliseconds
+    states: dict[str, bytes]
+
+
+class FunctionStates:
+    """One per process, any thread. ``root``: of the job's own checkpoints. ``may_commit``: returns when this attempt
+    may write."""
+
+    def __init__(
+        self,
+        root: str,
+        job_id: JobId,
+        attempt: int,
+        locations: StateLocations,
+        places: CheckpointPlaces,
+        may_commit: Callable[[], None],
+        notices: Notices,
+    ) -> None:
+        self._root = root.rstrip("/")
+        self._job_id = job_id
+        self._attempt = attempt
+        self._locations = locations
+        self._places = places
+        self._may_commit = may_commit
+        self._notices = notices
+        self._lock = threading.Lock()
+        self._begun: Mapping[str, bytes] | None = None
+
+    def begin_with(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
+        """The same for all functions of this attempt, by instance; empty where there are none. ``started_from``: those
+        of the savepoint that the job has started from, None without one; asked where nothing is kept yet.
+
+        Raises Fatal (what is kept cannot be read), and what ``started_from`` raises.
+        """
+        with self._lock:
+            if self._begun is None:
+                self._begun = self._find(session, started_from)
+            return self._begun
+
+    def keep(self, session: Any, savepoint: str, created_ms: int, states: Mapping[str, bytes]) -> None:
+        """This job has completed a savepoint with these. It stands, whether they can be kept or not."""
+        kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
+        with self._lock:
+            self._try_to_write(session, kept)
+
+    def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
+        """This attempt ends, and the next one goes on from what it has committed. Raises EmberkeepError: nothing was
+        kept, and the attempt is not to end."""
+        kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
+        with self._lock:
+            self._places.require_own()
+            files, directory = self._reach(session)
+            if kept.states or files.numbered(directory):  # else a job without such functions
+                self._write(session, kept)
+
+    def _find(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
+        kept = self._read(session) if self._attempt > 1 else None
+        if kept is None:
+            kept = started_from()
+            if kept is None:
+                return {}
+            self._try_to_write(session, kept)
+        if self._attempt > 1 and kept.states:
+            self._notices.say(_notice(self._attempt, kept))
+        return kept.states
+
+    def _read(self, session: Any) -> KeptStates | None:
+        self._places.wait_for_own()  # where it is away, nothing would look like no states
+        files, directory = self._reach(session)
+        numbers = files.numbered(directory)
+        if not numbers:
+            return None
+        where = f"{directory}/{numbers[-1]}"
+        try:
+            payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
+            kept = msgspec.json.decode(payload, type=KeptStates)
+        except NewerFormat:
+            raise
+        except (Fatal, msgspec.MsgspecError) as error:
+            raise Fatal(
+                f"states of functions cannot be read: {error}",
+                hint=f"remove {self._root}/{_DIRECTORY}, to begin with those of the savepoint that the job was started "
+                "from, or with none",
+            ) from error
+        return kept if kept.job_id == self._job_id else None
+
+    def _write(self, session: Any, kept: KeptStates) -> None:
+        self._places.require_own()
+        data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(kept))
+        files, directory = self._reach(session)
+        before = files.numbered(directory)
+        self._may_commit()
+        files.write(f"{directory}/{before[-1] + 1 if before else 0}", data)
+        for number in before:
+            files.delete(f"{directory}/{number}")
+
+    def _try_to_write(self, session: Any, kept: KeptStates) -> None:
+        try:
+            self._write(session, kept)
+        except EmberkeepError as error:
+            log.exception("states of functions cannot be kept", savepoint=kept.savepoint, reason=str(error))
+            self._notices.say(
+                f"warning: the states of functions in {kept.savepoint} cannot be kept for later attempts: {error}"
+            )
+
+    def _reach(self, session: Any) -> tuple[HadoopFiles, str]:
+        reached = self._locations.for_spark(session, self._root).rstrip("/")
+        return HadoopFiles(session), f"{reached}/{_DIRECTORY}"
+
+
+def _notice(attempt: int, kept: KeptStates) -> str:
+    names = sorted({_NUMBER.sub("", name) for name in kept.states})
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+    at = datetime.fromtimestamp(kept.created_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    when = f"in the savepoint {kept.savepoint}" if kept.savepoint else "when the job's driver moved"
+    return (
+        f"attempt {attempt} gives its functions the state that they had {when} ({at}): {shown}. What micro-batches "
+        "have put into it since then is not in it"
+    )

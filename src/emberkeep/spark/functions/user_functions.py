@@ -1,0 +1,309 @@
+"""The user's functions: found as the script hands them to Spark, called as the job comes to its end.
+
+A function is any object with one of the methods of ``emberkeep.api``; all of them are optional (END-10).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import structlog
+
+from emberkeep.api.executor_functions import serve_link
+from emberkeep.api.foreach_functions import ForeachObjects
+from emberkeep.api.function_state import decode_state, encode_state
+from emberkeep.api.functions import FollowsQueries, close_once, keeps_state, open_once
+from emberkeep.api.registry import Registered, Registry, outlives_batches, takes_part
+from emberkeep.api.session import session_of_process
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.errors import UserFunctionFailed
+from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.functions.calls import FunctionCalls
+from emberkeep.spark.functions.executor_functions import ExecutorFunctions
+
+log = structlog.get_logger(__name__)
+
+_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # how many, and characters of each
+
+
+class DriverFunctions:
+    """Implements lifecycle.ports.UserFunctions; one per process, any thread. Functions on executors are called before
+    those of this process, where their rows come to.
+
+    A function gets its state and is opened when it is found, before the query that it belongs to starts.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        restored: Callable[[], Mapping[str, bytes]],
+        executors: ExecutorFunctions,
+        ended_on_request: Callable[[], bool] = lambda: False,
+        failed: Callable[[], bool] = lambda: False,
+        seconds: float = 600.0,
+    ) -> None:
+        """``restored``: states of the savepoint that the job starts from, by name; raises SparkUnavailable while there
+        is no SparkContext. ``ended_on_request``: a procedure has ended the job, or is doing so. ``failed``: a query of
+        the script has failed. ``seconds``: that a function may take for one call."""
+        self._registry = registry
+        self._restored = restored
+        self._executors = executors
+        self._foreach = ForeachObjects()
+        self._ended_on_request = ended_on_request
+        self._failed = failed
+        self._seconds = seconds
+        self._calls = FunctionCalls(seconds)
+        # No code of the user runs while it is held.
+        self._changed = threading.Condition()
+        self._beginning: dict[str, int] = {}  # by function: the thread on which it gets its state and is opened
+        self._begun: set[str] = set()
+        self._asked: set[str] = set()  # for their state, by the newest snapshot
+        self._ended: set[str] = set()
+        self._ending = threading.RLock()  # the end of the sources comes once
+        self._ended_badly = False
+        self._pid = os.getpid()
+
+    def install(self) -> None:
+        """Patch PySpark, after all others have. Raises SparkInternalsMissing."""
+        from pyspark.core.context import SparkContext
+        from pyspark.sql.streaming.query import StreamingQueryManager
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        places: tuple[tuple[Any, str, Any], ...] = (
+            (DataStreamWriter, "foreachBatch", self._around_function),
+            (DataStreamWriter, "foreach", self._around_foreach),
+            (DataStreamWriter, "start", self._around_start),
+            (DataStreamWriter, "toTable", self._around_start),
+            (StreamingQueryManager, "addListener", self._around_function),
+            (SparkContext, "stop", self._around_stop),
+        )
+        for kind, name, around in places:
+            if not hasattr(kind, name):
+                raise SparkInternalsMissing(
+                    f"this PySpark has no {kind.__name__}.{name}", hint="Emberkeep works with PySpark 4.3"
+                )
+            setattr(kind, name, around(getattr(kind, name)))
+        self.follow()
+
+    def follow(self) -> None:
+        """Learn of the functions that come from now on."""
+        self._registry.follow(self._begin, self.has_other_end)
+        serve_link(self._executors.link)
+
+    # --- UserFunctions ------------------------------------------------------------------------------------------------
+
+    def prepare_to_shutdown(self) -> None:
+        self._executors.call_all("prepare_to_shutdown")
+        self._call_all(self._living(), "prepare_to_shutdown")
+
+    def snapshot_state(self, checkpoint_id: int) -> dict[str, bytes]:
+        del checkpoint_id
+        states = self._executors.snapshot_state()
+        living = self._living()
+        self._asked = {entry.name for entry in living}
+        for name, state in self._call_all(living, "snapshot_state").items():
+            if state is not None:
+                try:
+                    states[name] = encode_state(name, state)
+                except EmberkeepError as error:
+                    raise UserFunctionFailed(error.message, hint=error.hint) from error
+        return states
+
+    def losses(self) -> list[str]:
+        return self._executors.losses()
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        self._executors.notify_checkpoint_complete(checkpoint_id)
+        asked = [entry for entry in self._living() if entry.name in self._asked]
+        self._call_all(asked, "notify_checkpoint_complete", checkpoint_id)
+
+    def shutdown(self) -> None:
+        self._executors.call_all("shutdown")
+        self._call_all(self._living(), "shutdown")
+
+    def close(self) -> None:
+        """Those on executors first, then the last one first: what came later may stand on what came before."""
+        self._calls.close_all(self._closings())
+
+    def with_state(self) -> tuple[str, ...]:
+        """Names of functions that may have state, for people; bounded."""
+        names = self._executors.names() | {entry.name for entry in self._living() if keeps_state(entry.function)}
+        return tuple(name[:_NAME_SHOWN] for name in sorted(names)[:_NAMES_SHOWN])
+
+    # --- what Spark says of executors -------------------------------------------------------------------------------
+
+    def executors_seen(self, executor_ids: Collection[str]) -> None:
+        """These are registered with Spark now."""
+        self._executors.executors_seen(executor_ids)
+
+    def executor_removed(self, executor_id: str) -> None:
+        """Spark was told to do without it."""
+        self._executors.executor_removed(executor_id)
+
+    # --- the script's own end -----------------------------------------------------------------------------------------
+
+    def ended_badly(self) -> None:
+        """The script was told to end, or fails: whatever it does now, functions are closed only. From any thread, and
+        in a signal's handler."""
+        self._ended_badly = True
+
+    def has_other_end(self) -> bool:
+        """Whether the job was stopped, cancelled or has failed, so that its sources have not ended."""
+        return self._ended_badly or self._ended_on_request()
+
+    def sources_ended(self) -> None:
+        """The script has come to its end by itself, and well: call what belongs to that, once. Raises
+        UserFunctionFailed, which makes a failure of it."""
+        with self._ending:
+            if not self._has_any() or self.has_other_end() or self._query_failed():
+                return
+            _end_queries()
+            for step in (self.prepare_to_shutdown, self.shutdown, self.close):
+                if not self.has_other_end():  # it may be cancelled meanwhile
+                    step()
+
+    # --- finding and calling ------------------------------------------------------------------------------------------
+
+    def begin_all(self) -> None:
+        """Functions that came before Spark was there begin, once it is."""
+        for entry in self._registry.entries():
+            self._begin(entry)
+
+    def _living(self) -> list[Registered]:
+        with self._changed:
+            begun = self._begun - self._ended
+        return [entry for entry in self._registry.entries() if entry.name in begun]
+
+    def _closings(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """Each function once, and ended when its turn comes: where it is not waited for, the next call goes on."""
+        yield "functions on executors", self._executors.close
+        while living := self._living():
+            entry = living[-1]
+            with self._changed:
+                self._ended.add(entry.name)
+            yield entry.name, functools.partial(close_once, entry.function)
+
+    def _begin(self, entry: Registered) -> None:
+        """Returns when it is open, or the thread that opens it is this one."""
+        with self._changed:
+            if self._beginning.get(entry.name) == threading.get_ident():
+                return
+            if not self._changed.wait_for(lambda: entry.name not in self._beginning, self._seconds):
+                raise UserFunctionFailed(f"open of {entry.name}: it has not returned in {self._seconds:g} s")
+            if entry.name in self._begun:
+                return
+            self._beginning[entry.name] = threading.get_ident()
+        try:
+            self._begin_now(entry)
+        finally:
+            with self._changed:
+                del self._beginning[entry.name]
+                self._changed.notify_all()
+
+    def _begin_now(self, entry: Registered) -> None:
+        function = entry.function
+        if hasattr(function, "initialize_state"):
+            try:
+                state = self._restored().get(entry.name)
+            except SparkUnavailable:
+                return  # it begins with the first query
+            if state is not None:
+                function.initialize_state(decode_state(entry.name, state))
+        with self._changed:
+            self._begun.add(entry.name)
+        open_once(function)
+
+    def _has_any(self) -> bool:
+        return bool(self._living() or self._executors.instances())
+
+    def _query_failed(self) -> bool:
+        try:
+            return self._failed()
+        except Exception as error:  # noqa: BLE001 - whatever Py4J raises: there is no Spark any more to end well with
+            log.warning("Spark does not say how its queries are", reason=str(error))
+            return True
+
+    def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:
+        """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
+        results = {}
+        for entry in entries:
+            found = getattr(entry.function, method, None)
+            if callable(found) and not self._has_ended(entry):
+                results[entry.name] = self._calls.call(entry.name, method, found, *arguments)
+        return results
+
+    def _has_ended(self, entry: Registered) -> bool:
+        """A RichFunction can be closed by the script as well."""
+        with self._changed:
+            return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
+
+    def _around_function(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def given(owner: Any, function: Any) -> Any:
+            if os.getpid() == self._pid:
+                # Of a bound method the object counts, where it knows more of a function's life than `close`.
+                target = getattr(function, "__self__", function)
+                if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
+                    self._registry.add(target)
+            return original(owner, function)
+
+        return given
+
+    def _around_foreach(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def foreach(writer: Any, function: Any) -> Any:
+            if os.getpid() == self._pid and outlives_batches(function):
+                function = self._foreach.stand_in(function)
+            return original(writer, function)
+
+        return foreach
+
+    def _around_start(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def start(writer: Any, *positional: Any, **named: Any) -> Any:
+            if os.getpid() != self._pid:
+                return original(writer, *positional, **named)
+            self.begin_all()
+            query = original(writer, *positional, **named)
+            self._tell_of(query)
+            return query
+
+        return start
+
+    def _tell_of(self, query: Any) -> None:
+        following = [entry.function for entry in self._living() if isinstance(entry.function, FollowsQueries)]
+        if following:
+            place = call("checkpoint of a query", lambda: query._jsq.streamingQuery().resolvedCheckpointRoot())
+            for function in following:
+                function.query_started(str(query.id), str(place))
+
+    def _around_stop(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def stop(context: Any) -> None:
+            # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
+            if os.getpid() == self._pid and self._has_any():
+                if _is_failure(sys.exc_info()[1]) or self._query_failed():
+                    self.ended_badly()
+                self.sources_ended()
+                self._executors.close()  # whatever the end was: they go with Spark
+            original(context)
+
+        return stop
+
+
+def _is_failure(error: BaseException | None) -> bool:
+    return error is not None and not (isinstance(error, SystemExit) and error.code in (None, 0))
+
+
+def _end_queries() -> None:
+    """Those that the script leaves running would be cut off by the end of Spark: they end before their functions do."""
+    session = session_of_process()
+    if session is not None:
+        for query in session.streams.active:
+            query.stop()

@@ -1,0 +1,133 @@
+"""Class-data archives: Spark's classes parsed and linked once per installation, mapped into every JVM afterwards.
+
+Most of a Spark JVM's start is loading thousands of classes from jars. The JVM checks by itself that an archive belongs
+to it and to the very jars on its class path, and starts without it where it does not. A truncated archive would crash
+it, so the size is recorded and checked here, and the JVM is told to verify checksums.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from emberkeep.base.errors import Absent, Fatal, Unavailable
+from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.spark.distribution import spark_home
+from emberkeep.spark.errors import ClassArchiveFailed
+from emberkeep.spark.java import JavaRuntime, jvm_open_options
+
+BUILD_SECONDS = 600.0
+_RECORD_KIND = "class-archive"
+_RECORD_VERSION = 1
+_KEPT = 3  # archives of other Java or Spark versions that may still be in use
+_log = logging.getLogger(__name__)
+
+
+def default_directory(environ: Mapping[str, str]) -> Path:
+    """The user's cache directory: an archive is executable code, so it is never shared between users."""
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "emberkeep" / "class-archives"
+
+
+def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path | None:
+    """The archive for this Java and this Spark, if it has been built, is whole and is ours."""
+    path = _archive_path(java, directory, environ)
+    try:
+        size = int(read_record(_record_path(path), _RECORD_KIND, _RECORD_VERSION))
+        status = path.stat()
+    except (Absent, Unavailable, Fatal, FileNotFoundError, ValueError):
+        return None
+    private = status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return path if private and status.st_size == size else None
+
+
+def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
+    """Return the archive, building it first if need be (some 30 s of one core, 150 MB); one process builds at a time.
+
+    Raises ClassArchiveFailed; jobs run without an archive all the same.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _building(directory):
+            found = find_class_archive(java, directory, environ)
+            return found if found is not None else _build(java, directory, environ)
+    except OSError as error:
+        raise ClassArchiveFailed(f"no class archive in {directory}: {error}", hint="check that directory") from error
+
+
+def _build(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
+    path = _archive_path(java, directory, environ)
+    unfinished = directory / f".{path.name}.unfinished"
+    unfinished.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "emberkeep.spark.jvm.class_archive_training", str(unfinished)]
+    try:
+        done = subprocess.run(
+            command,
+            env={**environ, "JAVA_HOME": str(java.executable.resolve().parent.parent)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=BUILD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ClassArchiveFailed(f"the training run took longer than {BUILD_SECONDS:.0f} s") from error
+    if done.returncode != 0 or not unfinished.exists():
+        said = [line for line in done.stderr.splitlines() if line.strip() and not line[0].isspace()]
+        last = said[-1] if said else "it said nothing"
+        raise ClassArchiveFailed(f"the training run ended with exit code {done.returncode}: {last}")
+    _publish(unfinished, path)
+    _remove_old(directory, path)
+    return path
+
+
+def _publish(unfinished: Path, path: Path) -> None:
+    with unfinished.open("rb") as file:
+        os.fsync(file.fileno())
+    size = unfinished.stat().st_size
+    unfinished.rename(path)
+    sync_directory(path.parent)
+    write_record(_record_path(path), _RECORD_KIND, _RECORD_VERSION, str(size).encode())
+
+
+def _remove_old(directory: Path, current: Path) -> None:
+    others = [path for path in directory.glob("spark-*.jsa") if path != current]
+    others.sort(key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in others[_KEPT - 1 :]:
+        _record_path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _building(directory: Path) -> Iterator[None]:
+    descriptor = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _record_path(archive: Path) -> Path:
+    return archive.with_suffix(".record")
+
+
+def _archive_path(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
+    digest = hashlib.sha256()
+    executable = java.executable.resolve()
+    modules = executable.parent.parent / "lib" / "modules"
+    jars = spark_home(environ) / "jars"
+    for path in (executable, *filter(Path.exists, [modules]), *sorted(jars.iterdir())):
+        status = path.stat()
+        digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode())
+    digest.update("\0".join(jvm_open_options()).encode())
+    return directory / f"spark-{digest.hexdigest()[:24]}.jsa"

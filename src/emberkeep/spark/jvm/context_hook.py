@@ -1,0 +1,150 @@
+"""Making the SparkContexts that the user's code builds run on the cluster.
+
+The hook sits where PySpark makes the JVM's context (`SparkContext._do_init`), so that all that the code has set by
+then, static configuration included, counts.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.executors import cordon, scheduler_control
+from emberkeep.spark.files.job_files import attach
+from emberkeep.spark.jvm.configuration import MergedConfiguration, application, master_configuration, merge
+from emberkeep.spark.jvm.driver_jvm import PLACEHOLDER_MASTER, DriverJvm, replace_launch_gateway, start_jvm
+from emberkeep.spark.jvm.embedded_master import EmbeddedMaster
+from emberkeep.spark.jvm.state_gateway_conf import NAMESERVICES, gateway_settings, placement_settings
+from emberkeep.spark.model import Application, ApplicationListener, DriverSettings
+from emberkeep.spark.notices import Notices
+
+_log = logging.getLogger(__name__)
+
+
+class ContextHook:
+    """Owns the JVM, the embedded Master and the present SparkContext of this process.
+
+    Written on the script's threads only, under PySpark's own lock of context construction; read from others.
+    """
+
+    def __init__(self, settings: DriverSettings, listener: ApplicationListener, notices: Notices) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._notices = notices
+        self._pid = os.getpid()
+        self._master: EmbeddedMaster | None = None
+        self._own_masters = {PLACEHOLDER_MASTER}
+        self._application: Application | None = None
+        self.jvm: DriverJvm | None = None
+        self.context: Any = None
+
+    def install(self) -> None:
+        """Patch PySpark in this process. Raises SparkInternalsMissing where the places to patch are not there."""
+        from pyspark.core import context as module
+
+        kind: Any = module.SparkContext
+        for owner, name in ((kind, "_do_init"), (kind, "stop"), (module, "launch_gateway")):
+            if not hasattr(owner, name):
+                raise SparkInternalsMissing(
+                    f"this PySpark has no {getattr(owner, '__name__', owner)}.{name}",
+                    hint="Emberkeep works with PySpark 4.3",
+                )
+        replace_launch_gateway(self._launch)
+        kind._do_init = self._around_init(kind._do_init)
+        kind.stop = self._around_stop(kind.stop)
+
+    def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
+        """In the place of `launch_gateway`: returns the gateway to a new JVM."""
+        del popen_kwargs  # only tests of PySpark's own pass them
+        self.jvm = start_jvm(dict(conf.getAll()) if conf is not None else {}, self._settings)
+        return self.jvm.gateway
+
+    def _around_init(self, original: Any) -> Any:
+        parameters = inspect.signature(original)
+
+        @functools.wraps(original)
+        def do_init(*positional: Any, **named: Any) -> None:
+            given = parameters.bind(*positional, **named).arguments
+            if given["jsc"] is None:  # else somebody has made a context inside the JVM
+                given["conf"] = self._prepare(given["self"], given["conf"], given["master"])
+                given["master"] = None
+            original(**given)
+            if given["jsc"] is None:
+                self._started(given["self"])
+
+        return do_init
+
+    def _around_stop(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def stop(context: Any) -> None:
+            if os.getpid() == self._pid and self.context is context and self._application is not None:
+                self._listener.application_stopping(self._application.app_id)
+            try:
+                original(context)
+            finally:
+                if os.getpid() == self._pid:
+                    self._stopped(context)
+
+        return stop
+
+    def _prepare(self, context: Any, conf: Any, master: str | None) -> Any:
+        """The configuration to make the context with: a copy, the script's own object stays as it is."""
+        from pyspark.conf import SparkConf
+
+        merged = SparkConf(_jvm=context._jvm)
+        present = dict(merged.getAll()) | (dict(conf.getAll()) if conf is not None else {})
+        if master is not None:
+            present["spark.master"] = master
+        if present.get("spark.master") in self._own_masters:
+            del present["spark.master"]
+            if "spark.master" in self._settings.spark_conf:
+                present["spark.master"] = self._settings.spark_conf["spark.master"]
+        self._master = EmbeddedMaster(context._jvm, self._master_configuration(present))
+        self._own_masters.add(self._master.url)
+        decision = merge(present, self._settings, self._master.url)
+        gateway = self._gateway_configuration(context._jvm, present)
+        for warning in (*decision.warnings, *gateway.warnings):
+            self._notices.say(warning)
+        for key, value in (present | gateway.values | decision.values).items():
+            merged.set(key, value)
+        return merged
+
+    def _gateway_configuration(self, jvm: Any, present: Mapping[str, str]) -> MergedConfiguration:
+        if self._settings.gateway_job is None:
+            return MergedConfiguration({}, ())
+        # Also those that stand in hdfs-site.xml, which the setting would hide.
+        known = present.get(f"spark.hadoop.{NAMESERVICES}") or jvm.org.apache.hadoop.hdfs.HdfsConfiguration().get(
+            NAMESERVICES
+        )
+        values, warnings = placement_settings(present)
+        return MergedConfiguration(values | gateway_settings(present, known or ""), warnings)
+
+    def _master_configuration(self, present: Mapping[str, str]) -> dict[str, str]:
+        return master_configuration({**present, **merge(present, self._settings, "").values})
+
+    def _started(self, context: Any) -> None:
+        scheduler_control.probe(context)
+        cordon.probe(context)
+        attach(context, self._settings.job_files)
+        configuration = dict(context.getConf().getAll())
+        port = int(configuration["spark.driver.port"])
+        started = application(
+            configuration, context.applicationId, port, self._settings, context.sparkUser(), context.pythonExec
+        )
+        self.context = context
+        self._application = started
+        self._listener.application_started(started)
+
+    def _stopped(self, context: Any) -> None:
+        """Also reached when making the context has failed half-way."""
+        if self._master is not None and (self.context is None or self.context is context):
+            self._master.stop()
+            self._master = None
+        if self.context is context and self._application is not None:
+            stopped, self._application, self.context = self._application, None, None
+            self._listener.application_stopped(stopped.app_id)

@@ -1,0 +1,306 @@
+"""Starting the driver's JVM with spark-submit's semantics.
+
+PySpark starts `bin/spark-submit`, whose shell script first runs a JVM only to build the command of the real one. Here
+the command is built in Python, with the same inputs (configuration, spark-defaults.conf, environment) and result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emberkeep.base.process_identity import read_stat
+from emberkeep.spark.distribution import class_path, spark_home
+from emberkeep.spark.errors import InvalidSparkConfiguration, JvmStartFailed
+from emberkeep.spark.java import jvm_open_options
+from emberkeep.spark.jvm.configuration import defaults, is_true, memory_mb, split_options
+from emberkeep.spark.jvm.executor_command import archive_options
+from emberkeep.spark.jvm.state_gateway_conf import process_environment
+from emberkeep.spark.model import DriverSettings, JvmExit
+
+# Tells SparkSubmit that this is a cluster; the embedded Master's real address is known only when the JVM is up.
+PLACEHOLDER_MASTER = "spark://emberkeep:0"
+LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
+_INCUBATOR = "--add-modules=jdk.incubator.vector"
+_POLL_SECONDS = 0.01
+_ENDING_SECONDS = 30.0  # giving back a large heap takes time
+_DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
+# The JVM must not end by a Ctrl-C meant for the script: an ignored signal stays ignored across exec.
+_IGNORE_INTERRUPT = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+
+
+@dataclass(frozen=True)
+class SubmitArguments:
+    """``PYSPARK_SUBMIT_ARGS`` of the script, taken apart: settings, and options passed on as they are."""
+
+    conf: Mapping[str, str]
+    rest: tuple[str, ...]
+
+
+def split_submit_arguments(text: str) -> SubmitArguments:
+    """Take ``--conf``, ``--driver-memory``, ``--name`` and ``--master`` out of spark-submit options.
+
+    Raises InvalidSparkConfiguration for an open quote, a missing value or ``--properties-file``.
+    """
+    named = {"--driver-memory": "spark.driver.memory", "--name": "spark.app.name", "--master": "spark.master"}
+    try:
+        words = iter(shlex.split(text))
+    except ValueError as error:
+        raise InvalidSparkConfiguration(f"PYSPARK_SUBMIT_ARGS={text!r}: {error}", hint="close the quote") from error
+    conf: dict[str, str] = {}
+    rest: list[str] = []
+    for word in words:
+        option, equals, inline = word.partition("=")
+        if option in {"--conf", "-c", "--properties-file", *named}:
+            value = inline if equals else next(words, None)
+            if option == "--properties-file" or value is None:
+                raise InvalidSparkConfiguration(
+                    f"PYSPARK_SUBMIT_ARGS: {option} cannot be used like this", hint="use --conf key=value"
+                )
+            if option in named:
+                conf[named[option]] = value
+            else:
+                key, _, setting = value.partition("=")
+                conf[key] = setting
+        elif word != "pyspark-shell":
+            rest.append(word)
+    return SubmitArguments(conf, tuple(rest))
+
+
+def launch_configuration(
+    code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings
+) -> dict[str, str]:
+    """What the JVM starts with: ``--conf`` below the script's ``PYSPARK_SUBMIT_ARGS`` below its explicit settings."""
+    conf = {**defaults(settings), **settings.spark_conf, **arguments.conf, **code}
+    conf.pop("spark.master", None)
+    return conf
+
+
+def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
+    """``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty where there is none."""
+    directory = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf")
+    try:
+        text = (directory / "spark-defaults.conf").read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    pairs = (_DEFAULTS_LINE.match(line) for line in text.splitlines())
+    return {pair.group(1): pair.group(2).strip() for pair in pairs if pair is not None}
+
+
+def jvm_command(
+    conf: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, environ: Mapping[str, str]
+) -> list[str]:
+    """The JVM's command line; settings go into ``properties_file``, so that secrets don't show in process lists."""
+    effective = {**read_defaults(environ), **conf}
+    options: list[str] = []
+    for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
+        options += split_options(key, effective.get(key, ""))
+    # The incubator module brings a warning on stderr at each start and speeds up only linear algebra in the driver.
+    modules = [option for option in jvm_open_options() if option != _INCUBATOR]
+    if not any(option.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for option in options):
+        own = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf") / "log4j2.properties"
+        options.append(f"-Dlog4j2.configurationFile={own if own.exists() else LOG_CONFIGURATION}")
+    return [
+        str(settings.java.executable),
+        "-cp",
+        _class_path(effective, settings, environ),
+        f"-Xmx{_heap_mb(effective, settings)}m",
+        *modules,
+        *archive_options(settings.class_archive),
+        f"-Djava.io.tmpdir={settings.scratch_dir / 'tmp'}",
+        "-XX:-UsePerfData",  # its file would lie in the system's temporary directory, and stay there after a SIGKILL
+        *options,
+        "-Dderby.connection.requireAuthentication=false",
+        "org.apache.spark.deploy.SparkSubmit",
+        *arguments.rest,
+        "--master",
+        PLACEHOLDER_MASTER,
+        "--properties-file",
+        str(properties_file(settings)),
+        "--load-spark-defaults",
+        "pyspark-shell",
+    ]
+
+
+def _heap_mb(effective: Mapping[str, str], settings: DriverSettings) -> int:
+    memory = effective.get("spark.driver.memory")
+    return settings.driver_memory_mb if memory is None else memory_mb("spark.driver.memory", memory)
+
+
+def properties_file(settings: DriverSettings) -> Path:
+    """Where the JVM's settings are written before it starts."""
+    return settings.scratch_dir / "driver.properties"
+
+
+def _class_path(effective: Mapping[str, str], settings: DriverSettings, environ: Mapping[str, str]) -> str:
+    return class_path(
+        environ,
+        effective.get("spark.driver.extraClassPath", ""),
+        settings.job_files.jars,
+        jars_first=is_true(effective, "spark.driver.userClassPathFirst"),
+    )
+
+
+def encode_properties(conf: Mapping[str, str]) -> str:
+    """Java's properties notation; everything that is not a plain letter or digit is escaped."""
+    return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in conf.items())
+
+
+def _escape(text: str) -> str:
+    units = struct.unpack(f">{len(data) // 2}H", data) if (data := text.encode("utf-16-be", "surrogatepass")) else ()
+    return "".join(
+        chr(unit) if chr(unit).isascii() and (chr(unit).isalnum() or chr(unit) in "./-_") else f"\\u{unit:04x}"
+        for unit in units
+    )
+
+
+class DriverJvm:
+    """The running JVM of the driver, and the py4j gateway to it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], gateway: Any) -> None:
+        self._process = process
+        self._stopping = False
+        self.gateway = gateway
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def died(self) -> JvmExit | None:
+        """How it ended without having been told to; None while it runs or when it was told.
+
+        A process that is killed loses its connections, which the script notices, before its exit code can be had: that
+        is waited for, a moment as a rule.
+        """
+        stat = read_stat(self._process.pid)
+        if stat is not None and stat.is_ending:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_ENDING_SECONDS)
+        code = self._process.poll()
+        if code is None or self._stopping:
+            return None
+        return JvmExit(None, -code) if code < 0 else JvmExit(code, None)
+
+    def stop(self, deadline_seconds: float) -> None:
+        """End it: closing its stdin is Spark's own signal to leave; SIGKILL after the deadline."""
+        self._stopping = True
+        # py4j's finalizer thread must not tell a JVM that is going of objects that are garbage.
+        self.gateway._gateway_client.is_connected = False
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(deadline_seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
+    """Start the JVM and connect to it. ``code``: what the script has set before the first SparkContext.
+
+    Raises JvmStartFailed (with the way it ended), InvalidSparkConfiguration, OSError (scratch directory).
+    """
+    environ = dict(os.environ)
+    arguments = split_submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    conf = launch_configuration(code, arguments, settings)
+    (settings.scratch_dir / "tmp").mkdir(mode=0o700, parents=True, exist_ok=True)
+    (settings.scratch_dir / "local").mkdir(mode=0o700, parents=True, exist_ok=True)
+    properties = properties_file(settings)
+    properties.unlink(missing_ok=True)
+    descriptor = os.open(properties, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="ascii") as file:
+        file.write(encode_properties(conf))
+    command = jvm_command(conf, arguments, settings, environ)
+    connection_directory = Path(tempfile.mkdtemp(dir=settings.scratch_dir))
+    connection_file = connection_directory / "gateway"
+    process = subprocess.Popen(
+        [*_IGNORE_INTERRUPT, *command],
+        stdin=subprocess.PIPE,
+        env=_environment(environ, settings, connection_file),
+    )
+    try:
+        port, secret = _await_gateway(process, connection_file, command)
+        return DriverJvm(process, _connect(port, secret, process))
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        shutil.rmtree(connection_directory, ignore_errors=True)
+
+
+def _environment(environ: Mapping[str, str], settings: DriverSettings, connection_file: Path) -> dict[str, str]:
+    home = spark_home(environ)
+    return {
+        **process_environment(environ),
+        "SPARK_HOME": str(home),
+        "SPARK_CONF_DIR": environ.get("SPARK_CONF_DIR") or str(home / "conf"),
+        "SPARK_LOCAL_IP": settings.host,
+        "SPARK_LOCAL_DIRS": str(settings.scratch_dir / "local"),
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
+        # PYSPARK_PYTHON may be a path that leads somewhere on executors only.
+        "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
+    }
+
+
+def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> tuple[int, str]:
+    """Wait, like PySpark, for as long as the JVM lives: it may be downloading packages."""
+    while not file.exists():
+        code = process.poll()
+        if code is not None:
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+            raise JvmStartFailed(
+                f"the driver's JVM {how} before Spark was up (started as {shlex.join(command[:1])})",
+                hint="its messages stand above; a spark.driver setting or --packages may be wrong",
+            )
+        time.sleep(_POLL_SECONDS)
+    # Written aside and renamed by Spark: it is complete as soon as it is there.
+    data = file.read_bytes()
+    port, length = struct.unpack_from(">ii", data)
+    return port, data[8 : 8 + length].decode()
+
+
+def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
+    """Let PySpark connect as it does to a JVM that somebody else has started."""
+    from pyspark import java_gateway
+
+    original = _original_launch_gateway or java_gateway.launch_gateway
+    names = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(names)
+    try:
+        gateway = original()
+    finally:
+        for name in names:
+            os.environ.pop(name, None)
+    gateway.proc = process
+    return gateway
+
+
+_original_launch_gateway: Any = None
+
+
+def replace_launch_gateway(replacement: Any) -> None:
+    """Put ``replacement(conf)`` in the place of PySpark's own launch, once, wherever PySpark looks it up."""
+    global _original_launch_gateway  # noqa: PLW0603 - PySpark's function is one per process too
+    from pyspark import java_gateway
+    from pyspark.core import context
+
+    if _original_launch_gateway is None:
+        _original_launch_gateway = java_gateway.launch_gateway
+    java_gateway.launch_gateway = replacement
+    context.launch_gateway = replacement  # type: ignore[attr-defined]

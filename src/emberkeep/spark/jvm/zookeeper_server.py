@@ -1,0 +1,91 @@
+"""A ZooKeeper server from the jars that come with pyspark: its configuration, and the command that runs it.
+
+For local clusters and tests. Whoever has an ensemble of his own names it in ``high-availability.zookeeper.quorum``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from emberkeep.base.errors import Fatal
+from emberkeep.base.files.durable import write_file
+from emberkeep.spark.distribution import spark_home
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.java import find_java
+
+TICK_MS = 500  # sessions may be as short as two of them
+_MAX_SESSION_MS = 120_000
+_HEAP_MB = 128
+_SINGLE = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A member of a quorum, by number from 1: the ports that the members reach each other at."""
+
+    number: int
+    quorum_port: int
+    election_port: int
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """One server. ``peers`` empty: it stands alone; else ``number`` says which of them it is."""
+
+    directory: Path
+    address: str
+    client_port: int
+    number: int = 1
+    peers: tuple[Peer, ...] = ()
+
+
+def prepare_server(plan: ServerPlan, environ: Mapping[str, str]) -> list[str]:
+    """Write the server's configuration, return the command. Raises Fatal, JavaNotFound, SparkInternalsMissing."""
+    jars = spark_home(environ) / "jars"
+    if not any(jars.glob("zookeeper-3*.jar")):
+        raise SparkInternalsMissing(f"{jars} holds no ZooKeeper", hint="name an ensemble of your own")
+    data = plan.directory / "data"
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise Fatal(f"cannot make {data}: {error.strerror}", hint="check its permissions") from error
+    configuration = plan.directory / "zoo.cfg"
+    write_file(configuration, _configuration(plan, data).encode())
+    if plan.peers:
+        write_file(data / "myid", f"{plan.number}\n".encode())
+    return [
+        str(find_java(environ).executable),
+        f"-Xmx{_HEAP_MB}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Dzookeeper.jmx.log4j.disable=true",
+        "-Dlog4j2.level=warn",
+        "-cp",
+        str(jars / "*"),
+        _QUORUM if plan.peers else _SINGLE,
+        str(configuration),
+    ]
+
+
+def _configuration(plan: ServerPlan, data: Path) -> str:
+    settings = {
+        "tickTime": TICK_MS,
+        "minSessionTimeout": 2 * TICK_MS,
+        "maxSessionTimeout": _MAX_SESSION_MS,
+        "dataDir": data,
+        "clientPort": plan.client_port,
+        "clientPortAddress": plan.address,
+        "admin.enableServer": "false",
+        "4lw.commands.whitelist": "srvr",
+        "autopurge.purgeInterval": 1,  # hours
+        "autopurge.snapRetainCount": 3,
+    }
+    if plan.peers:
+        settings |= {"initLimit": 40, "syncLimit": 20}
+        settings |= {
+            f"server.{peer.number}": f"{plan.address}:{peer.quorum_port}:{peer.election_port}" for peer in plan.peers
+        }
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -1,0 +1,1 @@
+"""Streaming queries: their start, their checkpoints, their progress."""

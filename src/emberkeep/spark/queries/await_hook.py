@@ -1,0 +1,260 @@
+"""The script waits for its streaming queries until a procedure that has ended them is over.
+
+While they are away they look to the script as if they ran: its awaits do not return, ``isActive`` is true, and a query
+that it starts waits. When they were started again, awaits go on with the new runs. When the end is recorded, awaits
+return as they do for queries that have ended, and the script goes on after them; a query that it starts then ends it,
+successfully: the job is over, and nothing of it may run on.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from emberkeep.spark.errors import SparkInternalsMissing
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.queries.script_queries import ScriptQueries
+
+
+class _State(enum.Enum):
+    OPEN = "OPEN"
+    HELD = "HELD"
+    ENDED = "ENDED"
+
+
+class AwaitGate:
+    """Used from many threads. ``held``: from the beginning, as an earlier attempt has begun to end the job."""
+
+    def __init__(self, notices: Notices, *, held: bool = False) -> None:
+        self._notices = notices
+        self._changed = threading.Condition()
+        self._state = _State.HELD if held else _State.OPEN
+        self._turns = 0
+        self._awaited = False
+        self._starting = 0  # queries that were let through and have not started yet
+
+    @property
+    def is_held(self) -> bool:
+        with self._changed:
+            return self._state is _State.HELD
+
+    @property
+    def is_closed(self) -> bool:
+        """Held, or ended for good."""
+        with self._changed:
+            return self._state is not _State.OPEN
+
+    @property
+    def is_open(self) -> bool:
+        with self._changed:
+            return self._state is _State.OPEN
+
+    @property
+    def turns(self) -> int:
+        """How often it has changed."""
+        with self._changed:
+            return self._turns
+
+    @property
+    def was_awaited(self) -> bool:
+        """Whether the script has waited for its queries: it has started what it wants to start."""
+        with self._changed:
+            return self._awaited
+
+    def hold(self, seconds: float | None = None) -> bool:
+        """Returns when no query is being started any more; False: one still is after ``seconds``."""
+        with self._changed:
+            if self._state is _State.OPEN:
+                self._state = _State.HELD
+                self._turns += 1
+            return self._changed.wait_for(lambda: not self._starting, seconds)
+
+    def open(self) -> None:
+        """The queries run again."""
+        self._become(_State.OPEN)
+
+    def end(self) -> None:
+        """For good: the job's end is recorded."""
+        self._become(_State.ENDED)
+
+    def awaiting(self) -> None:
+        with self._changed:
+            self._awaited = True
+            self._changed.notify_all()
+
+    def wait(self, deadline: float | None = None) -> bool:
+        """Until it is not held. ``deadline``: of time.monotonic(); False when it comes first."""
+        with self._changed:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            return self._changed.wait_for(lambda: self._state is not _State.HELD, left)
+
+    def wait_until_awaited(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._awaited, seconds)
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Around the start of a query by the script; begins when it may. Raises SystemExit when the job is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._state is not _State.HELD)
+            if self._state is _State.ENDED:
+                self._notices.say("the job was stopped: its script starts no further query, and ends here")
+                raise SystemExit(0)
+            self._starting += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify_all()
+
+    def _become(self, state: _State) -> None:
+        with self._changed:
+            if self._state is not _State.ENDED:
+                self._state = state
+                self._turns += 1
+            self._changed.notify_all()
+
+
+def install_await_hook(gate: AwaitGate, queries: ScriptQueries) -> None:
+    """Patch StreamingQuery and StreamingQueryManager. Raises SparkInternalsMissing."""
+    from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+
+    query, manager = StreamingQuery, StreamingQueryManager
+    places = ((query, ("awaitTermination", "processAllAvailable", "isActive")), (manager, ("awaitAnyTermination",)))
+    for kind, names in places:
+        for name in names:
+            if not hasattr(kind, name):
+                raise SparkInternalsMissing(
+                    f"this PySpark has no {kind.__name__}.{name}", hint="Emberkeep works with PySpark 4.3"
+                )
+    hook = _Hook(gate, queries, query.isActive.fget)  # type: ignore[attr-defined]
+    patched: Any = query
+    patched.awaitTermination = hook.around_await(query.awaitTermination)
+    patched.processAllAvailable = hook.around_process_all(query.processAllAvailable)
+    patched.isActive = property(hook.is_active, doc=query.isActive.__doc__)
+    patched = manager
+    patched.awaitAnyTermination = hook.around_await_any(manager.awaitAnyTermination)
+    patched.get = hook.around_get(manager.get)
+    patched.active = property(hook.around_active(manager.active.fget), doc=manager.active.__doc__)  # type: ignore[attr-defined]
+
+
+class _Hook:
+    def __init__(self, gate: AwaitGate, queries: ScriptQueries, is_active: Any) -> None:
+        self._gate = gate
+        self._queries = queries
+        self._really_active = is_active
+        self._pid = os.getpid()
+
+    def is_active(self, query: Any) -> bool:
+        if self._is_scripts(query):
+            self._gate.awaiting()
+            known = self._queries.of_handle(query)
+            if known is not None and known.away and self._gate.is_held:
+                return True
+        return bool(self._really_active(query))
+
+    def around_await(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def await_termination(query: Any, timeout: Any = None) -> Any:
+            if not self._is_scripts(query) or not _is_usable(timeout):
+                return original(query, timeout)
+            deadline = _deadline(timeout)
+            self._gate.awaiting()
+            while True:
+                ended = self._unless_held(lambda: original(query, _left(deadline)), deadline)
+                if ended is False or not self._gate.wait(deadline):
+                    return False
+                if not self._really_active(query):
+                    return ended
+
+        return await_termination
+
+    def around_process_all(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def process_all_available(query: Any) -> None:
+            while True:
+                turns = self._gate.turns
+                self._unless_held(lambda: original(query), None)
+                self._gate.wait()
+                if turns == self._gate.turns or not self._really_active(query):
+                    return
+
+        return process_all_available
+
+    def around_await_any(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def await_any_termination(manager: Any, timeout: Any = None) -> Any:
+            if os.getpid() != self._pid or not _is_usable(timeout):
+                return original(manager, timeout)
+            deadline = _deadline(timeout)
+            self._gate.awaiting()
+            while True:
+                turns = self._gate.turns
+                ended = self._unless_held(lambda: original(manager, _left(deadline)), deadline)
+                if ended is False or not self._gate.wait(deadline):
+                    return False
+                if turns == self._gate.turns or not self._any_active():
+                    return ended  # by itself
+
+        return await_any_termination
+
+    def around_active(self, original: Any) -> Any:
+        def active(manager: Any) -> list[Any]:
+            if os.getpid() != self._pid:
+                return list(original(manager))
+            self._gate.awaiting()
+            if self._gate.is_held:
+                return [query.handle for query in self._queries.all() if query.away]
+            # What is awaited by these handles is held back as well.
+            return [self._queries.handle_of(found) for found in original(manager)]
+
+        return active
+
+    def around_get(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def get(manager: Any, identity: str) -> Any:
+            if os.getpid() != self._pid:
+                return original(manager, identity)
+            if self._gate.is_held:
+                for query in self._queries.all():
+                    if query.away and str(query.handle.id) == identity:
+                        return query.handle
+            found = original(manager, identity)
+            return None if found is None else self._queries.handle_of(found)
+
+        return get
+
+    def _unless_held(self, wait: Any, deadline: float | None) -> Any:
+        """What a query has failed with reaches the script once nothing is held any more."""
+        try:
+            return wait()
+        except Exception:
+            self._gate.wait(deadline)
+            raise
+
+    def _any_active(self) -> bool:
+        return any(self._really_active(query.handle) for query in self._queries.all())
+
+    def _is_scripts(self, query: Any) -> bool:
+        return os.getpid() == self._pid and self._queries.of_handle(query) is not None
+
+
+def _is_usable(timeout: Any) -> bool:
+    """PySpark itself says what is wrong with any other."""
+    return timeout is None or (isinstance(timeout, int | float) and timeout > 0)
+
+
+def _deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else time.monotonic() + timeout
+
+
+def _left(deadline: float | None) -> float | None:
+    """PySpark refuses 0."""
+    return None if deadline is None else max(0.001, deadline - time.monotonic())

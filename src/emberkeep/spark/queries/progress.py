@@ -1,0 +1,103 @@
+"""What streaming queries and batch jobs are doing, read from the running JVM."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.model import QueryProgress, SparkJobs, StartedQuery
+
+
+def query_progress(query: Any, started: StartedQuery) -> QueryProgress:
+    """The state of one query, also of one that has ended. Raises SparkUnavailable."""
+
+    def ask() -> QueryProgress:
+        java = query._jsq
+        active = bool(java.isActive())  # asked first: what an ended query reports is its last word
+        last = java.lastProgress()
+        return decode_progress(
+            json.loads(last.json()) if last is not None else {},
+            identity={"id": str(java.id()), "runId": str(java.runId()), "name": java.name()},
+            status=str(java.status().message()),
+            location=started.location,
+            active=active,
+        )
+
+    progress: QueryProgress = call("streaming progress", ask)
+    return progress
+
+
+def decode_progress(
+    report: Mapping[str, Any],
+    *,
+    identity: Mapping[str, str | None],
+    status: str,
+    location: str | None,
+    active: bool = True,
+) -> QueryProgress:
+    """Translate Spark's progress report (empty before the first batch); rates it has no value for are 0."""
+    triggered_ms, took_ms = _unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
+    return QueryProgress(
+        id=str(identity["id"]),
+        run_id=str(identity["runId"]),
+        name=identity["name"],
+        batch_id=int(report.get("batchId", -1)),
+        num_input_rows=int(report.get("numInputRows", 0)),
+        input_rows_per_second=_rate(report.get("inputRowsPerSecond")),
+        processed_rows_per_second=_rate(report.get("processedRowsPerSecond")),
+        state_rows=sum(int(operator.get("numRowsTotal", 0)) for operator in report.get("stateOperators", ())),
+        watermark=(report.get("eventTime") or {}).get("watermark"),
+        status=status,
+        checkpoint_location=location,
+        is_active=active,
+        committed_batch=_committed(report),
+        triggered_ms=triggered_ms,
+        committed_ms=triggered_ms + took_ms,
+    )
+
+
+def _committed(report: Mapping[str, Any]) -> int:
+    """Spark reports a batch after its commit, and while there is no data the number that the next batch will have."""
+    batch = int(report.get("batchId", -1))
+    ran = "addBatch" in report.get("durationMs", {})
+    return batch if ran else max(-1, batch - 1)
+
+
+def _unix_ms(timestamp: Any) -> int:
+    try:
+        return int(datetime.fromisoformat(str(timestamp)).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def _rate(value: Any) -> float:
+    # Spark writes NaN and Infinity for batches that took no time.
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def spark_jobs(context: Any) -> SparkJobs:
+    """Counts over the active stages. Raises SparkUnavailable."""
+
+    def ask() -> SparkJobs:
+        tracker = context._jsc.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [stage for stage in stages if stage is not None]
+        return SparkJobs(
+            active_jobs=len(tracker.getActiveJobIds()),
+            active_stages=len(known),
+            total_tasks=sum(stage.numTasks() for stage in known),
+            completed_tasks=sum(stage.numCompletedTasks() for stage in known),
+            active_tasks=sum(stage.numActiveTasks() for stage in known),
+            failed_tasks=sum(stage.numFailedTasks() for stage in known),
+        )
+
+    jobs: SparkJobs = call("jobs and stages", ask)
+    return jobs

@@ -1,0 +1,231 @@
+"""Running the user's script or module in this process as `python script.py` would run it in its own."""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import importlib.util
+import io
+import os
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+
+from emberkeep.spark.script.cancellation import Cancelled
+
+# Threads of ours beside the script carry this prefix; all other non-daemon threads are the script's.
+OWN_THREAD_PREFIX = "emberkeep"
+_USAGE_EXIT_CODE = 2
+_INTERRUPTED_EXIT_CODE = 130
+_TERMINATED_EXIT_CODE = 143
+_OWN_FRAMES = (__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+
+
+class OutcomeKind(Enum):
+    FINISHED = "finished"  # ran to its end
+    EXITED = "exited"  # SystemExit, whatever the code
+    RAISED = "raised"  # an exception nobody caught, or no such script
+    CANCELLED = "cancelled"  # ended by our SIGTERM
+
+
+@dataclass(frozen=True)
+class ScriptOutcome:
+    """How the script ended; what plain Python would have shown has been shown. ``exit_code``: 0 to 255."""
+
+    exit_code: int
+    kind: OutcomeKind
+    exception_type: str | None = None
+    message: str | None = None
+    traceback_text: str | None = None
+
+
+CANCELLED = ScriptOutcome(_TERMINATED_EXIT_CODE, OutcomeKind.CANCELLED, message="cancelled")
+BodyEnded = Callable[[ScriptOutcome], None]
+
+
+def run_script(path: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
+    """Run the file at ``path`` with ``sys.argv == [path, *argv]``. Call it in the main thread.
+
+    ``ended``: called with how the script's body has ended, before its threads are waited for and its exit handlers run.
+    """
+    try:
+        with io.open_code(str(Path(path).absolute())) as file:
+            source = file.read()
+    except OSError as error:
+        message = f"can't open file {path!r}: [Errno {error.errno}] {error.strerror}"
+        sys.stderr.write(f"emberkeep: {message}\n")
+        return ScriptOutcome(_USAGE_EXIT_CODE, OutcomeKind.RAISED, type(error).__name__, message)
+    sys.argv = [path, *argv]
+    _set_first_path(str(Path(path).resolve().parent))
+
+    def body() -> None:
+        code = compile(source, path, "exec", dont_inherit=True)
+        names = {"__file__": path, "__cached__": None, "__loader__": SourceFileLoader("__main__", path)}
+        exec(code, _new_main(names))  # noqa: S102 - running the user's script is the purpose
+
+    return _run(body, ended)
+
+
+def run_module(name: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
+    """Run a module or a package's ``__main__`` as ``python -m name`` does. ``ended``: see ``run_script``."""
+    _set_first_path(str(Path.cwd()))
+    sys.argv = ["-m", *argv]
+
+    def body() -> None:
+        spec = _module_spec(name)
+        code = spec.loader.get_code(spec.name)  # type: ignore[union-attr]
+        origin = spec.origin or name
+        sys.argv = [origin, *argv]
+        names = {
+            "__file__": origin,
+            "__cached__": spec.cached,
+            "__loader__": spec.loader,
+            "__package__": spec.parent,
+            "__spec__": spec,
+        }
+        exec(code, _new_main(names))  # noqa: S102 - running the user's module is the purpose
+
+    return _run(body, ended)
+
+
+def _module_spec(name: str) -> importlib.machinery.ModuleSpec:
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.__main__".startswith(error.name):
+            raise
+        spec = None
+    if spec is None or spec.loader is None or not hasattr(spec.loader, "get_code"):
+        sys.exit(f"emberkeep: No module named {name}, or nothing in it that can be run with -m")
+    return spec
+
+
+def _set_first_path(directory: str) -> None:
+    # sys.path[0] is where our own process was started from; the script must see its own directory there.
+    if sys.path:
+        sys.path[0] = directory
+    else:
+        sys.path.append(directory)
+
+
+def _new_main(names: Mapping[str, object]) -> dict[str, object]:
+    """A fresh ``__main__``. It stays in place afterwards: threads and exit handlers of the script use it."""
+    module = types.ModuleType("__main__")
+    module.__dict__.update({"__builtins__": __builtins__, "__package__": None, "__spec__": None, **names})
+    sys.modules["__main__"] = module
+    return module.__dict__
+
+
+def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
+    pid = os.getpid()
+    before = set(threading.enumerate())
+    with _outcome() as collected:
+        body()
+    if os.getpid() != pid:
+        _end_forked_child(collected[-1].exit_code)
+    with _outcome() as late:
+        ended(collected[-1])
+        _wait_for_threads(before)
+        # The script's exit handlers may use Spark, so they run before the driver takes it down. Handlers of ours would
+        # run here as well: the driver process must not have any.
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    # An interruption while waiting for threads says how the script ended, unless it had failed before.
+    return late[-1] if late[-1].kind is not OutcomeKind.FINISHED and collected[-1].exit_code == 0 else collected[-1]
+
+
+@contextmanager
+def _outcome() -> Iterator[list[ScriptOutcome]]:
+    """Turn whatever ends the block into an outcome, shown as plain Python shows it."""
+    collected = [ScriptOutcome(0, OutcomeKind.FINISHED)]
+    try:
+        yield collected
+    except SystemExit as end:
+        collected.append(_exited(end))
+    except Cancelled:
+        collected.append(CANCELLED)
+    except BaseException as error:  # noqa: BLE001 - the script's own error, whatever it is: shown and returned
+        collected.append(_raised(error))
+
+
+def _exited(end: SystemExit) -> ScriptOutcome:
+    if end.code is None:
+        return ScriptOutcome(0, OutcomeKind.EXITED)
+    if isinstance(end.code, int):
+        return ScriptOutcome(end.code & 0xFF, OutcomeKind.EXITED)
+    sys.stdout.flush()
+    sys.stderr.write(f"{end.code}\n")
+    return ScriptOutcome(1, OutcomeKind.EXITED, message=str(end.code))
+
+
+def _raised(error: BaseException) -> ScriptOutcome:
+    error = error.with_traceback(_without_own_frames(error.__traceback__))
+    text = "".join(traceback.format_exception(error))
+    sys.stdout.flush()
+    # A script may have set a hook of its own.
+    sys.excepthook(type(error), error, error.__traceback__)
+    code = _INTERRUPTED_EXIT_CODE if isinstance(error, KeyboardInterrupt) else 1
+    name = type(error).__name__ if type(error).__module__ in {"builtins", "__main__"} else _full_name(type(error))
+    return ScriptOutcome(code, OutcomeKind.RAISED, name, _message(error), text)
+
+
+def _full_name(kind: type[BaseException]) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a user's __str__ may fail in any way
+        return f"<{type(broken).__name__} in __str__>"
+
+
+def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackType | None:
+    while trace is not None and trace.tb_frame.f_code.co_filename in _OWN_FRAMES:
+        trace = trace.tb_next
+    return trace
+
+
+def _wait_for_threads(before: set[threading.Thread]) -> None:
+    """Wait for the script's non-daemon threads, as the interpreter does before it ends."""
+
+    def of_script() -> list[threading.Thread]:
+        return [
+            thread
+            for thread in threading.enumerate()
+            if thread not in before
+            and not thread.daemon
+            and thread is not threading.current_thread()
+            and not thread.name.startswith(OWN_THREAD_PREFIX)
+        ]
+
+    while threads := of_script():
+        _shut_down_pools(set(threads))
+        for thread in threads:
+            thread.join()
+
+
+def _shut_down_pools(threads: set[threading.Thread]) -> None:
+    """Idle workers of a pool left open never end by themselves; the interpreter closes pools at its end."""
+    for pool in [candidate for candidate in gc.get_objects() if type(candidate) is ThreadPoolExecutor]:
+        if threads & pool._threads:
+            pool.shutdown(wait=False)
+
+
+def _end_forked_child(exit_code: int) -> None:
+    """A child that the script forked has come to the script's end: nothing of ours is its business."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    atexit._run_exitfuncs()
+    os._exit(exit_code)

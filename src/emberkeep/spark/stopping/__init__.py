@@ -1,0 +1,1 @@
+"""Savepoints, drains and restores of streaming queries."""

@@ -1,0 +1,198 @@
+"""Ending a streaming query exactly between two micro-batches, or keeping it there for a moment.
+
+``StreamingQuery.stop`` interrupts the batch that runs. A query also ends by itself when its state, which it looks at
+before each batch, says so: the batch that runs commits its offsets and its state, and is the last one. Spark 4.3 looks
+once more when a batch is planned and has not begun to write, and then interrupts itself: such a batch has to be run
+once more, under its number. What its query says to have failed with is no failure of the script's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import structlog
+
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.queries.listening import listener_of_starts
+from emberkeep.spark.queries.script_queries import ScriptQuery, check_not_failed
+from emberkeep.spark.stopping.limit import Limit
+from emberkeep.spark.stopping.running_batch import RunningBatch
+
+log = structlog.get_logger(__name__)
+
+_EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
+_REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"
+_PAUSE = 0.1
+_INTERRUPTIONS = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
+_CAUSES = 20  # of an exception that are looked at
+_IDLE_LOOKS = 5  # so often in a row a query waits for its next trigger before its sleep is interrupted
+
+Note = Callable[[str], None]
+
+
+def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit) -> None:
+    """Let each of them commit the batch that runs and end; returns when all have ended.
+
+    Raises ProcedureRefused: with nothing changed, where this Spark or a query's kind is not known to work so; at the
+    limit, when batches still run: their queries go on, the others have ended. Fatal when a query fails meanwhile;
+    SparkUnavailable.
+    """
+    waiting = [_Wait(query, *_ending(query)) for query in queries if runs(query)]
+    for wait in waiting:
+        wait.end()
+    while waiting:
+        note("finishing " + ", ".join(str(wait.batch) for wait in waiting))
+        time.sleep(_PAUSE)
+        waiting = [wait for wait in waiting if not wait.is_over()]
+        if waiting and limit.is_over:
+            late, waiting = _let_run_on(waiting), []
+            if late:
+                raise too_late(", ".join(str(wait.batch) for wait in late) + " has not ended in time")
+    for query in queries:
+        if not was_interrupted(query):
+            check_not_failed(query, query.handle)
+
+
+def check_has_boundaries(query: ScriptQuery) -> None:
+    """Raises ProcedureRefused where there is no moment between two micro-batches that could be waited for."""
+    _ending(query)
+
+
+def was_interrupted(query: ScriptQuery) -> bool:
+    """Whether the query has ended with what interrupting its batch makes of it: an exception in its own code, or in the
+    script's. Raises SparkUnavailable."""
+    failure = call("exception of a query", query.handle._jsq.exception)
+    found = failure.get() if failure.isDefined() else None
+    for _ in range(_CAUSES):
+        if found is None:
+            return False
+        if any(name in str(found.toString()) for name in _INTERRUPTIONS):
+            return True
+        found = found.getCause()
+    return False
+
+
+def runs(query: ScriptQuery) -> bool:
+    """Whether it may still commit a batch. Not ``isActive``: that is false from the moment at which it was told to end,
+    while its last batch still runs. Raises SparkUnavailable."""
+    return bool(call("does the query run", lambda: _thread(query).isAlive()))
+
+
+def too_late(what: str) -> ProcedureRefused:
+    return ProcedureRefused(
+        f"{what}: the job goes on",
+        hint="give it longer: --timeout, or execution.stop.batch-timeout; 'emberkeep cancel' does not wait for batches",
+    )
+
+
+def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
+    """Take it back where a batch still runs; returns these. What runs none any more ends now."""
+    late: list[_Wait] = []
+    while waiting:
+        late += [wait for wait in waiting if wait.take_back()]
+        waiting = [wait for wait in waiting if wait not in late]
+        if waiting:
+            time.sleep(_PAUSE)  # one look after the other would take a query that is about to begin a batch for idle
+            waiting = [wait for wait in waiting if not wait.is_over()]
+    return late
+
+
+@contextmanager
+def starting_ended(session: Any) -> Iterator[None]:
+    """Queries that start while this lasts end before their first batch: the script has its StreamingQuery, and nothing
+    runs. Raises ProcedureRefused."""
+
+    def end(event: Any) -> None:
+        state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
+        state.set(terminated)
+
+    listener = listener_of_starts(end)
+    session.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        session.streams.removeListener(listener)
+
+
+class _Wait:
+    """For one query that is told to end. ``state``: where it looks before each batch, ``terminated``: what that is to
+    say then."""
+
+    def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
+        self.batch = RunningBatch(query)
+        self._java = query.handle._jsq
+        self._query = query
+        self._state = state
+        self._terminated = terminated
+        self._active = state.get()
+        self._idle = 0
+
+    def end(self) -> None:
+        call("ending a query", self._state.set, self._terminated)
+
+    def is_over(self) -> bool:
+        if not runs(self._query):
+            return True
+        # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
+        self._idle = 0 if self._works() else self._idle + 1
+        if self._idle >= _IDLE_LOOKS:
+            self._idle = 0
+            call("waking a query", self._java.stop)
+        return False
+
+    def take_back(self) -> bool:
+        """Whether it runs on: it is in a batch after it was told so, and will look again when that has ended."""
+        if not self._works():
+            return False
+        call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
+        time.sleep(_PAUSE)  # what has looked before that is ending now, or has interrupted itself
+        if runs(self._query) and self._works() and not self._is_interrupted():
+            return True
+        self.end()
+        return False
+
+    def _is_interrupted(self) -> bool:
+        return bool(call("is the query interrupted", lambda: _thread(self._query).isInterrupted()))
+
+    def _works(self) -> bool:
+        return bool(call("status of a query", lambda: self._java.status().isTriggerActive()))
+
+
+def _thread(query: ScriptQuery) -> Any:
+    return query.handle._jsq.streamingQuery().queryExecutionThread()
+
+
+def _ending(query: ScriptQuery) -> tuple[Any, Any]:
+    """Where the query's state is kept, and what it is to become. Raises ProcedureRefused."""
+    from py4j.protocol import Py4JError
+
+    try:
+        return _ending_of(query.handle._jsq.streamingQuery())
+    except (Py4JError, TypeError, AttributeError) as error:
+        raise ProcedureRefused(
+            f"{query} cannot be ended between two batches: {error}", hint="Emberkeep works with PySpark 4.3"
+        ) from error
+
+
+def _ending_of(execution: Any) -> tuple[Any, Any]:
+    # Looked at first: such a query without state also tracks its progress asynchronously, for which nobody has asked.
+    if str(execution.trigger().getClass().getName()) == _REAL_TIME:
+        raise ProcedureRefused(
+            "the query runs in real-time mode: it writes down what a batch reads only when that batch has ended",
+            hint="cancel the job and start it with trigger(processingTime=…) on the same checkpointLocation: it goes "
+            "on after its newest committed batch, and can be stopped and saved",
+        )
+    kind = str(execution.getClass().getName())
+    if kind != _EXECUTION:
+        raise ProcedureRefused(
+            f"the query runs as {kind.rpartition('.')[2]}, not in micro-batches",
+            hint="use a trigger other than continuous, without asynchronous progress tracking; or cancel the job",
+        )
+    state = execution.state()
+    present = state.get().getClass()
+    name = f"{present.getName().rpartition('.')[0]}.TERMINATED$"
+    return state, present.getClassLoader().loadClass(name).getField("MODULE$").get(None)

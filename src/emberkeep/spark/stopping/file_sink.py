@@ -1,0 +1,106 @@
+"""Whether Spark's file sink can go on from a savepoint: where it writes, and which batches its log there has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError
+from emberkeep.lifecycle.manifest import QuerySavepoint
+from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.files.hadoop import HadoopFiles
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping.savepoint_files import log_entries
+
+log = structlog.get_logger(__name__)
+
+_FORMATS = ("parquet", "json", "csv", "orc", "text", "xml", "avro")
+_SINK_LOG = "_spark_metadata"
+_SESSION_CATALOG = "spark_catalog"  # Spark's own; what others call a table may be no directory
+
+
+def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
+    """Raises RestoreRefused where Spark's file sink could not go on from that savepoint."""
+    output = output_directory(query)
+    if output is None:
+        return
+    try:
+        newest = newest_batch(files, output)
+    except EmberkeepError as error:
+        log.warning("the sink's log cannot be looked at", directory=output, reason=str(error))
+        return
+    refusal = file_sink_refusal(newest, saved.batch_id)
+    if refusal:
+        reason, hint = refusal
+        raise RestoreRefused(f"the output {output} of {query} {reason}", hint=hint)
+
+
+def newest_batch(files: HadoopFiles, output: str) -> int:
+    """The newest one in the log of Spark's file sink below an output directory; -1 for none. Raises EmberkeepError."""
+    found = files.below(f"{output.rstrip('/')}/{_SINK_LOG}")
+    names = [f"log/{file.name.removesuffix('.compact')}" for file in found]
+    return max(log_entries(names, "log"), default=-1)
+
+
+def output_directory(query: ScriptQuery) -> str | None:
+    """Where Spark's file sink is going to write, as Hadoop takes it. None: the query has another sink, or it cannot be
+    told."""
+    identity = query.identity
+    if identity.sink.lower() not in _FORMATS or not identity.target:
+        return None
+    if query.method != "toTable":
+        return identity.target
+    from py4j.protocol import Py4JError
+
+    try:
+        return _directory_of_table(query.session, identity.target, query.path)
+    except (Py4JError, TypeError) as error:
+        log.warning("the table cannot be looked up", table=identity.target, reason=str(error))
+        return None
+
+
+def _directory_of_table(spark: Any, name: str, path: str) -> str | None:
+    """As DataStreamWriter.toTable finds it, or makes it where there is no such table: at ``path``, else where its
+    database keeps tables. None: the table is not Spark's own, or no files. Raises what Py4J raises."""
+    state = spark._jsparkSession.sessionState()
+    parser, catalogs, tables = state.sqlParser(), state.catalogManager(), state.catalog()
+    parts = parser.parseMultipartIdentifier(name)
+    catalog = catalogs.currentCatalog()
+    if parts.length() > 1 and catalogs.isCatalogRegistered(parts.head()):
+        catalog = catalogs.catalog(parts.head())
+    if catalog.name() != _SESSION_CATALOG:
+        return None
+    to_path = spark._jvm.org.apache.hadoop.fs.Path
+    identifier = parser.parseTableIdentifier(name)
+    if tables.tableExists(identifier):
+        table = tables.getTableMetadata(identifier)
+        provider = table.provider()
+        is_files = provider.isDefined() and str(provider.get()).lower() in _FORMATS
+        return str(to_path(table.location()).toString()) if is_files else None
+    default = to_path(tables.defaultTablePath(identifier))
+    return str((to_path(default.getParent(), path) if path else default).toString())
+
+
+def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
+    """Why Spark's file sink cannot go on after batch ``batch_id``, and what to do. ``newest``: in its log, -1 for none.
+
+    It skips batches that are in its log: their state would never be written, and a later batch would fail for want of
+    it. Its log has every batch, and fails when it is compacted while some are missing.
+    """
+    if newest > batch_id:
+        return (
+            f"already has batch {newest}, but the savepoint was made after batch {batch_id}: Spark's file sink would "
+            "skip the batches between, and what they put into state",
+            "restore the newest savepoint; to go back to this one, write to a new directory with another sink "
+            "(emberkeep.api.RollingFileSink, foreachBatch)",
+        )
+    if newest < batch_id:
+        has = "is new to Spark's file sink" if newest < 0 else f"has batches up to {newest} only"
+        return (
+            f"{has}, but the savepoint was made after batch {batch_id}: Spark's file sink would fail when it compacts "
+            "its log, some batches later, as those before are missing there",
+            "write to the directory that the query wrote to before, or with another sink "
+            "(emberkeep.api.RollingFileSink, foreachBatch)",
+        )
+    return None

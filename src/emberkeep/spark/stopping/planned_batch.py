@@ -1,0 +1,86 @@
+"""Running the one micro-batch that a query's offset log plans and its commit log lacks."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import Any
+
+from emberkeep.base.errors import Fatal
+from emberkeep.lifecycle.errors import StepHangs
+from emberkeep.spark.errors import SparkUnavailable
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery, check_not_failed
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+from emberkeep.spark.stopping.limit import Limit
+
+_RETAIN = "spark.sql.streaming.minBatchesToRetain"
+_PAUSE = 0.05
+_INTERRUPT_SECONDS = 60.0  # that a batch may take to end once it is interrupted
+
+
+class BatchFailed(Fatal):
+    """By an exception, or as it has not ended in time."""
+
+
+def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, retained: int) -> dict[str, Any]:
+    """Start the query for this batch only. Returns Spark's report of it when it has ended, empty when there is none.
+    ``retained``: so many entries stay in the logs at least. At the limit the batch is interrupted.
+
+    Raises BatchFailed; StepHangs: it was interrupted and goes on all the same.
+    """
+    with _Retaining(query.session, retained):
+        handle = queries.start_again(query, once=True)
+    # Not by awaitTermination, which raises what the query has failed with.
+    thread = call("a planned batch", lambda: handle._jsq.streamingQuery().queryExecutionThread())
+    while call("a planned batch", thread.isAlive):
+        time.sleep(_PAUSE)
+        if limit.is_over:
+            _interrupt(query, handle._jsq, thread)
+            raise BatchFailed(
+                f"{query}: its planned batch has not ended in time",
+                hint="give it longer: execution.stop.savepoint-timeout",
+            )
+    try:
+        check_not_failed(query, handle)
+    except Fatal as error:
+        raise BatchFailed(error.message, hint=error.hint) from error
+    last = call("progress of a planned batch", handle._jsq.lastProgress)
+    return {} if last is None else dict(json.loads(str(last.json())))
+
+
+def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
+    """Spark waits in this for the batch's own code, which need not heed it. Raises StepHangs."""
+
+    def stop() -> None:
+        try:
+            call("interrupting a planned batch", java.stop)
+        except SparkUnavailable:
+            return  # what counts is whether it has ended
+
+    threading.Thread(target=stop, name=f"{OWN_THREAD_PREFIX}-interrupt", daemon=True).start()
+    until = time.monotonic() + _INTERRUPT_SECONDS
+    while call("a planned batch", thread.isAlive):
+        if time.monotonic() >= until:
+            raise StepHangs(
+                f"{query}: its planned batch has not ended in time, and does not heed that it is interrupted",
+                hint="the next attempt runs it again",
+            )
+        time.sleep(_PAUSE)
+
+
+class _Retaining:
+    """The logs keep what was there before a drain: a query takes the setting over when it starts."""
+
+    def __init__(self, session: Any, retained: int) -> None:
+        self._configuration = session.conf
+        self._retained = retained
+        self._before = ""
+
+    def __enter__(self) -> None:
+        self._before = str(self._configuration.get(_RETAIN))
+        self._configuration.set(_RETAIN, str(max(int(self._before), self._retained)))
+
+    def __exit__(self, *_: object) -> None:
+        self._configuration.set(_RETAIN, self._before)

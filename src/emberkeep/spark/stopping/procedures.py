@@ -1,0 +1,357 @@
+"""The steps of a procedure that concern streaming queries, on whatever the script has started.
+
+All calls block and are made from one thread, not the script's. Each may be repeated.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from emberkeep.base.errors import Fatal
+from emberkeep.lifecycle.errors import ProcedureRefused
+from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark.errors import DrainGivenUp, SparkUnavailable
+from emberkeep.spark.executors.scheduler_control import call
+from emberkeep.spark.files.hadoop import HadoopFiles
+from emberkeep.spark.functions.states import FunctionStates
+from emberkeep.spark.queries.await_hook import AwaitGate
+from emberkeep.spark.queries.script_queries import ScriptQueries, ScriptQuery, check_not_failed
+from emberkeep.spark.stopping.batch_boundary import (
+    Note,
+    check_has_boundaries,
+    end_between_batches,
+    runs,
+    too_late,
+    was_interrupted,
+)
+from emberkeep.spark.stopping.drain import DRAIN_BATCHES, Drain, log_state
+from emberkeep.spark.stopping.limit import NO_LIMIT, Limit
+from emberkeep.spark.stopping.plan_gate import PlanGate, last_allowed
+from emberkeep.spark.stopping.running_batch import RunningBatch
+from emberkeep.spark.stopping.savepoint_copy import SavepointWriter, Watch, Written
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorages
+from emberkeep.spark.stopping.savepoint_trial import trial_failure
+
+log = structlog.get_logger(__name__)
+
+ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
+_RETAINED = "spark.sql.streaming.minBatchesToRetain"
+_SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
+_PAUSE = 0.1
+_TRIAL_SECONDS = 60.0  # that it may take at least
+
+
+class QueryProcedures:
+    """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
+    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``states``: where
+    those of functions are kept for later attempts; None: nowhere. ``step_seconds``: that planned batches and a copy may
+    take."""
+
+    def __init__(
+        self,
+        queries: ScriptQueries,
+        gate: AwaitGate,
+        plans: PlanGate,
+        storages: SavepointStorages,
+        may_commit: Callable[[], None],
+        asked_before: Procedure | None = None,
+        states: FunctionStates | None = None,
+        step_seconds: float = 3600.0,
+    ) -> None:
+        self.gate = gate
+        self.plans = plans
+        self._queries = queries
+        self._storages = storages
+        self._may_commit = may_commit
+        self._step_seconds = step_seconds
+        self._drain = Drain(queries, may_commit)
+        self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
+        self._asked_before = asked_before
+        self._states = states
+        self._drain_begun = False  # by an earlier attempt that was to end the job with it
+        self._starting_away = threading.Lock()
+
+    def ended_on_request(self) -> bool:
+        """Whether the script ends because a procedure has ended the job, or is about to."""
+        return self.gate.is_closed
+
+    @property
+    def takes_starts(self) -> bool:
+        """Whether the script may start queries while they are held back: they start ended."""
+        return self._asked_before in ENDINGS and self.gate.is_held
+
+    def before_start(self, query: ScriptQuery) -> bool:
+        """The script starts a query whose checkpoint is in its place: finish what a crash has left of a drain, and see
+        that a query reads on with the right watermark. Returns whether the query is to start."""
+        ending = self.takes_starts
+        if query.reached is None:
+            return not ending
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        self._drain_begun = self._drain_begun or (ending and state.drained)
+        if not state.is_between_batches and (state.drained or ending):
+            log.info("a planned batch is run", query=str(query), batch=state.planned)
+        if not ending:
+            self._drain.settle(query, self._step_limit())
+            return True
+        try:
+            self._drain.roll_forward(query, self._step_limit())
+        except DrainGivenUp as error:  # the drain is planned anew, and says so if it fails again
+            log.warning("a drain is given up", query=str(query), reason=error.message)
+        return False
+
+    def check(self, directory: str, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """See that a savepoint can be made and written to ``directory``, its own, before anything is ended or comes
+        out. Raises ProcedureRefused: no query runs, none could be restored, or nothing can be written there."""
+        self._await_script(note, limit)
+        queries = self._ending()
+        if not queries:
+            raise _nothing_runs()
+        if all(query.reached is None for query in queries):
+            raise _nothing_to_save()
+        for query in queries:
+            if runs(query):
+                check_has_boundaries(query)
+        note(f"trying whether {directory} can be written")
+        self._may_commit()
+        session = self._session()
+        failure = trial_failure(
+            lambda: self._storages.at(directory, HadoopFiles(session)), max(_TRIAL_SECONDS, limit.seconds_left or 0.0)
+        )
+        if failure is not None:
+            raise ProcedureRefused(
+                f"no savepoint can be written to {directory}: {failure.message}", hint=failure.hint
+            ) from failure
+
+    def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """End all queries between two batches; to the script they look as if they ran. A drain that has begun is gone
+        on with, whatever the limit says. Raises ProcedureRefused (none runs, one cannot be ended so, or not until the
+        limit), Fatal (one fails), SparkUnavailable."""
+        self._await_script(note, limit)
+        if not self._ending():
+            raise _nothing_runs()
+        self._paused_at = {}
+        if not self.gate.hold(limit.seconds_left):
+            raise too_late("the script was still starting a streaming query")
+        queries = self._ending()  # one more may have come
+        for query in queries:
+            query.away = True
+        limit = NO_LIMIT if self._drain_begun else limit
+        end_between_batches(queries, note, limit)
+        for query in queries:
+            self._run_interrupted(query, note, limit)
+
+    def _run_interrupted(self, query: ScriptQuery, note: Note, limit: Limit) -> None:
+        """The batch that the query had planned when it was told to end, and has not run. Raises ProcedureRefused (the
+        limit), Fatal, SparkUnavailable."""
+        if query.reached is None:
+            return
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        if state.is_between_batches:
+            return
+        if limit.is_over:
+            raise too_late(f"batch {state.planned} of {query} was planned and has not run")
+        log.info("a planned batch is run", query=str(query), batch=state.planned)
+        note(f"finishing batch {state.planned} of {query}")
+        self._drain.roll_forward(query, self._step_limit())
+
+    def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
+        """Keep all queries between two batches until ``resume``. Raises ProcedureRefused (also: they are not until the
+        limit), SparkUnavailable."""
+        self._await_script(note, limit)
+        running = [query for query in self._queries.all() if runs(query)]
+        if not running:
+            raise _nothing_runs()
+        if not self.plans.close(limit):
+            raise too_late("a streaming query was still planning a batch")
+        waiting = [(query, RunningBatch(query)) for query in running if query.reached is not None]
+        self._paused_at = {}
+        while waiting:
+            batches = ", ".join(str(batch) for _, batch in waiting)
+            note(f"finishing {batches}")
+            time.sleep(_PAUSE)
+            waiting = [(query, batch) for query, batch in waiting if not self._stands(query)]
+            if waiting and limit.is_over:
+                raise too_late(f"{batches} has not ended in time")
+
+    def retain_batches(self) -> None:
+        """Of the queries that were paused: what their last committed batch needs stays until ``release_batches``. A
+        query whose next batch would make Spark remove some of it waits. Raises SparkUnavailable."""
+        self.plans.retain(
+            {
+                str(query.handle.id): last_allowed(self._paused_at[query.key], _retained(query))
+                for query in self._recoverable()
+                if query.key in self._paused_at
+            }
+        )
+
+    def release_batches(self) -> str:
+        """Returns which queries had to wait, in words; "" for none."""
+        stood = self.plans.release()
+        waited = [
+            f"{query} waited {stood[str(query.handle.id)]:.0f} s"
+            for query in self._recoverable()
+            if str(query.handle.id) in stood
+        ]
+        if not waited:
+            return ""
+        return (
+            f"{', '.join(waited)} for the copy, as Spark keeps no more than what its last {_RETAINED} batches need: "
+            "raise that setting to as many batches as begin while a savepoint is copied"
+        )
+
+    def resume(self) -> None:
+        self.plans.open()
+
+    def drain(self, note: Note) -> str:
+        """See Drain. The queries have ended; also those that have ended by themselves before let out what they hold.
+        Returns what has not come out, in words; "" when all has."""
+        limit = self._step_limit()
+        queries = self._recoverable()
+        left = [query for query in queries if query.away and not self._drain.drain(query, note, limit)]
+        notes = []
+        for query in queries:
+            if not query.away:
+                try:
+                    check_not_failed(query, query.handle)
+                    if not self._drain.drain(query, note, limit):
+                        left.append(query)
+                except Fatal as error:  # it is not what the stop is about: the others go on
+                    notes.append(f"{query} had ended before, and what it holds is in the savepoint only: {error}")
+        if left:
+            notes.append(
+                f"timers of {', '.join(map(str, left))} were still setting timers after {DRAIN_BATCHES} planned "
+                "batches: what these wait for has not come out, and is in the savepoint"
+            )
+        return "; ".join(notes)
+
+    def write_savepoint(
+        self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch
+    ) -> Written:
+        """Raises ProcedureRefused (no query that could be restored), RetryLater, Fatal."""
+        queries = self._recoverable()
+        if not queries:
+            raise _nothing_to_save()
+        written = self._writer(directory).write(heading, queries, self._paused_at, functions, watch)
+        if self._states is not None:
+            self._states.keep(self._session(), written.path, heading.created_ms, functions)
+        return written
+
+    def keep_states(self, functions: Mapping[str, bytes], now_ms: int) -> None:
+        """What functions gave before the driver moves is durable when this returns. Raises Fatal, Conflict."""
+        if self._states is not None:
+            self._states.keep_for_move(self._session(), now_ms, functions)
+
+    def discard_savepoint(self, directory: str) -> None:
+        self._writer(directory).discard()
+
+    def start_queries(self) -> None:
+        """Start again what was ended, and let the script's awaits go on with it. Raises what a start raises."""
+        self._start_away()
+        self.gate.open()
+        self._start_away()  # the script may have started one just now that began ended; see ``started``
+
+    def started(self, query: ScriptQuery) -> None:
+        """The script's start of it is over. It began ended when the job was to end: should that have failed
+        meanwhile, it is to run like the others."""
+        if query.away and self.gate.is_open:
+            self._start_away()
+
+    def _start_away(self) -> None:
+        with self._starting_away:
+            away = [query for query in self._queries.all() if query.away]
+            for query in away:
+                # One that was let run on is active; what one has failed with meanwhile is for the script to see.
+                if not _is_active(query) and (query.handle.exception() is None or was_interrupted(query)):
+                    if query.reached is not None:
+                        self._drain.settle(query, self._step_limit())
+                    query.handle._jsq = self._queries.start_again(query)._jsq
+                query.away = False
+            sessions = {id(query.session): query.session for query in away}
+            for session in sessions.values():
+                call("termination of queries", session.streams.resetTerminated)
+
+    def end(self) -> None:
+        """The script's awaits return."""
+        self.gate.end()
+
+    def _await_script(self, note: Note, limit: Limit) -> None:
+        """A later attempt's script has to come to its queries first; any script starts them one after the other.
+        Raises ProcedureRefused at the limit."""
+        while not self.gate.was_awaited:
+            started = bool(self._queries.all())
+            if started and self._queries.quiet_seconds() >= _SETTLE_SECONDS:
+                return
+            if not started and self._asked_before is None:
+                return
+            if limit.is_over and not self._drain_begun:
+                raise too_late("the script had not started all its streaming queries in time")
+            note("waiting for the script to start its streaming queries")
+            self.gate.wait_until_awaited(_PAUSE)
+
+    def _stands(self, query: ScriptQuery) -> bool:
+        """Whether nothing is planned, or the query has ended; nothing is planned any more then."""
+        assert query.reached is not None  # noqa: S101
+        has_ended = not runs(query)  # first: its last batch may commit meanwhile
+        state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
+        self._paused_at[query.key] = state.committed
+        return state.is_between_batches or has_ended
+
+    def _ending(self) -> list[ScriptQuery]:
+        """The queries that a stop ends, or has ended."""
+        return [query for query in self._queries.all() if query.away or runs(query)]
+
+    def _recoverable(self) -> list[ScriptQuery]:
+        return [query for query in self._queries.all() if query.reached is not None]
+
+    def _writer(self, directory: str) -> SavepointWriter:
+        files, limit = HadoopFiles(self._session()), self._step_limit()
+
+        def may_write() -> None:
+            self._may_commit()
+            if limit.is_over:
+                raise Fatal(
+                    "the savepoint was not written in time", hint="give it longer: execution.stop.savepoint-timeout"
+                )
+
+        return SavepointWriter(files, directory, self._storages.at(directory, files), may_write)
+
+    def _step_limit(self) -> Limit:
+        return Limit(time.monotonic() + self._step_seconds)
+
+    def _session(self) -> Any:
+        queries = self._queries.all()
+        if not queries:
+            raise SparkUnavailable("the script's streaming queries are gone")
+        return queries[0].session
+
+
+def _is_active(query: ScriptQuery) -> bool:
+    return bool(call("is the query active", query.handle._jsq.isActive))
+
+
+def _retained(query: ScriptQuery) -> int:
+    """For how many batches Spark keeps what this query writes: as it was when the query started."""
+    execution = query.handle._jsq.streamingQuery
+    configured = call("what a query keeps", lambda: execution().sparkSessionForStream().conf().get(_RETAINED))
+    return int(str(configured))
+
+
+def _nothing_to_save() -> ProcedureRefused:
+    return ProcedureRefused(
+        "no streaming query of the job has a checkpoint: there is nothing to make a savepoint of",
+        hint="queries to the memory sink keep nothing; 'emberkeep cancel' ends the job",
+    )
+
+
+def _nothing_runs() -> ProcedureRefused:
+    return ProcedureRefused(
+        "the job runs no streaming query",
+        hint="if its script has not come to its first one yet, ask again; a batch job ends by itself, or by "
+        "'emberkeep cancel'",
+    )

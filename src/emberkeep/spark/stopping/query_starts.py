@@ -1,0 +1,42 @@
+"""What happens around the start of a query by the script: it may have to wait, to be restored, or not to run at all."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from emberkeep.spark.queries.await_hook import AwaitGate
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.stopping.batch_boundary import starting_ended
+from emberkeep.spark.stopping.procedures import QueryProcedures
+from emberkeep.spark.stopping.restore import Restore
+
+
+class OrderedStarts:
+    """See QueryStarts. Queries that several threads start are restored one after the other."""
+
+    def __init__(self, gate: AwaitGate, restore: Restore, procedures: QueryProcedures) -> None:
+        self._gate = gate
+        self._restore = restore
+        self._procedures = procedures
+        self._lock = threading.Lock()
+
+    def admitted(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._procedures.takes_starts else self._gate.starting()
+
+    def restore(self, query: ScriptQuery) -> None:
+        with self._lock:
+            self._restore.prepare(query)
+
+    @contextmanager
+    def starting(self, query: ScriptQuery) -> Iterator[None]:
+        if self._procedures.before_start(query):
+            yield
+        else:
+            query.away = True
+            with starting_ended(query.session):
+                yield
+
+    def started(self, query: ScriptQuery) -> None:
+        self._procedures.started(query)

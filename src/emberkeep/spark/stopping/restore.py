@@ -1,0 +1,287 @@
+"""Starting a job's queries from a savepoint: each checkpoint is put into its place before its query starts, once.
+
+A record beside the checkpoint says which savepoint it was begun from, so later attempts of the job go on from where
+the query has come to, and need the savepoint no more. It is written before the first file and again after the last:
+what a crash has left half done is removed and done again, as no batch can have run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import structlog
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Absent
+from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.ids import JobId
+from emberkeep.lifecycle.errors import SavepointDamaged
+from emberkeep.lifecycle.manifest import (
+    MANIFEST_NAME,
+    Manifest,
+    QuerySavepoint,
+    SavepointFile,
+    decode_manifest,
+    described,
+    manifest_sha256,
+    query_directory,
+)
+from emberkeep.lifecycle.spark_versions import judge
+from emberkeep.spark.distribution import spark_version
+from emberkeep.spark.errors import RestoreRefused
+from emberkeep.spark.files.hadoop import HadoopFiles
+from emberkeep.spark.functions.states import FunctionStates, KeptStates
+from emberkeep.spark.notices import Notices
+from emberkeep.spark.queries.script_queries import ScriptQuery
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+from emberkeep.spark.stopping.drain import log_state
+from emberkeep.spark.stopping.file_sink import check_file_sink
+from emberkeep.spark.stopping.savepoint_copy import THREADS
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorage, SavepointStorages
+
+log = structlog.get_logger(__name__)
+
+RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
+_RECORD = "_emberkeep_restored"
+_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # of a checkpoint; nothing else is ever removed
+
+
+class RestoredCheckpoint(Compatible, frozen=True, kw_only=True):
+    """Beside a checkpoint. Persisted (kind "restored-checkpoint", version 1)."""
+
+    job_id: JobId  # that it was restored for
+    manifest_sha256: str
+    key: str  # of the query in the savepoint; "" for one that was not in it and began from nothing
+    complete: bool
+
+
+class Restore:
+    """``savepoint``: location of the job's; "" for none. ``may_commit``: returns when this attempt may write. One per
+    process; queries start one at a time."""
+
+    def __init__(
+        self,
+        savepoint: str,
+        job_id: JobId,
+        storages: SavepointStorages,
+        states: FunctionStates,
+        may_commit: Callable[[], None],
+        notices: Notices,
+    ) -> None:
+        self._savepoint = savepoint.rstrip("/")
+        self._job_id = job_id
+        self._storages = storages
+        self._states = states
+        self._may_commit = may_commit
+        self._notices = notices
+        self._manifest: tuple[Manifest, str] | None = None
+        self._verified = False
+        self._taken: dict[str, str] = {}  # by key in the savepoint: the query of the script that has it
+
+    def function_states(self, session: Any) -> Mapping[str, bytes]:
+        """What functions begin with, by instance: what ``snapshot_state`` had returned for the savepoint; in a later
+        attempt for the newest one that is recorded. Empty where there is none.
+
+        Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a newer Emberkeep made the savepoint).
+        """
+        return self._states.begin_with(session, lambda: self._states_in_savepoint(session))
+
+    def _states_in_savepoint(self, session: Any) -> KeptStates | None:
+        if not self._savepoint:
+            return None
+        storage = self._storages.at(self._savepoint, HadoopFiles(session))
+        manifest, _ = self._read(storage)
+        known = {file.path: file for file in manifest.files}
+        states = {}
+        for each in manifest.functions:
+            try:
+                data = storage.read(each.path)
+            except Absent as error:
+                raise self._missing(each.path) from error
+            self._compare(known[each.path], described(each.path, data))
+            states[each.name] = data
+        return KeptStates(job_id=self._job_id, savepoint=self._savepoint, created_ms=manifest.created_ms, states=states)
+
+    def prepare(self, query: ScriptQuery) -> None:
+        """Before the query starts. Raises RestoreRefused, SavepointDamaged; the script's start fails with it."""
+        if not self._savepoint:
+            return
+        if query.reached is None:
+            self._notices.say(f"{query} cannot recover: it starts from nothing, not from the savepoint")
+            return
+        files = HadoopFiles(query.session)
+        location = query.reached.rstrip("/")
+        record = self._record(files, location)
+        if record is not None and record.complete and record.job_id == self._job_id:
+            self._taken[record.key] = query.key
+            return  # an earlier start of this job has done it; the savepoint may be gone since
+        storage = self._storages.at(self._savepoint, files)
+        manifest, digest = self._read(storage)
+        saved = self._choose(manifest, query)
+        key = "" if saved is None else saved.key
+        done = RestoredCheckpoint(job_id=self._job_id, manifest_sha256=digest, key=key, complete=True)
+        stands = False
+        if record is not None and not record.complete:
+            self._remove_half_done(files, query, location, record)
+        elif saved is not None:
+            stands = self._stands_at(files, query, location, saved)
+        self.function_states(query.session)  # they are kept for later attempts, which may not find the savepoint
+        if saved is not None and not stands:
+            check_file_sink(files, query, saved)
+            self._verify(storage, manifest)
+            self._put(files, storage, location, manifest.files_of(saved), done)
+            self._notices.say(f"{query} starts from the savepoint {self._savepoint}, after batch {saved.batch_id}")
+        self._write(files, location, done)
+
+    def _remove_half_done(
+        self, files: HadoopFiles, query: ScriptQuery, location: str, record: RestoredCheckpoint
+    ) -> None:
+        if record.job_id != self._job_id:
+            raise RestoreRefused(
+                f"{query.started.location} was being restored for job {record.job_id}",
+                hint="cancel that job, or remove the directory if it has ended",
+            )
+        for part in (*_PARTS, _RECORD):
+            self._may_commit()
+            files.delete(f"{location}/{part}")
+
+    def _read(self, storage: SavepointStorage) -> tuple[Manifest, str]:
+        if self._manifest is None:
+            try:
+                data = storage.read(MANIFEST_NAME)
+            except Absent as error:
+                raise RestoreRefused(
+                    f"there is no savepoint at {self._savepoint}: {error.message}",
+                    hint="'emberkeep savepoint list' shows those that there are",
+                ) from error
+            manifest = decode_manifest(data, f"{self._savepoint}/{MANIFEST_NAME}")
+            self._check_version(manifest)
+            self._manifest = manifest, manifest_sha256(data)
+        return self._manifest
+
+    def _check_version(self, manifest: Manifest) -> None:
+        verdict = judge(manifest.spark_version, spark_version())
+        if verdict.refusal:
+            raise RestoreRefused(
+                f"the savepoint {self._savepoint} cannot be started from: {verdict.refusal}",
+                hint=f"use Spark {manifest.spark_version} or newer, or a savepoint that this Spark has made",
+            )
+        if verdict.warning:
+            self._notices.say(f"warning: the savepoint {self._savepoint}: {verdict.warning}")
+
+    def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
+        """The query's part of the savepoint; None when it has none and starts from nothing."""
+        saved = next((each for each in manifest.queries if each.key == query.key), None)
+        if saved is None:
+            left = [each for each in manifest.queries if each.key not in self._taken]
+            if left:
+                raise RestoreRefused(
+                    f"the savepoint {self._savepoint} holds nothing for {query}, but {_named(left)}, which the script "
+                    "has not started so far",
+                    hint="give the query the name that it had, or its place among the unnamed ones; start queries "
+                    "that are new after the others",
+                )
+            self._notices.say(f"{query} is not in the savepoint: it starts from nothing")
+            return None
+        if saved.sink != query.identity.sink:
+            self._notices.say(f"{query} wrote to {saved.sink} when the savepoint was made")
+        self._taken[saved.key] = query.key
+        return saved
+
+    def _stands_at(self, files: HadoopFiles, query: ScriptQuery, location: str, saved: QuerySavepoint) -> bool:
+        """Whether this very checkpoint is already as the savepoint says. Raises RestoreRefused for another one."""
+        if not files.exists(f"{location}/metadata"):
+            return False
+        found = str(json.loads(files.read_text(f"{location}/metadata")).get("id"))
+        state = log_state(files, location)
+        if found == saved.query_id and state.planned == state.committed == saved.batch_id:
+            return True
+        what = "of another query" if found != saved.query_id else f"elsewhere ({state})"
+        raise RestoreRefused(
+            f"the checkpoint {query.started.location} of {query} is {what}; the savepoint {self._savepoint} was made "
+            f"after batch {saved.batch_id}",
+            hint="give the query an empty checkpointLocation, or start the job without a savepoint to go on from that "
+            "checkpoint",
+        )
+
+    def _verify(self, storage: SavepointStorage, manifest: Manifest) -> None:
+        """Every file of the whole savepoint, before the first one is used."""
+        if self._verified:
+            return
+        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
+            found = threads.map(lambda file: self._look(storage, file), manifest.files)
+            for file, there in zip(manifest.files, found, strict=True):
+                self._compare(file, there)
+        self._verified = True
+
+    def _look(self, storage: SavepointStorage, file: SavepointFile) -> SavepointFile:
+        try:
+            return storage.check(file.path)
+        except Absent as error:
+            raise self._missing(file.path) from error
+
+    def _missing(self, path: str) -> SavepointDamaged:
+        return SavepointDamaged(f"{self._savepoint}: {path} is missing", hint=_ANOTHER)
+
+    def _compare(self, wanted: SavepointFile, found: SavepointFile) -> None:
+        if wanted != found:
+            raise SavepointDamaged(
+                f"{self._savepoint}: {wanted.path} is damaged: {found.size} bytes with SHA-256 {found.sha256}, the "
+                f"manifest says {wanted.size} with {wanted.sha256}",
+                hint=_ANOTHER,
+            )
+
+    def _put(
+        self,
+        files: HadoopFiles,
+        storage: SavepointStorage,
+        location: str,
+        wanted: Sequence[SavepointFile],
+        done: RestoredCheckpoint,
+    ) -> None:
+        """``wanted``: of the query, below the savepoint. That it is complete is not recorded yet."""
+        self._write(files, location, msgspec.structs.replace(done, complete=False))
+        prefix = query_directory(done.key) + "/"
+        targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]
+        directories = sorted({target.rpartition("/")[0] for target in targets})
+        files.make_directories(directories)
+
+        def fetch(name: str, target: str) -> SavepointFile:
+            self._may_commit()
+            return storage.fetch(name, target)
+
+        with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
+            copied = threads.map(fetch, [file.path for file in wanted], targets)
+            for file, there in zip(wanted, copied, strict=True):
+                self._compare(file, there)
+        files.sync_tree(location, directories)
+        log.info("restored", location=location, savepoint=self._savepoint, query=done.key, files=len(wanted))
+
+    def _write(self, files: HadoopFiles, location: str, record: RestoredCheckpoint) -> None:
+        self._may_commit()
+        data = encode_record(RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record))
+        files.write(f"{location}/{_RECORD}", data)
+
+    @staticmethod
+    def _record(files: HadoopFiles, location: str) -> RestoredCheckpoint | None:
+        where = f"{location}/{_RECORD}"
+        try:
+            payload = decode_record(files.read_bytes(where), RECORD_KIND, RECORD_VERSION, where=where)
+            return msgspec.json.decode(payload, type=RestoredCheckpoint)
+        except Absent:
+            return None
+        except msgspec.MsgspecError as error:
+            raise RestoreRefused(
+                f"{where} is damaged: {error}", hint="remove the checkpoint, to restore anew"
+            ) from error
+
+
+_ANOTHER = "use another savepoint, or a copy of this one that is whole"
+
+
+def _named(queries: Sequence[QuerySavepoint]) -> str:
+    return ", ".join(repr(each.name) if each.name else f"an unnamed query to {each.sink}" for each in queries[:5])

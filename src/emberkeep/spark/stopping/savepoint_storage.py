@@ -1,0 +1,176 @@
+"""Where savepoints lie, seen from the driver: a directory of Hadoop's, or a prefix in an object store.
+
+A directory is written and read inside the driver's JVM. Objects pass through files on this node's disk: the JVM has the
+checkpoint, and this process the object store's client.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from emberkeep.base.errors import Fatal
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, SavepointFile, described
+from emberkeep.lifecycle.ports import SavepointObjects
+from emberkeep.spark.files.hadoop import HadoopFiles
+
+
+class SavepointStorage(Protocol):
+    """One savepoint's files, by name below its directory or prefix. Results carry the name as their path. Any number
+    of threads may call.
+
+    Raises Absent (no such file), RetryLater, Fatal.
+    """
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Files of these names are going to be saved."""
+
+    def save(self, source: str, name: str) -> SavepointFile:
+        """Copy a checkpoint's file, whose ``source`` is as Hadoop takes it. The checksum is of the bytes that were
+        read there. Replaces what is there."""
+
+    def write(self, name: str, data: bytes) -> SavepointFile:
+        """A small file: whole or not at all. Durable when this returns. Replaces what is there."""
+
+    def seal(self, names: Iterable[str]) -> None:
+        """Make what was saved under these names survive a power loss."""
+
+    def read(self, name: str) -> bytes:
+        """Of a small file."""
+
+    def check(self, name: str) -> SavepointFile:
+        """Size and checksum of what is there."""
+
+    def fetch(self, name: str, target: str) -> SavepointFile:
+        """Copy a file to ``target``, a location as Hadoop takes it. The checksum is of the bytes that were copied."""
+
+    def remove(self) -> None:
+        """Whatever is there, the manifest first: without it there is no savepoint."""
+
+
+class SavepointStorages:
+    """``open_objects``: the objects at a location; None where it means a directory. ``staging``: of this process
+    alone, on this node's disk."""
+
+    def __init__(self, open_objects: Callable[[str], SavepointObjects | None], staging: Path) -> None:
+        self._open_objects = open_objects
+        self._staging = staging
+
+    def at(self, location: str, files: HadoopFiles) -> SavepointStorage:
+        """Asks nothing of the store yet. Raises Fatal (the location cannot be used)."""
+        objects = self._open_objects(location)
+        return DirectoryStorage(location, files) if objects is None else ObjectStorage(objects, files, self._staging)
+
+
+class DirectoryStorage:
+    """On a file system that Hadoop knows: a path, file:, hdfs:, …"""
+
+    def __init__(self, location: str, files: HadoopFiles) -> None:
+        self._root = location.rstrip("/")
+        self._files = files
+
+    def prepare(self, names: Iterable[str]) -> None:
+        self._files.make_directories(self._directories(names))
+
+    def save(self, source: str, name: str) -> SavepointFile:
+        return _named(name, self._files.copy(source, self._at(name)))
+
+    def write(self, name: str, data: bytes) -> SavepointFile:
+        return _named(name, self._files.write(self._at(name), data))
+
+    def seal(self, names: Iterable[str]) -> None:
+        self._files.sync_tree(self._root, self._directories(names))
+
+    def read(self, name: str) -> bytes:
+        return self._files.read_bytes(self._at(name))
+
+    def check(self, name: str) -> SavepointFile:
+        return _named(name, self._files.check(self._at(name)))
+
+    def fetch(self, name: str, target: str) -> SavepointFile:
+        return _named(name, self._files.copy(self._at(name), target))
+
+    def remove(self) -> None:
+        self._files.delete(self._at(MANIFEST_NAME))
+        self._files.delete(self._root)
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _directories(self, names: Iterable[str]) -> Sequence[str]:
+        return sorted({self._at(name).rpartition("/")[0] for name in names})
+
+
+class ObjectStorage:
+    """An object is durable once it is there, and needs no directory."""
+
+    def __init__(self, objects: SavepointObjects, files: HadoopFiles, staging: Path) -> None:
+        self._objects = objects
+        self._files = files
+        self._staging = staging
+
+    def prepare(self, names: Iterable[str]) -> None:
+        del names
+
+    def save(self, source: str, name: str) -> SavepointFile:
+        with self._staged() as file:
+            saved = self._files.copy(source, f"file:{file}", lasting=False)
+            self._objects.put(name, file)
+        return _named(name, saved)
+
+    def write(self, name: str, data: bytes) -> SavepointFile:
+        self._objects.write(name, data)
+        return described(name, data)
+
+    def seal(self, names: Iterable[str]) -> None:
+        del names
+
+    def read(self, name: str) -> bytes:
+        return b"".join(self._objects.read(name))
+
+    def check(self, name: str) -> SavepointFile:
+        digest, size = hashlib.sha256(), 0
+        for piece in self._objects.read(name):
+            digest.update(piece)
+            size += len(piece)
+        return SavepointFile(path=name, size=size, sha256=digest.hexdigest())
+
+    def fetch(self, name: str, target: str) -> SavepointFile:
+        with self._staged() as file:
+            pieces = self._objects.read(name)
+            try:
+                with file.open("xb") as staged:
+                    staged.writelines(pieces)
+            except OSError as error:
+                raise _no_staging(file, error) from error
+            return _named(name, self._files.copy(f"file:{file}", target))
+
+    def remove(self) -> None:
+        self._objects.remove(MANIFEST_NAME)
+
+    @contextmanager
+    def _staged(self) -> Iterator[Path]:
+        """A name for a file that is gone afterwards. Raises Fatal."""
+        file = self._staging / secrets.token_hex(12)
+        try:
+            self._staging.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _no_staging(file, error) from error
+        try:
+            yield file
+        finally:
+            file.unlink(missing_ok=True)
+
+
+def _named(name: str, file: SavepointFile) -> SavepointFile:
+    return msgspec.structs.replace(file, path=name)
+
+
+def _no_staging(file: Path, error: OSError) -> Fatal:
+    return Fatal(f"cannot write {file}: {error.strerror or error}", hint="check that disk: space and permissions")

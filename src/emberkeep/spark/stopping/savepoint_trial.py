@@ -1,0 +1,50 @@
+"""Whether a savepoint's place can be written, looked at before anything depends on it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
+from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
+from emberkeep.spark.stopping.savepoint_storage import SavepointStorage
+
+log = structlog.get_logger(__name__)
+
+_FILE = "_trial"
+
+
+def trial_failure(place: Callable[[], SavepointStorage], seconds: float) -> EmberkeepError | None:
+    """Write a file and remove it again. Returns why that cannot be done; None when it can. File systems may hang: what
+    has not answered within ``seconds`` is let alone."""
+    failures: list[EmberkeepError] = []
+
+    def run() -> None:
+        try:
+            _write_and_remove(place())
+        except EmberkeepError as error:
+            failures.append(error)
+        except Exception as error:
+            log.exception("a savepoint's place cannot be tried")
+            failures.append(Fatal(f"{type(error).__name__}: {error}", hint="the driver's log has the traceback"))
+
+    thread = threading.Thread(target=run, name=f"{OWN_THREAD_PREFIX}-trial", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        return RetryLater(f"it has not answered in {seconds:.0f} s", hint="is the storage there?")
+    return failures[0] if failures else None
+
+
+def _write_and_remove(storage: SavepointStorage) -> None:
+    """Leaves nothing behind. Raises EmberkeepError."""
+    try:
+        storage.write(_FILE, b"this file is removed at once\n")
+    except EmberkeepError:
+        with suppress(EmberkeepError):
+            storage.remove()
+        raise
+    storage.remove()

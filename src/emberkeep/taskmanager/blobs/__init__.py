@@ -1,0 +1,1 @@
+"""The BLOB cache of a process."""

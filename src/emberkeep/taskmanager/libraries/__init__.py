@@ -1,0 +1,1 @@
+"""Files, archives and Python environments that tasks are bound to."""

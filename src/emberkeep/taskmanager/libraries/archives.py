@@ -1,0 +1,194 @@
+"""Archives unpacked once on a node, for all tasks of all jobs that bring the same content.
+
+``<directory>/<sha256>/content`` holds what was in the archive, ``<sha256>/complete.record`` says that it is whole. It
+is made under another name and renamed at the end, so a crash leaves either all of it or something without a record.
+Files are not forced to disk one by one: the record names the boot that it was written in, and after the next one the
+archive is unpacked again. What no task uses is deleted in two stages, as BLOBs are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import threading
+from pathlib import Path
+
+import structlog
+
+from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.files.durable import read_record, sync_directory, write_record
+from emberkeep.base.process_identity import boot_id
+from emberkeep.blobs.staging import Staging
+from emberkeep.taskmanager.libraries.unpacking import UnpackLimits, remove_tree, unpack
+
+log = structlog.get_logger(__name__)
+
+RECORD_KIND, RECORD_VERSION = "unpacked-archive", 1
+RECORD_FILE = "complete.record"
+CONTENT = "content"
+_TEMPORARY_PREFIX = ".incoming-"
+_REMOVED_PREFIX = ".removed-"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class UnpackedArchives:
+    """Call ``start`` first. Methods are called on one event loop; disks are worked on in threads."""
+
+    def __init__(self, directory: Path, limits: UnpackLimits | None = None) -> None:
+        self._directory = directory
+        self._limits = limits or UnpackLimits()
+        self._present: set[str] = set()
+        self._holders: dict[str, set[str]] = {}
+        self._flights: dict[str, asyncio.Task[None]] = {}
+        self._staging: Staging[str] = Staging()
+        self._stop = threading.Event()
+        self._left = False
+
+    async def start(self) -> None:
+        """Make the directory, remove what an earlier life has not completed, and stage the rest. Raises Fatal."""
+        try:
+            self._present = await asyncio.to_thread(_take_over, self._directory)
+        except OSError as error:
+            raise Fatal(
+                f"cannot use {self._directory}: {error.strerror}", hint="check free space and permissions"
+            ) from error
+        for sha256 in sorted(self._present):
+            self._staging.stage(sha256)
+
+    async def use(self, sha256: str, archive: Path, name: str, holder: str) -> Path:
+        """The directory with what is in ``archive``, a file with this hash, called ``name``; it stays until the holder
+        is released. Concurrent calls unpack once. Raises Fatal: see ``unpack``."""
+        self._holders.setdefault(sha256, set()).add(holder)
+        self._staging.unstage(sha256)
+        try:
+            if not await self._is_there(sha256):
+                await self._unpacked(sha256, archive, name)
+        except BaseException:
+            self._drop(sha256, holder)
+            raise
+        return self._directory / sha256 / CONTENT
+
+    def release(self, holder: str) -> None:
+        """End every use of this holder; one that is not there is fine."""
+        for sha256 in list(self._holders):
+            self._drop(sha256, holder)
+
+    def users(self, sha256: str) -> int:
+        """How many holders use it."""
+        return len(self._holders.get(sha256, ()))
+
+    async def collect(self) -> list[str]:
+        """One retention interval is over: delete what nobody has used for at least one. Returns the hashes."""
+        due = self._staging.turn()
+        removed = [self._put_aside(sha256) for sha256 in due]
+        await asyncio.to_thread(_remove_all, removed)
+        return due
+
+    async def close(self) -> None:
+        """Delete everything: the task manager ends in order, and so do all tasks that use it."""
+        if self._left:
+            return
+        self._stop.set()
+        await asyncio.gather(*self._flights.values(), return_exceptions=True)
+        self._present.clear()
+        await asyncio.to_thread(remove_tree, self._directory)
+
+    async def leave(self) -> None:
+        """Stop unpacking and leave everything to the next life of the task manager."""
+        self._left = True
+        self._stop.set()
+        await asyncio.gather(*self._flights.values(), return_exceptions=True)
+
+    async def _is_there(self, sha256: str) -> bool:
+        return sha256 in self._present and await asyncio.to_thread((self._directory / sha256 / CONTENT).is_dir)
+
+    async def _unpacked(self, sha256: str, archive: Path, name: str) -> None:
+        """Unpack it, or wait for who does. A waiter that is cancelled does not stop it for the others."""
+        flight = self._flights.get(sha256)
+        if flight is None:
+            flight = asyncio.create_task(self._fly(sha256, archive, name), name=f"unpack-{sha256[:8]}")
+            self._flights[sha256] = flight
+            flight.add_done_callback(lambda _: self._landed(sha256))
+        await asyncio.shield(flight)
+
+    async def _fly(self, sha256: str, archive: Path, name: str) -> None:
+        await asyncio.to_thread(_unpack_aside, self._directory, sha256, archive, name, self._limits, self._stop)
+        self._present.add(sha256)
+        log.info("archive unpacked", archive=name, sha256=sha256)
+
+    def _landed(self, sha256: str) -> None:
+        flight = self._flights.pop(sha256)
+        if not flight.cancelled() and flight.exception() is not None:
+            log.warning("an archive was not unpacked", sha256=sha256, reason=str(flight.exception()))
+        self._settle(sha256)
+
+    def _drop(self, sha256: str, holder: str) -> None:
+        holders = self._holders.get(sha256)
+        if holders is not None:
+            holders.discard(holder)
+            self._settle(sha256)
+
+    def _settle(self, sha256: str) -> None:
+        """Stage what nobody uses."""
+        if self._holders.get(sha256):
+            return
+        self._holders.pop(sha256, None)
+        if sha256 in self._present:
+            self._staging.stage(sha256)
+
+    def _put_aside(self, sha256: str) -> Path:
+        """Out of the way at once, so that it can be unpacked anew while the old one is being deleted."""
+        self._present.discard(sha256)
+        aside = self._directory / f"{_REMOVED_PREFIX}{secrets.token_hex(8)}"
+        try:
+            (self._directory / sha256).rename(aside)
+        except OSError as error:
+            log.warning("an unpacked archive cannot be removed", sha256=sha256, reason=str(error))
+        return aside
+
+
+def _take_over(directory: Path) -> set[str]:
+    """The complete archives of an earlier life; everything else of ours is removed."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    present = set()
+    for path in sorted(directory.iterdir()):
+        if _SHA256.fullmatch(path.name) and _is_complete(path):
+            present.add(path.name)
+        elif _SHA256.fullmatch(path.name) or path.name.startswith((_TEMPORARY_PREFIX, _REMOVED_PREFIX)):
+            remove_tree(path)
+        else:
+            log.warning("a foreign file among the unpacked archives", path=str(path))
+    return present
+
+
+def _is_complete(path: Path) -> bool:
+    try:
+        return read_record(path / RECORD_FILE, RECORD_KIND, RECORD_VERSION).decode() == boot_id()
+    except EmberkeepError:
+        return False
+
+
+def _unpack_aside(
+    directory: Path, sha256: str, archive: Path, name: str, limits: UnpackLimits, stop: threading.Event
+) -> None:
+    temporary = directory / f"{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+    target = directory / sha256
+    try:
+        temporary.mkdir(mode=0o700)
+        unpack(archive, name, temporary / CONTENT, limits, stop)
+        write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
+        if target.exists():  # somebody has deleted a part of it by hand
+            remove_tree(target)
+        temporary.rename(target)
+        sync_directory(directory)
+    except BaseException as error:
+        remove_tree(temporary)
+        if isinstance(error, OSError) and not isinstance(error, EmberkeepError):
+            raise Fatal(f"cannot unpack {name} below {directory}: {error.strerror}", hint="see that disk") from error
+        raise
+
+
+def _remove_all(paths: list[Path]) -> None:
+    for path in paths:
+        remove_tree(path)

@@ -1,0 +1,212 @@
+"""Binds a job's cached artefacts to a task: its driver, or one of its executors.
+
+Each task has a directory of its own in which the job's files lie under the names that the job knows them by. What a
+task may want to change (script, modules, plain files) is copied there; jars and packages are links to the node's BLOB
+cache; archives and wheels are links to the place where the node has unpacked them, once for all tasks. One reference
+per task and BLOB keeps them until the task has ended (BLOB-13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+
+from emberkeep.base.compatible import Compatible
+from emberkeep.base.errors import Absent, Fatal
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import permanent
+from emberkeep.blobs.ports import BlobAccess
+from emberkeep.jobs.archives import is_unpacked, is_wheel
+from emberkeep.jobs.interpreter import packed_interpreter
+from emberkeep.jobs.model import Artefact, ArtefactRole
+from emberkeep.taskmanager.libraries.archives import UnpackedArchives
+from emberkeep.taskmanager.libraries.python import check_interpreter
+
+TRANSFERS = 4  # artefacts of one task that are brought at a time
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class BoundFile(Compatible, frozen=True, kw_only=True):
+    """An artefact in a task's directory. ``name``: as the job sees it. ``path``: absolute; a directory where an archive
+    or a wheel was unpacked."""
+
+    role: ArtefactRole
+    name: str
+    path: str
+
+
+class _Placing(Enum):
+    COPY = "copy"
+    LINK = "link"
+    UNPACK = "unpack"
+
+
+class LibraryCache:
+    """``start`` it first; ``run`` cleans up. ``holder`` in all methods names the task, uniquely on this node."""
+
+    def __init__(
+        self, blobs: BlobAccess, archives: UnpackedArchives, *, retention: float, python: str = PYTHON
+    ) -> None:
+        """``retention``: seconds between two clean-ups of unpacked archives. ``python``: major and minor version of the
+        drivers here, which packed interpreters have to be of."""
+        self._blobs = blobs
+        self._archives = archives
+        self._retention = retention
+        self._python = python
+        self._checked: set[tuple[str, str]] = set()
+
+    async def start(self) -> None:
+        """Look at what an earlier process has unpacked. Raises Fatal."""
+        await self._archives.start()
+
+    async def run(self) -> None:
+        """Clean up at every interval, until cancelled."""
+        while True:
+            await asyncio.sleep(self._retention)
+            await self._archives.collect()
+
+    async def close(self) -> None:
+        """Orderly exit, when all tasks have ended: delete what is unpacked."""
+        await self._archives.close()
+
+    async def leave(self) -> None:
+        """The process ends and its tasks go on: all that is unpacked stays. ``close`` does nothing then."""
+        await self._archives.leave()
+
+    async def bind(
+        self, owner: JobId, holder: str, artefacts: Sequence[Artefact], directory: Path, *, python: str = ""
+    ) -> tuple[BoundFile, ...]:
+        """Put all ``artefacts`` into ``directory``, which is made anew; they stay until ``release``.
+
+        ``python``: what Python workers are started with; one in an archive is tried out. Raises Fatal, RetryLater;
+        nothing is held then.
+        """
+        try:
+            wanted = _by_name(artefacts)
+            sources = await self._bring(owner, holder, wanted.values())
+            await self._check_python(python, wanted, sources)
+            await asyncio.to_thread(_fill, directory, wanted, sources)
+        except Absent as error:
+            self.release(owner, holder)
+            raise Fatal(f"a file of the job is not to be had: {error}") from error
+        except OSError as error:
+            self.release(owner, holder)
+            raise Fatal(
+                f"cannot put the job's files into {directory}: {error.strerror} ({error.filename})",
+                hint="see that disk",
+            ) from error
+        except BaseException:
+            self.release(owner, holder)
+            raise
+        return tuple(
+            BoundFile(role=artefact.role, name=_name(artefact), path=str(directory / _name(artefact)))
+            for artefact in artefacts
+        )
+
+    async def take_back(self, owner: JobId, holder: str, artefacts: Sequence[Artefact]) -> None:
+        """Hold again what a task of an earlier life uses; it lies in the task's directory already.
+
+        It stays until ``release``. Raises EmberkeepError when something of it is not to be had; the rest is held.
+        """
+        found = await asyncio.gather(
+            *(self._bring(owner, holder, [artefact]) for artefact in _by_name(artefacts).values()),
+            return_exceptions=True,
+        )
+        for problem in found:
+            if isinstance(problem, BaseException):
+                raise problem
+
+    def release(self, owner: JobId, holder: str) -> None:
+        """The task has ended, for whatever reason; unknown ones are fine."""
+        self._archives.release(holder)
+        self._blobs.release_all(owner, holder)
+
+    async def _bring(self, owner: JobId, holder: str, artefacts: Iterable[Artefact]) -> dict[str, Path]:
+        """Where the content of each artefact lies on this node, by name: a file, or a directory."""
+        gate = asyncio.Semaphore(TRANSFERS)
+
+        async def bring(artefact: Artefact) -> Path:
+            async with gate:
+                path = await self._blobs.acquire(owner, permanent(artefact.sha256), holder)
+                if _placing(artefact) is not _Placing.UNPACK:
+                    return path
+                return await self._archives.use(artefact.sha256, path, artefact.name, holder)
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {_name(artefact): group.create_task(bring(artefact)) for artefact in artefacts}
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return {name: task.result() for name, task in tasks.items()}
+
+    async def _check_python(self, python: str, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
+        archives = [name for name, artefact in artefacts.items() if artefact.role is ArtefactRole.ARCHIVE]
+        packed = packed_interpreter(python, archives)
+        if packed is None:
+            return
+        name, path = packed
+        key = (artefacts[name].sha256, path)
+        if key not in self._checked:
+            await asyncio.to_thread(check_interpreter, sources[name], path, artefacts[name].name, self._python)
+            self._checked.add(key)
+
+
+def _name(artefact: Artefact) -> str:
+    return artefact.fragment or artefact.name
+
+
+def _placing(artefact: Artefact) -> _Placing:
+    """How an artefact comes into a task's directory."""
+    match artefact.role:
+        case ArtefactRole.ARCHIVE if is_unpacked(artefact.name):
+            return _Placing.UNPACK
+        case ArtefactRole.PY_FILE if is_wheel(artefact.name):
+            return _Placing.UNPACK  # from a zip file Python loads neither extension modules nor package data
+        case ArtefactRole.PY_FILE if not artefact.name.lower().endswith(".py"):
+            return _Placing.LINK
+        case ArtefactRole.JAR:
+            return _Placing.LINK
+    return _Placing.COPY
+
+
+def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
+    """What to put under each name. One file may come in several roles. Raises Fatal: two things of one name."""
+    named: dict[str, Artefact] = {}
+    for artefact in artefacts:
+        other = named.setdefault(_name(artefact), artefact)
+        if other.sha256 != artefact.sha256 or _is_directory(other) != _is_directory(artefact):
+            raise Fatal(
+                f"two things of the job would both be called {_name(artefact)}", hint="give one an alias: path#name"
+            )
+        if _placing(artefact) is _Placing.COPY:
+            named[_name(artefact)] = artefact
+    return named
+
+
+def _is_directory(artefact: Artefact) -> bool:
+    return _placing(artefact) is _Placing.UNPACK
+
+
+def _fill(directory: Path, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
+    """Make ``directory`` anew. Blocks."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(mode=0o700, parents=True)
+    for name, artefact in artefacts.items():
+        target = directory / name
+        if _placing(artefact) is _Placing.COPY:
+            shutil.copyfile(sources[name], target)
+            target.chmod(0o700)  # executable, as Spark makes files: they may be programs to pipe through
+        else:
+            _protect(sources[name])
+            target.symlink_to(sources[name])
+
+
+def _protect(source: Path) -> None:
+    """What a task reaches by a link is shared: it can be read only."""
+    mode = source.stat().st_mode
+    if source.is_file() and mode & 0o222:
+        source.chmod(mode & 0o555)

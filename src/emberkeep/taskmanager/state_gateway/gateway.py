@@ -1,0 +1,220 @@
+"""A job's state files as its processes on this node see them: the durable store, with copies on this node's disk.
+
+The durable store says what there is; directories, listings and status come from it. A write is staged here, made
+durable, then kept as the local copy. A read takes the local copy while it is current and its blocks verify. See
+``state_gateway_fences`` for what keeps old attempts out, and ``state_gateway_upkeep`` for how long copies live.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.local_state.errors import Exists, Fenced
+from emberkeep.local_state.gateway_paths import durable_location, resolve
+from emberkeep.local_state.gateway_ports import ContentSummary, IncomingFile, OpenedFile, Rename, RenameJournal, Spool
+from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
+from emberkeep.local_state.ports import DurableState, LocalCopies
+from emberkeep.taskmanager.state_gateway.counters import StateCounters
+from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+from emberkeep.taskmanager.state_gateway.fences import FENCE_DIRECTORY, AttemptFences
+from emberkeep.taskmanager.state_gateway.reads import GatewayReads
+from emberkeep.taskmanager.state_gateway.roots import StateRoots
+from emberkeep.taskmanager.state_gateway.writes import GatewayWrite
+
+_MOST_FILES_SUMMED = 100_000
+
+
+class StateGateway:
+    """Implements ``local_state.gateway_ports.StateFiles``. Any thread may call it."""
+
+    def __init__(
+        self,
+        copies: LocalCopies,
+        open_state: Callable[[str], DurableState],
+        own_root: Callable[[JobId], str],
+        journal: RenameJournal,
+        spool: Callable[[], Spool],
+        clock: Clock,
+        *,
+        quota: int,
+    ) -> None:
+        """``open_state``: the durable store of a root; raises Fatal. ``own_root``: location of a job's own root.
+        ``quota``: bytes for local copies."""
+        self.counters = StateCounters()
+        self.disk = LocalDisk(copies, quota, self.counters, clock)
+        self.roots = StateRoots(open_state)
+        self._own_root = own_root
+        self.fences = AttemptFences(lambda job_id: self.roots.state(job_id, own_root(job_id)), spool)
+        self._journal = journal
+        self._spool = spool
+        self._reads = GatewayReads(self.disk, self.counters)
+        # For which allocations copies are kept: the upkeep's decision, replaced as a whole.
+        self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
+
+    # --- what there is ------------------------------------------------------------------------------------------------
+
+    def resolve(self, caller: Caller, path: str) -> StatePath:
+        own_root = durable_location(self._own_root(caller.job_id))
+        found = resolve(caller.job_id, path, own_root)
+        if found.root == own_root and found.name.partition("/")[0] == FENCE_DIRECTORY:
+            raise InvalidInput(f"{FENCE_DIRECTORY} is the gateways' own", field="path")
+        return found
+
+    def admit(self, caller: Caller) -> None:
+        with self._fencing():
+            self.fences.admit(caller)
+
+    def status(self, caller: Caller, path: StatePath) -> FileStatus:
+        return self._reads.status(path, self._admitted(caller, path))
+
+    def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
+        entries = self._admitted(caller, path).listing(path.name)
+        return tuple(entry for entry in entries if entry.name != FENCE_DIRECTORY)
+
+    def summary(self, caller: Caller, path: StatePath) -> ContentSummary:
+        durable = self._admitted(caller, path)
+        status = durable.status(path.name)
+        if status.kind is FileKind.FILE:
+            return ContentSummary(length=status.length, files=1, directories=0)
+        length = files = directories = 0
+        waiting = [path.name]
+        while waiting:
+            directories += 1
+            for entry in durable.listing(waiting.pop()):
+                if entry.kind is FileKind.DIRECTORY:
+                    waiting.append(entry.name)
+                else:
+                    length, files = length + entry.length, files + 1
+            if files + len(waiting) > _MOST_FILES_SUMMED:
+                raise InvalidInput(
+                    f"{path.name or path.root} has more than {_MOST_FILES_SUMMED} files: they are not summed up"
+                )
+        return ContentSummary(length=length, files=files, directories=directories)
+
+    def look_for(self, caller: Caller, path: StatePath) -> str:
+        durable = self._admitted(caller, path)
+        return self._reads.look_for(path, durable)
+
+    def open_file(
+        self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
+    ) -> OpenedFile:
+        durable = self._admitted(caller, path)
+        return self._reads.open_file(caller, path, durable, offset, length, seen=seen, keep=self._is_kept(caller))
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def make_directory(self, caller: Caller, path: StatePath) -> None:
+        durable = self._admitted(caller, path)
+        self._check(caller)
+        durable.make_directory(path.name)
+        self._check(caller)
+
+    def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
+        durable = self._admitted(caller, path)
+        return GatewayWrite(
+            caller,
+            path,
+            durable,
+            self.disk,
+            self._spool,
+            self._check,
+            self.counters,
+            overwrite=overwrite,
+            keep=self._is_kept(caller),
+        )
+
+    def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
+        if source.root != target.root:
+            raise InvalidInput(f"{source.name} cannot be moved to another root: write it there", field="destination")
+        durable = self._admitted(caller, source)
+        self._check(caller)
+        rename = Rename(caller=caller, root=source.root, source=source.name, target=target.name)
+        repeated, unknown = self._is_repeated(rename)
+        self._count(self._journal.begin(rename))
+        try:
+            status = durable.rename(source.name, target.name, overwrite=overwrite)
+        except (Absent, Exists):
+            status_before = self._renamed_before(durable, rename) if repeated or unknown else None
+            if status_before is None or unknown:
+                self._count(self._journal.void(rename))
+                if status_before is not None and unknown:
+                    raise unknown from None  # it may have been done before: whoever asks again learns it
+                raise
+            status = status_before
+        except UnknownOutcome as error:
+            raise RetryLater(error.message, hint=error.hint) from error  # the repetition finds out
+        except EmberkeepError:
+            if not repeated:
+                self._count(self._journal.void(rename))
+            raise
+        self._check(caller)
+        if status.kind is FileKind.FILE:
+            self.disk.move(source, target, status)
+        else:
+            self.disk.drop_below(source)
+            self.disk.drop_below(target)
+
+    def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
+        durable = self._admitted(caller, path)
+        if not path.name and path.root == durable_location(self._own_root(caller.job_id)):
+            raise InvalidInput("a job's own root is not to be deleted while it runs", field="path")
+        self._check(caller)
+        deleted = durable.delete(path.name, recursive=recursive)
+        self._check(caller)
+        self.disk.drop_below(path)
+        return deleted
+
+    # --- for the upkeep -----------------------------------------------------------------------------------------------
+
+    def forget(self, job_id: JobId) -> None:
+        """Nothing of the job is here any more."""
+        self.fences.forget(job_id)
+        self.roots.forget(job_id)
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
+        """The durable store, for a caller whose attempt is not over as far as is known here."""
+        self.admit(caller)
+        return self.roots.state(caller.job_id, path.root)
+
+    def _check(self, caller: Caller) -> None:
+        with self._fencing():
+            self.fences.check(caller)
+
+    @contextlib.contextmanager
+    def _fencing(self) -> Iterator[None]:
+        try:
+            yield
+        except Fenced:
+            self.counters.add("fenced")
+            raise
+
+    def _count(self, noted: bool) -> None:
+        if not noted:
+            self.counters.add("disk_failures")
+
+    def _is_kept(self, caller: Caller) -> bool:
+        return (caller.job_id, caller.allocation_id) in self.held
+
+    def _is_repeated(self, rename: Rename) -> tuple[bool, Unavailable | None]:
+        """Whether it was begun before; with the reason where that is not known now."""
+        try:
+            return self._journal.knows(rename), None
+        except Unavailable as error:
+            return False, error
+
+    def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
+        """Whether the answer to the same request was lost: its source is gone, its target is there."""
+        try:
+            durable.status(rename.source)
+        except Absent:
+            try:
+                return durable.status(rename.target)
+            except Absent:
+                return None
+        return None

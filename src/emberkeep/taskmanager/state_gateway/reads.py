@@ -1,0 +1,175 @@
+"""A state file on its way out: from the local copy while its blocks verify, else from the durable store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import structlog
+
+from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput, RetryLater, Unavailable
+from emberkeep.local_state.errors import DamagedCopy, IsADirectory
+from emberkeep.local_state.file_names import is_unique
+from emberkeep.local_state.gateway_ports import OpenedFile
+from emberkeep.local_state.model import Caller, CopyRecord, FileKind, FileStatus, StatePath
+from emberkeep.local_state.ports import DurableState, StagedCopy
+from emberkeep.taskmanager.state_gateway.counters import StateCounters
+from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+
+log = structlog.get_logger(__name__)
+
+
+class GatewayReads:
+    """Of one gateway; any thread may call it."""
+
+    def __init__(self, disk: LocalDisk, counters: StateCounters) -> None:
+        self._disk = disk
+        self._counters = counters
+
+    def status(self, path: StatePath, durable: DurableState) -> FileStatus:
+        """The durable file's. Of a name that was made for its bytes alone the copy's record knows it, and nobody is
+        asked: Spark's client looks at each file before it opens it. Raises Absent."""
+        record = self._disk.copies.find(path) if is_unique(path.name) else None
+        if record is None or not record.modified_ms:
+            return durable.status(path.name)
+        return FileStatus(
+            name=path.name,
+            kind=FileKind.FILE,
+            length=record.length,
+            modified_ms=record.modified_ms,
+            generation=record.generation,
+        )
+
+    def look_for(self, path: StatePath, durable: DurableState) -> str:
+        """See StateFiles. Raises Absent, IsADirectory."""
+        if is_unique(path.name) and self._disk.copies.find(path) is not None:
+            return ""
+        status = durable.status(path.name)
+        if status.kind is not FileKind.FILE:
+            raise IsADirectory(f"{path.name} is a directory")
+        return status.generation
+
+    def open_file(
+        self,
+        caller: Caller,
+        path: StatePath,
+        durable: DurableState,
+        offset: int,
+        length: int | None,
+        *,
+        seen: str,
+        keep: bool,
+    ) -> OpenedFile:
+        """See StateFiles. ``keep``: whether there is an allocation to keep a local copy for."""
+        record = self._current(path, durable, seen)
+        if record is not None:
+            wanted = _wanted(path, record.length, offset, length)
+            self._counters.add("hits")
+            self._disk.copies.touch(record)
+            return OpenedFile(wanted, self._local(record, durable, offset, wanted))
+        status, pieces = self._remote(path, durable, offset, length)
+        wanted = _wanted(path, status.length, offset, length)
+        self._counters.add("misses")
+        staged = self._disk.stage() if keep and wanted == status.length else None
+        if staged is None:
+            return OpenedFile(wanted, self._counted(pieces))
+        return OpenedFile(wanted, self._filling(self._counted(pieces), staged, status, path, caller))
+
+    def _current(self, path: StatePath, durable: DurableState, seen: str) -> CopyRecord | None:
+        """The record of a local copy that is as good as the durable file.
+
+        A name that was made for its bytes alone is not asked for: it is never written twice. Any other costs one
+        request, which tells whether its generation is still that of the copy: ``look_for`` has made it already where
+        ``seen`` is the copy's. Raises Absent.
+        """
+        record = self._disk.copies.find(path)
+        if record is None or is_unique(path.name) or (seen and seen == record.generation):
+            return record
+        try:
+            status = durable.status(path.name)
+        except Absent:
+            self._disk.drop_records([record])
+            raise
+        if status.generation == record.generation and status.length == record.length:
+            return record
+        self._counters.add("stale")
+        self._disk.drop_records([record])
+        return None
+
+    def _remote(
+        self, path: StatePath, durable: DurableState, offset: int, length: int | None
+    ) -> tuple[FileStatus, Iterator[bytes]]:
+        status, pieces = durable.read(path.name, offset, length)
+        if status.kind is not FileKind.FILE:
+            raise IsADirectory(f"{path.name} is a directory")
+        return status, pieces
+
+    def _local(self, record: CopyRecord, durable: DurableState, offset: int, length: int) -> Iterator[bytes]:
+        """What does not verify comes from the durable store, from the first wrong block on."""
+        sent = 0
+        try:
+            for piece in self._disk.copies.read(record, offset, length):
+                yield piece
+                sent += len(piece)
+        except (Absent, DamagedCopy) as error:
+            if isinstance(error, DamagedCopy):
+                self._counters.add("verify_failures")
+                log.warning(
+                    "a local copy is damaged; the durable one is read", file=record.path.name, reason=str(error)
+                )
+            self._disk.drop_records([record])
+        except Unavailable as error:
+            self._counters.add("disk_failures")
+            log.warning("a local copy cannot be read now; the durable one is read", reason=str(error))
+        finally:
+            self._counters.add("local_read_bytes", sent)
+        if sent < length:
+            yield from self._rest(record, durable, offset + sent, length - sent)
+
+    def _rest(self, record: CopyRecord, durable: DurableState, offset: int, length: int) -> Iterator[bytes]:
+        status, pieces = durable.read(record.path.name, offset, length)
+        if (
+            status.generation != record.generation and not is_unique(record.path.name)
+        ) or status.length != record.length:
+            raise RetryLater(f"{record.path.name} was replaced while it was read", hint="open it again")
+        yield from self._counted(pieces)
+
+    def _counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self._counters.add("remote_read_bytes", len(piece))
+            yield piece
+
+    def _filling(
+        self, pieces: Iterator[bytes], staged: StagedCopy, status: FileStatus, path: StatePath, caller: Caller
+    ) -> Iterator[bytes]:
+        """What is read in full from the durable store becomes the local copy on the way."""
+        sound = True
+        received = 0
+        try:
+            for piece in pieces:
+                if sound:
+                    try:
+                        staged.write(piece)
+                    except EmberkeepError as error:
+                        sound = False
+                        self._disk.failed("fill", error)
+                yield piece
+                received += len(piece)
+            if sound and received == status.length:
+                self._fill(staged, status, path, caller)
+        finally:
+            staged.discard()
+
+    def _fill(self, staged: StagedCopy, status: FileStatus, path: StatePath, caller: Caller) -> None:
+        try:
+            staged.finish()
+        except EmberkeepError as error:
+            self._disk.failed("fill", error)
+            return
+        self._disk.keep(staged, path, caller, status)
+
+
+def _wanted(path: StatePath, size: int, offset: int, length: int | None) -> int:
+    """Bytes from ``offset`` on, at most ``length``."""
+    if offset > size:
+        raise InvalidInput(f"{path.name} has {size} bytes: offset {offset} is beyond its end", field="offset")
+    return size - offset if length is None else min(length, size - offset)

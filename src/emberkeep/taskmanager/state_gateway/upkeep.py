@@ -1,0 +1,213 @@
+"""How long local copies live: with their slot, with Spark's own purges, and with the room that there is.
+
+Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). What goes is decided by
+``local_state.machine``; one step after the other is carried out in a thread, in the order of what caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import structlog
+
+from emberkeep.base.clock import Clock
+from emberkeep.base.errors import Absent, EmberkeepError
+from emberkeep.base.ids import JobId
+from emberkeep.local_state.machine import DropAllocation, DropJob, Effect, HandOver, Ownership
+from emberkeep.local_state.model import CopyRecord, FileStatus
+from emberkeep.local_state.ports import DurableState
+from emberkeep.protocol.limits import LOCAL_STATE_JOBS
+from emberkeep.protocol.messages import LocalStateReport, StateGatewayReport
+from emberkeep.slots.model import Allocation
+from emberkeep.taskmanager.state_gateway.gateway import StateGateway
+
+log = structlog.get_logger(__name__)
+
+CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier life wait for their job
+SWEEP_INTERVAL = 60.0  # seconds between two comparisons with the durable store
+_DIRECTORIES_PER_SWEEP = 200  # that are listed in the durable store, in turn
+_MEASURE_INTERVAL = 2.0  # seconds: the heartbeat tells what was measured last, as there may be many copies
+_QUEUED = 20_000  # far above what a task manager's slots do between two turns
+
+Step = Callable[[float], tuple[Effect, ...]]  # given the time: changes the ownership, returns what is to be done
+
+
+class StateUpkeep:
+    """Implements AllocationListener. Belongs to one event loop; ``run`` carries out what is decided."""
+
+    def __init__(self, gateway: StateGateway, clock: Clock, *, sweep_interval: float = SWEEP_INTERVAL) -> None:
+        self._gateway = gateway
+        self._clock = clock
+        self._sweep_interval = sweep_interval
+        self._ownership = Ownership(CLAIM_TIMEOUT)
+        self._effects: asyncio.Queue[Effect] = asyncio.Queue(_QUEUED)
+        self._directories: list[tuple[str, str]] = []  # still to be compared in this round
+        self.jobs: tuple[LocalStateReport, ...] = ()  # what lies here, as of some seconds ago
+        self._copies = 0
+        self._used = 0  # bytes
+
+    def opened(self, records: tuple[CopyRecord, ...]) -> None:
+        """What lay on the disk when the gateway was opened. Before anything else."""
+        owners = dict.fromkeys((record.job_id, record.allocation_id) for record in records)
+        self._ownership.found(owners, self._clock.monotonic())
+
+    # --- what happens to slots ----------------------------------------------------------------------------------------
+
+    def allocation_recovered(self, allocation: Allocation) -> None:
+        self._gateway.fences.see(allocation.job_id, allocation.attempt)
+        self._carry_out(self._ownership.recovered(allocation.job_id, allocation.id))
+
+    def allocation_begun(self, allocation: Allocation) -> None:
+        self._gateway.fences.see(allocation.job_id, allocation.attempt)
+        self._carry_out(self._ownership.begun(allocation.job_id, allocation.id))
+
+    def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
+        self._carry_out(self._ownership.freed(allocation.job_id, allocation.id, may_return=may_return))
+
+    def job_forgotten(self, job_id: JobId) -> None:
+        self._carry_out(self._ownership.forgotten(job_id))
+
+    def clear(self) -> None:
+        """Drop every copy: this task manager is given up. Blocks; nothing else may be under way."""
+        for job_id in dict.fromkeys(record.job_id for record in self._gateway.disk.copies.records()):
+            self._gateway.disk.drop_job(job_id)
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        records = self._gateway.disk.copies.records()
+        self.jobs = _of_jobs(records)
+        self._copies, self._used = len(records), self._gateway.disk.copies.used()
+
+    def report(self) -> StateGatewayReport:
+        """Counters of now; copies and bytes as of some seconds ago."""
+        counts = vars(self._gateway.counters.take())
+        return StateGatewayReport(copies=self._copies, used_bytes=self._used, **counts)
+
+    def _carry_out(self, effects: tuple[Effect, ...]) -> None:
+        self._gateway.held = self._ownership.held
+        for effect in effects:
+            try:
+                self._effects.put_nowait(effect)
+            except asyncio.QueueFull:
+                # The sweep finds what has no owner; what was to be handed over is read from the durable store.
+                log.warning("too much to do for the local state: a step is left out", step=str(effect))
+
+    # --- the work -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._apply_all(), name="local state effects")
+            tasks.create_task(self._make_room_all(), name="local state quota")
+            tasks.create_task(self._sweep_all(), name="local state sweep")
+            tasks.create_task(self._compare_all(), name="local state comparison")
+            tasks.create_task(self._measure_all(), name="local state report")
+
+    async def _apply_all(self) -> None:
+        while True:
+            effect = await self._effects.get()
+            await asyncio.to_thread(self._apply, effect)
+
+    def _apply(self, effect: Effect) -> None:
+        disk = self._gateway.disk
+        match effect:
+            case HandOver(job_id, source, target):
+                disk.hand_over(job_id, source, target)
+            case DropAllocation(job_id, allocation_id):
+                disk.drop_allocation(job_id, allocation_id)
+            case DropJob(job_id):
+                self._gateway.forget(job_id)
+                disk.drop_job(job_id)
+
+    async def _make_room_all(self) -> None:
+        loop, full, disk = asyncio.get_running_loop(), asyncio.Event(), self._gateway.disk
+
+        def wake() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(full.set)
+
+        disk.when_full = wake
+        while True:
+            full.clear()
+            await asyncio.to_thread(disk.make_room)
+            await full.wait()
+
+    async def _sweep_all(self) -> None:
+        while True:
+            await asyncio.sleep(self._sweep_interval)
+            self.sweep()
+
+    async def _compare_all(self) -> None:
+        """Apart from all else: a store may hang."""
+        while True:
+            await asyncio.sleep(self._sweep_interval)
+            await self.compare()
+
+    async def _measure_all(self) -> None:
+        while True:
+            await asyncio.to_thread(self._measure)
+            await asyncio.sleep(_MEASURE_INTERVAL)
+
+    def sweep(self) -> None:
+        """Once: drop what nobody claims."""
+        records = self._gateway.disk.copies.records()  # first: who came to own one meanwhile is known below
+        self._carry_out(self._ownership.expired(self._clock.monotonic()))
+        self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
+
+    async def compare(self) -> None:
+        """Once: drop what the durable store has no more. Spark's DELETE reaches the gateway of one process only."""
+        await asyncio.to_thread(self._compare)
+
+    def _compare(self) -> None:
+        records = self._gateway.disk.copies.records()  # before the durable store is listed: each was durable then
+        by_directory: dict[tuple[str, str], list[CopyRecord]] = {}
+        for record in records:
+            directory = record.path.name.rpartition("/")[0]
+            by_directory.setdefault((record.path.root, directory), []).append(record)
+        if not self._directories:
+            self._directories = list(by_directory)
+        turn, self._directories = (
+            self._directories[:_DIRECTORIES_PER_SWEEP],
+            self._directories[_DIRECTORIES_PER_SWEEP:],
+        )
+        opened = self._gateway.roots.opened()
+        for root, directory in turn:
+            durable = opened.get(root)  # a root that nobody has asked for since the start is left alone
+            if durable is not None and (root, directory) in by_directory:
+                self._compare_directory(durable, directory, by_directory[root, directory])
+
+    def _compare_directory(self, durable: DurableState, directory: str, records: list[CopyRecord]) -> None:
+        try:
+            there: dict[str, FileStatus] = {status.name: status for status in durable.listing(directory)}
+        except Absent:
+            there = {}
+        except EmberkeepError as error:
+            log.debug("local copies are not compared with the durable store", directory=directory, reason=str(error))
+            return
+        gone = [record for record in records if not _is_current(record, there.get(record.path.name))]
+        dropped = self._gateway.disk.drop_records(gone)
+        self._gateway.counters.add("purged", dropped)
+
+
+def _is_current(record: CopyRecord, status: FileStatus | None) -> bool:
+    return status is not None and status.generation == record.generation
+
+
+def _of_jobs(records: tuple[CopyRecord, ...]) -> tuple[LocalStateReport, ...]:
+    """Per job what its copies take, those of the largest jobs."""
+    by_job: dict[JobId, list[CopyRecord]] = {}
+    for record in records:
+        by_job.setdefault(record.job_id, []).append(record)
+    reports = [
+        LocalStateReport(
+            job_id=job_id,
+            files=len(own),
+            size=sum(record.length for record in own),
+            allocations=tuple(sorted({record.allocation_id for record in own})),
+        )
+        for job_id, own in by_job.items()
+    ]
+    return tuple(sorted(reports, key=lambda report: (-report.size, report.job_id))[:LOCAL_STATE_JOBS])

@@ -1,0 +1,150 @@
+"""A state file on its way in: staged on this node's disk, then durable, then kept as the local copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater, UnknownOutcome
+from emberkeep.local_state.errors import Exists
+from emberkeep.local_state.file_names import is_temporary, is_unique
+from emberkeep.local_state.gateway_ports import Spool
+from emberkeep.local_state.model import Caller, FileKind, FileStatus, StatePath
+from emberkeep.local_state.ports import DurableState, StagedCopy
+from emberkeep.taskmanager.state_gateway.counters import StateCounters
+from emberkeep.taskmanager.state_gateway.disk import LocalDisk
+
+_REMEMBERED = 1024 * 1024  # bytes kept in memory, so that a disk that fails in the middle costs nothing
+_PATIENCE = 20.0  # seconds for a durable store that does not answer: Hadoop's client does not repeat an upload
+_PAUSE = 0.25  # seconds between two tries
+
+
+class GatewayWrite:
+    """Implements ``local_state.gateway_ports.IncomingFile``."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        path: StatePath,
+        durable: DurableState,
+        disk: LocalDisk,
+        spool: Callable[[], Spool],
+        check: Callable[[Caller], None],
+        counters: StateCounters,
+        *,
+        overwrite: bool,
+        keep: bool,
+    ) -> None:
+        """``check`` raises Fenced. ``keep``: whether there is an allocation to keep a local copy for."""
+        self._caller = caller
+        self._path = path
+        self._durable = durable
+        self._disk = disk
+        self._new_spool = spool
+        self._check = check
+        self._counters = counters
+        self._overwrite = overwrite
+        self._begin: list[bytes] | None = []  # all that was received; None: it is too much to remember
+        self._received = 0
+        self._staged: StagedCopy | None = disk.stage() if keep else None
+        self._spool: Spool | None = None if self._staged is not None else spool()
+
+    def write(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._begin is not None:
+            self._begin.append(data)
+            if self._received > _REMEMBERED:
+                self._begin = None
+        if self._spool is not None:
+            self._spool.write(data)
+        elif self._staged is not None:
+            try:
+                self._staged.write(data)
+            except EmberkeepError as error:
+                self._stage_elsewhere(error)
+
+    def commit(self) -> FileStatus:
+        if self._staged is not None:
+            try:
+                self._staged.finish()
+            except EmberkeepError as error:
+                self._stage_elsewhere(error)
+        if self._spool is not None:
+            self._spool.finish()
+        self._check(self._caller)
+        status = self._stored()
+        self._check_length(status)
+        if not is_temporary(self._path.name):  # what nobody reads before its rename is acknowledged by that
+            self._check(self._caller)
+        self._counters.add("written_bytes", status.length)
+        self._keep(status)
+        return status
+
+    def abandon(self) -> None:
+        if self._staged is not None:
+            self._staged.discard()
+        if self._spool is not None:
+            self._spool.discard()
+
+    def _stage_elsewhere(self, error: EmberkeepError) -> None:
+        """This node's disk failed in the middle. Raises RetryLater where what was received is not remembered."""
+        assert self._staged is not None, "only a staged copy can fail"  # noqa: S101
+        self._disk.failed("write", error)
+        self._staged.discard()
+        self._staged, self._spool = None, self._new_spool()
+        if self._begin is None:
+            raise RetryLater(
+                f"the local disk failed while {self._path.name} was received", hint="write it again"
+            ) from error
+        for data in self._begin:
+            self._spool.write(data)
+
+    def _stored(self) -> FileStatus:
+        """Raises what ``DurableState.create`` raises, after some patience with a store that is away."""
+        source = self._staged or self._spool
+        assert source is not None, "a file is staged somewhere"  # noqa: S101
+        unknown = False
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return self._durable.create(self._path.name, source.path, overwrite=self._overwrite)
+            except Exists:
+                if unknown and is_unique(self._path.name):
+                    return self._stored_before()
+                raise
+            except UnknownOutcome:
+                # Of a name that others may take, only they and the caller can tell whose it is.
+                if time.monotonic() > deadline or not (self._overwrite or is_unique(self._path.name)):
+                    raise
+                unknown = True
+            except RetryLater:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_PAUSE)
+
+    def _check_length(self, status: FileStatus) -> None:
+        """Whatever came between: other bytes than were received are never acknowledged. Raises Fatal."""
+        if status.length != self._received:
+            raise Fatal(
+                f"{self._path.name} has {status.length} bytes in {self._durable.location}, though {self._received} "
+                "were received",
+                hint="check that nothing but the gateway writes there, and the node's disk and temporary directory",
+            )
+
+    def _stored_before(self) -> FileStatus:
+        """The answer to an earlier try was lost; nobody else writes this name."""
+        status = self._durable.status(self._path.name)
+        if status.kind is not FileKind.FILE or status.length != self._received:
+            raise Exists(f"{self._path.name} exists")
+        return status
+
+    def _keep(self, status: FileStatus) -> None:
+        staged, self._staged = self._staged, None
+        if staged is not None:
+            kept = self._disk.keep(staged, self._path, self._caller, status)
+            staged.discard()
+            if kept:
+                self._counters.add("kept_bytes", status.length)
+                return
+        self._disk.drop(self._path)
+        self.abandon()

@@ -1,0 +1,107 @@
+"""The BLOB stores of a simulated cluster: outlive its JobManagers; the HA store may be slow, refuse, or do what it says
+it did not do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import RetryLater
+from emberkeep.base.ids import JobId
+from emberkeep.blobs.model import BlobContent, BlobKey, permanent
+from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.jobs.model import Artefact, ArtefactRole
+from tests.support.memory_blobs import MemoryBlobStorage, MemoryFiles, MemoryLocalStore
+from tests.support.simulator.history import History
+from tests.support.simulator.job_store import SimStore
+from tests.support.simulator.virtual_loop import seeded_random
+
+JM_PROCESS = "jobmanager"
+_HA, _LOCAL = Path("/ha"), Path("/local")
+
+
+class Uploading(msgspec.Struct, frozen=True):
+    """What a client sends for a job that it is about to submit."""
+
+    job_id: JobId
+    contents: tuple[bytes, ...]
+
+
+_STRANGE_SECONDS = 45.0  # longer than a client may take between its upload and its submission
+
+
+class SimBlobs:
+    """The disk of the JobManager's machine, and the HA store. They are in trouble when the job store is."""
+
+    def __init__(self, seed: str, store: SimStore, history: History) -> None:
+        self.disk = MemoryFiles()
+        self.shared = MemoryFiles()
+        self._store = store
+        self._rng = seeded_random(seed, "blobs")
+        self._history = history
+
+    def server(self, configuration: Configuration, confirm: Callable[[], Awaitable[None]]) -> BlobServer:
+        """The BLOB server of one life of the JobManager. ``confirm``: of its job store."""
+        local = MemoryLocalStore(self.disk, _LOCAL, step=self._local_step)
+        ha = MemoryBlobStorage(self.disk, self.shared, step=self._ha_step)
+        return BlobServer(configuration, local, ha, confirm=confirm, disk=self.disk)
+
+    async def keep(self, server: BlobServer) -> None:
+        """What the storage's keeper does for a life of the JobManager: what no job has needed for long is given up."""
+        while True:
+            await asyncio.sleep(_STRANGE_SECONDS)
+            with contextlib.suppress(RetryLater):  # the HA store has not said what it holds
+                server.give_up(server.strangers())
+
+    def is_kept(self, job_id: JobId, key: BlobKey) -> bool:
+        """Whether the HA store holds it."""
+        return _HA / job_id / str(key) in self.shared.contents
+
+    def left(self) -> list[str]:
+        """Everything that is stored, in words."""
+        return [str(path) for files in (self.disk, self.shared) for path in files.contents]
+
+    async def _local_step(self, name: str) -> None:
+        if not self.disk.contents:
+            return
+        self._history.step(JM_PROCESS, f"local store of BLOBs: {name}")
+        await asyncio.sleep(self._rng.uniform(0.0, 0.005))
+
+    async def _ha_step(self, name: str) -> None:
+        if not self.disk.contents and not self.shared.contents:
+            return
+        self._history.step(JM_PROCESS, f"HA store of BLOBs: {name}")
+        await asyncio.sleep(self._rng.uniform(0.0005, 0.05))
+        if self._store.trouble and self._rng.random() < self._store.trouble / 2:
+            await asyncio.sleep(self._rng.uniform(0.0, 2.0))
+            self._history.count("HA store of BLOBs refused")
+            raise RetryLater(f"{name}: the HA store does not answer")
+
+
+def artefact_of(content: bytes) -> Artefact:
+    """The script of a simulated job."""
+    return Artefact(
+        role=ArtefactRole.SCRIPT, name="script.py", sha256=hashlib.sha256(content).hexdigest(), size=len(content)
+    )
+
+
+async def receive(server: BlobServer, data: bytes) -> None:
+    """What the REST edge does for a client: a group is announced, then what is missing is uploaded."""
+    uploading = msgspec.msgpack.decode(data, type=Uploading)
+    by_hash = {hashlib.sha256(content).hexdigest(): content for content in uploading.contents}
+    announced = [BlobContent(sha256=sha256, size=len(content)) for sha256, content in by_hash.items()]
+    for sha256 in await server.open_group(uploading.job_id, announced):
+        content = by_hash[sha256]
+        await server.upload(uploading.job_id, permanent(sha256), _chunks(content), size=len(content))
+
+
+async def _chunks(content: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(content), 8):
+        await asyncio.sleep(0.001)
+        yield content[start : start + 8]

@@ -1,0 +1,450 @@
+"""A simulated cluster: the real actors in simulated processes on simulated machines, and what may be done to them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import msgspec
+
+from emberkeep.base.configuration.options import BLOB_RETENTION, CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import Conflict, EmberkeepError, InvalidInput, RetryLater, UnknownOutcome
+from emberkeep.base.ids import InstanceId, JobId, TaskManagerId
+from emberkeep.blocklist.errors import NotBlocked
+from emberkeep.blocklist.model import Place
+from emberkeep.jobmanager.blobs.server import BlobServer
+from emberkeep.jobmanager.service import JobManagerService
+from emberkeep.jobmanager.views.cluster import Submission
+from emberkeep.jobs.model import EntryPoint, EntryPointKind, JobGraph, JobResources
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.protocol.messages import Message
+from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
+from emberkeep.taskmanager.service import TaskManagerService
+from tests.support.agent_store import MemoryAgentStore
+from tests.support.simulator.blobs import JM_PROCESS, SimBlobs, Uploading, artefact_of, receive
+from tests.support.simulator.blocklist import BlockCall, SimBlocklist, WatchedRpc
+from tests.support.simulator.history import History
+from tests.support.simulator.job_store import SimStore
+from tests.support.simulator.launcher import LaunchRoom, SimLauncher
+from tests.support.simulator.machines import Machine, Machines, Process
+from tests.support.simulator.network import Handler, SimNetwork, rpc_handler
+from tests.support.simulator.scripts import RUNTIME, Script, SimSpark, Truth
+from tests.support.simulator.supply import SimDriver
+from tests.support.simulator.virtual_loop import VirtualClock, VirtualLoop, seeded_random, seeded_system
+
+JM_NODE, JM_HOST, JM_PORT = "node-jm", "10.0.0.1", 8081
+CLIENT_NODE, CLIENT_HOST = "node-client", "10.0.0.2"
+AGENT_PORT = 6122
+DRIVER_MEMORY_MB = 512
+CLIENT_TIMEOUT = 10.0
+CLIENT_PAUSE = 1.0
+CLIENT_AGAIN = 4.0
+
+OPTIONS = {
+    # An executor that was to hand over and hangs is ended before a run must have settled.
+    "blocklist.evacuation.timeout": "60s",
+    # Half of the defaults, in the same proportions: more happens in a virtual second.
+    "heartbeat.interval": "1500ms",
+    "heartbeat.timeout": "5s",
+    "rpc.ask.timeout": "5s",
+    "taskmanager.slot.timeout": "5s",
+    "taskmanager.orphan-timeout": "60s",
+    "job.driver.lease-timeout": "10s",
+    "job.driver.start-timeout": "20s",
+    "task.cancellation.timeout": "4s",
+    "slot.request.timeout": "300s",
+    "restart-strategy.exponential-delay.initial-backoff": "1s",
+    "restart-strategy.exponential-delay.max-backoff": "5s",
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff": "8",
+    "executor.max-failures": "6",
+    "executor.backoff.max": "5s",
+    "blob.retention.interval": "20s",
+}
+
+
+@dataclass(frozen=True)
+class ClusterPlan:
+    """What a cluster is made of. Every task manager is alike."""
+
+    seed: str
+    task_managers: int = 3
+    slots: int = 3
+    driver_places: int = 4
+    cores: int = 6
+    memory_mb: int = 12_000
+    options: dict[str, str] = field(default_factory=dict)
+    clinging_executors: bool = False
+    slow_starts: float = 0.0
+    slow_ends: float = 0.0  # chance that a process takes seconds to end
+    skews: bool = False  # wall clocks differ
+    files: bool = True  # each job has a file, which its client uploads
+    on_demand: bool = False  # the JobManager starts task managers itself
+    only_agents: bool = False  # nothing is done to drivers, executors and the network: no work may be lost (P2)
+
+
+@dataclass(eq=False)
+class TaskManagerNode:
+    """A machine with a task manager on it, in one of its lives or between two. ``record``: on its disk."""
+
+    id: TaskManagerId
+    machine: Machine
+    record: MemoryAgentStore = field(default_factory=MemoryAgentStore)  # on its disk
+    agent: Process | None = None
+    info: TaskManagerInfo | None = None
+    service: TaskManagerService | None = None
+    lives: int = 0
+
+
+@dataclass(eq=False)
+class SubmittedJob:
+    """A job from the point of view of the client that submitted it."""
+
+    name: str
+    script: Script
+    options: dict[str, str]
+    submitted: bool = False
+    job_id: JobId | None = None  # once the submission was answered
+    rejected: str = ""
+    cancel_wanted: bool = False
+    cancel_answer: str = ""
+    asked: ProcedureRequest | None = None  # of the job: the newest
+    ask_answer: str = ""  # "done": it is a promise
+
+
+class SimCluster:
+    """Make one, ``await start()``, do things to it."""
+
+    def __init__(self, loop: VirtualLoop, plan: ClusterPlan) -> None:
+        self.loop = loop
+        self.plan = plan
+        self.history = History(loop)
+        self.network = SimNetwork(loop, seeded_random(plan.seed, "network"), self.history)
+        self.machines = Machines(loop, self.network, self.history)
+        self.configuration = Configuration().with_texts({**OPTIONS, **plan.options}, "simulation")
+        self.truth = Truth()
+        self.sparks: dict[str, SimSpark] = {}
+        self.store = SimStore(seeded_random(plan.seed, "store"), self.history)
+        self.blobs = SimBlobs(plan.seed, self.store, self.history)
+        self.on_order: list[Callable[[Process, Message], None]] = []  # who orders something from a task manager
+        self.jobs: list[SubmittedJob] = []
+        self.jm_lives = 0
+        self.jm_process: Process | None = None
+        self.jm_service: JobManagerService | None = None
+        self._skew = seeded_random(plan.seed, "skew")
+        self._ids = seeded_random(plan.seed, "clients")
+        self.supply = SimDriver(self) if plan.on_demand else None
+        self.jm_machine = self.machines.add(JM_NODE, JM_HOST, self._clock())
+        client_machine = self.machines.add(CLIENT_NODE, CLIENT_HOST, self._clock())
+        self.client = self.machines.start(client_machine, "client")
+        self.jm_address = f"{JM_HOST}:{JM_PORT}"
+        self.blocklist = SimBlocklist(self.network, self.history, self.client, self.jm_address, self.jm_machine)
+        self.nodes = [self._node(number) for number in range(1, plan.task_managers + 1)]
+        self.room = LaunchRoom(
+            self.machines,
+            self.configuration,
+            self.truth,
+            self.sparks,
+            plan.seed,
+            plan.clinging_executors,
+            plan.slow_starts,
+            plan.slow_ends,
+        )
+
+    def _clock(self) -> VirtualClock:
+        skew = self._skew.randint(-30_000, 30_000) if self.plan.skews else 0
+        return VirtualClock(self.loop, skew_ms=skew, monotonic_start=self._skew.uniform(0.0, 1e6))
+
+    def _node(self, number: int) -> TaskManagerNode:
+        machine = self.machines.add(f"node-{number}", f"10.0.1.{number}", self._clock())
+        return TaskManagerNode(TaskManagerId(f"tm-{number}"), machine)
+
+    # --- starting processes -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the JobManager and all task managers, unless it does that itself."""
+        self.start_job_manager()
+        for node in [] if self.plan.on_demand else self.nodes:
+            self.start_agent(node)
+
+    def start_job_manager(self) -> None:
+        """A new life of the JobManager over the same store. Nothing happens while one lives."""
+        if self.jm_process is not None and self.jm_process.alive:
+            return
+        self.jm_lives += 1
+        process = self.machines.start(self.jm_machine, JM_PROCESS)
+        system = seeded_system(self.jm_machine.clock, self.plan.seed, f"jobmanager#{self.jm_lives}")
+        store = self.store.session(process)
+        blobs = self.blobs.server(self.configuration, store.confirm)
+        service = JobManagerService(
+            system,
+            self.configuration,
+            WatchedRpc(self.network.client(process.party), partial(self._ordered, process)),
+            store,
+            blobs,
+            address=self.jm_address,
+            checkpoint_root="/checkpoints",
+            savepoint_root="/savepoints",
+            driver=self.supply,
+        )
+        self.jm_process, self.jm_service = process, service
+        self.network.listen(self.jm_address, process.party, _job_manager_handler(service, blobs))
+        self._run(process, service.run())
+        self._run(process, self.blobs.keep(blobs))
+
+    def _ordered(self, process: Process, address: str, request: Message) -> None:
+        for told in self.on_order:
+            told(process, request)
+        for node in self.nodes:
+            if address == f"{node.machine.host}:{AGENT_PORT}":
+                self.blocklist.ordered(node.machine.name, request)
+
+    def start_agent(self, node: TaskManagerNode) -> None:
+        """A new life of a task manager. Nothing happens while one lives or the machine is off."""
+        if (node.agent is not None and node.agent.alive) or not node.machine.up:
+            return
+        node.lives += 1
+        process = self.machines.start(node.machine, node.id)
+        system = seeded_system(node.machine.clock, self.plan.seed, f"{node.id}#{node.lives}")
+        address = f"{node.machine.host}:{AGENT_PORT}"
+        info = TaskManagerInfo(
+            id=node.id,
+            instance=InstanceId(system.ids.hex32()),
+            address=address,
+            host=node.machine.host,
+            node_id=node.machine.name,
+            pid=process.pid,
+            slots=self.plan.slots,
+            driver_places=self.plan.driver_places,
+            total=ResourceProfile(cores=self.plan.cores, memory_mb=self.plan.memory_mb),
+            runtime=RUNTIME,
+            java_major=17,
+            started_ms=node.machine.clock.now_ms(),
+        )
+        launcher = SimLauncher(
+            self.room, node.machine, process, seeded_random(self.plan.seed, f"{node.id}#{node.lives}/launcher")
+        )
+        service = TaskManagerService(
+            system,
+            self.configuration,
+            info,
+            self.network.client(process.party),
+            launcher,
+            node.record,
+            self.jm_address,
+        )
+        node.record.seconds = seeded_random(self.plan.seed, f"{node.id}#{node.lives}/disk").choice((0.001, 0.02, 0.2))
+        node.agent, node.info, node.service = process, info, service
+        self.network.listen_rpc(address, process.party, service)
+        self._run(process, service.run())
+        process.party.scope.spawn(self._retire(process, service), "retire")
+
+    async def _retire(self, process: Process, service: TaskManagerService) -> None:
+        """The JobManager has told a task manager to end for good."""
+        await service.retired()
+        await service.shutdown(self.configuration[CANCELLATION_TIMEOUT])
+        self.machines.exit(process, 0)
+
+    def _run(self, process: Process, work: Awaitable[None]) -> None:
+        async def main() -> None:
+            await work
+
+        task = process.party.scope.spawn(main(), "main")
+        task.add_done_callback(lambda done: self._main_ended(process, done))
+
+    def _main_ended(self, process: Process, done: asyncio.Task[None]) -> None:
+        if not process.alive or done.cancelled():
+            return
+        error = done.exception()
+        self.history.violate("bug", f"{process.name} died by itself: {error!r}{_where(error)}")
+        self.machines.exit(process, 1)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def submit(self, name: str, script: Script, options: dict[str, str] | None = None) -> SubmittedJob:
+        """Submit a job from the client's machine, trying again until there is an answer."""
+        job = SubmittedJob(name, script, options or {})
+        self.jobs.append(job)
+        self.client.party.scope.spawn(self._submit(job), f"submit {name}")
+        return job
+
+    async def _submit(self, job: SubmittedJob) -> None:
+        graph = self._graph(job, self._new_id())
+        while True:
+            # Each try gets an id of its own, as the REST edge does it, or the same: the idempotency key decides.
+            if self._ids.random() < 0.5:
+                graph = self._graph(job, self._new_id())
+            job.submitted = True
+            uploaded_at = self.loop.time()
+            try:
+                await self._upload(job, graph.job_id)
+                data = await self.network.exchange(
+                    self.client.party, self.jm_address, "submit", msgspec.msgpack.encode(graph), CLIENT_TIMEOUT
+                )
+            except (RetryLater, UnknownOutcome):
+                await asyncio.sleep(CLIENT_PAUSE)
+            except InvalidInput as error:
+                # The upload was acknowledged after this time: its BLOBs must exist for an interval at least (BLOB-6).
+                if self.loop.time() - uploaded_at < self.configuration[BLOB_RETENTION]:
+                    self.history.violate("h", f"{job.name} was uploaded, and is refused: {error}")
+                    return
+                self.history.count("submitted too late for its BLOBs")
+            except EmberkeepError as error:
+                job.rejected = str(error)
+                self.history.add("client", f"submission of {job.name} rejected: {error}")
+                return
+            else:
+                submission = msgspec.msgpack.decode(data, type=Submission)
+                job.job_id = submission.job_id
+                self.history.add("client", f"{job.name} accepted as {submission.job_id[:8]}")
+                return
+
+    async def _upload(self, job: SubmittedJob, job_id: JobId) -> None:
+        """Raises RetryLater, UnknownOutcome."""
+        if not self.plan.files:
+            return
+        uploading = msgspec.msgpack.encode(Uploading(job_id, (_content(job),)))
+        try:
+            await self.network.exchange(self.client.party, self.jm_address, "upload", uploading, CLIENT_TIMEOUT)
+        except Conflict:
+            # A job of this id has ended: an earlier submission has come through, its repetition will tell.
+            self.history.count("upload refused: Conflict")
+
+    def _new_id(self) -> JobId:
+        return JobId(f"{self._ids.getrandbits(128):032x}")
+
+    def cancel(self, job: SubmittedJob) -> None:
+        """Cancel from the client's machine, trying again until there is an answer: then it is a promise."""
+        if not job.cancel_wanted:
+            job.cancel_wanted = True
+            self.client.party.scope.spawn(self._cancel(job), f"cancel {job.name}")
+
+    async def _cancel(self, job: SubmittedJob) -> None:
+        while job.job_id is None:
+            if job.rejected:
+                return
+            await asyncio.sleep(CLIENT_PAUSE)
+        while job.job_id not in self.store.recorded:
+            try:
+                await self.network.exchange(
+                    self.client.party, self.jm_address, "cancel", job.job_id.encode(), CLIENT_TIMEOUT
+                )
+            except (RetryLater, UnknownOutcome):
+                job.cancel_answer = "no answer"
+            except EmberkeepError as error:
+                job.cancel_answer = f"{type(error).__name__}: {error}"
+            else:
+                job.cancel_answer = "done"
+            self.history.add("client", f"cancel of {job.name}: {job.cancel_answer}")
+            if job.cancel_answer == "done":
+                return
+            if job.cancel_answer.startswith("Absent"):
+                self.history.violate("a", f"{job.name} was accepted, and cannot be cancelled: {job.cancel_answer}")
+            await asyncio.sleep(CLIENT_AGAIN)
+
+    def ask(self, job: SubmittedJob, procedure: Procedure, seconds: float | None = None) -> ProcedureRequest:
+        """Ask a job for something from the client's machine, under one trigger id until there is an answer.
+        ``seconds``: that running batches may take; None: as configured."""
+        now = self.client.machine.clock.now_ms()
+        request = ProcedureRequest(
+            trigger_id=self._new_id(),
+            procedure=procedure,
+            target_directory="/savepoints",
+            requested_ms=now,
+            deadline_ms=0 if seconds is None else now + int(seconds * 1000),
+        )
+        job.asked, job.ask_answer = request, ""
+        self.client.party.scope.spawn(self._ask(job, request), f"ask {job.name}")
+        return request
+
+    async def _ask(self, job: SubmittedJob, request: ProcedureRequest) -> None:
+        while job.job_id is None:
+            if job.rejected:
+                return
+            await asyncio.sleep(CLIENT_PAUSE)
+        data = msgspec.msgpack.encode((job.job_id, request))
+        while True:
+            try:
+                await self.network.exchange(self.client.party, self.jm_address, "ask", data, CLIENT_TIMEOUT)
+            except (RetryLater, UnknownOutcome):
+                answer = "no answer"
+            except EmberkeepError as error:
+                answer = f"{type(error).__name__}: {error}"
+            else:
+                answer = "done"
+            self.history.add("client", f"{request.procedure.value} of {job.name}: {answer}")
+            if answer != "no answer":
+                job.ask_answer = answer
+                self.history.count(f"asked for a {request.procedure.value}: {answer.partition(':')[0]}")
+                return
+            await asyncio.sleep(CLIENT_AGAIN)
+
+    def _graph(self, job: SubmittedJob, job_id: JobId) -> JobGraph:
+        script = job.script
+        return JobGraph(
+            job_id=job_id,
+            name=job.name,
+            entry_point=EntryPoint(kind=EntryPointKind.SCRIPT, name="script.py"),
+            arguments=(msgspec.json.encode(script).decode(),),
+            artefacts=(artefact_of(_content(job)),) if self.plan.files else (),
+            spark_conf={},
+            options=job.options,
+            working_directory="/",
+            resources=JobResources(
+                driver_memory_mb=DRIVER_MEMORY_MB - 128,
+                driver_overhead_mb=128,
+                executors=script.executors,
+                executor_cores=script.cores,
+                executor_memory_mb=script.memory_mb * 3 // 4,
+                executor_overhead_mb=script.memory_mb - script.memory_mb * 3 // 4,
+            ),
+            python=RUNTIME.python,
+            submitted_ms=self.client.machine.clock.now_ms(),
+            idempotency_key=f"key-{job.name}",
+        )
+
+
+def _content(job: SubmittedJob) -> bytes:
+    return f"the script of {job.name}".encode()
+
+
+def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handler:
+    """RPCs, and what the REST edge would pass on."""
+    rpc = rpc_handler(service)
+
+    async def handle(operation: str, data: bytes) -> bytes:
+        if operation == "submit":
+            return msgspec.msgpack.encode(await service.submit(msgspec.msgpack.decode(data, type=JobGraph)))
+        if operation == "upload":
+            await receive(blobs, data)
+            return b""
+        if operation == "block":
+            call = msgspec.msgpack.decode(data, type=BlockCall)
+            return msgspec.msgpack.encode(await service.block(call.entry, merge=call.merge))
+        if operation == "unblock":
+            with contextlib.suppress(NotBlocked):  # it has timed out, or an earlier try has done it
+                await service.unblock(msgspec.msgpack.decode(data, type=Place))
+            return b""
+        if operation == "ask":
+            job_id, request = msgspec.msgpack.decode(data, type=tuple[JobId, ProcedureRequest])
+            await service.request_procedure(job_id, request)
+            return b""
+        if operation == "cancel":
+            await service.cancel(JobId(data.decode()))
+            return b""
+        return await rpc(operation, data)
+
+    return handle
+
+
+def _where(error: BaseException | None) -> str:
+    trace = None if error is None else error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+
+
+Observer = Callable[[Process], None]

@@ -1,0 +1,147 @@
+"""Two JobManagers over one store: leadership is granted to one before the other knows that it has lost it.
+
+What an election may do to them is drawn from the seed. The one that is followed goes on for a while as if nothing had
+happened, or stands still for that time and goes on then; for a while it may even be the one that others find. It ends
+when the store refuses it, or when it hears that it leads no more. The properties are those of all simulations: no two
+live attempts (P1), nothing that a deposed leader does counts (P3), a result is written once (P4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from emberkeep.base.errors import Conflict
+from emberkeep.jobmanager.service import JobManagerService
+from tests.support.simulator.cluster import ClusterPlan, SimCluster
+from tests.support.simulator.faults import Menace, Nemesis
+from tests.support.simulator.machines import Process
+from tests.support.simulator.scenes import Scene, Theme, draw_script
+from tests.support.simulator.simulation import Report, Run, Story, clients_of, play
+from tests.support.simulator.virtual_loop import VirtualLoop, seeded_random
+
+MEAN_PAUSE = 9.0  # seconds between two elections
+LEAST_PAUSE = 3.0
+LONGEST_IGNORANCE = 25.0  # seconds until the one that was followed hears of it
+LONGEST_SUSPENSION = 25.0  # seconds; well beyond the heartbeat timeout and the lease of drivers
+LONGEST_LATENESS = 2.0  # seconds until all others have found the new leader; well below the lease of drivers
+
+_KINDS = ("kill driver", "kill executor", "kill agent", "crash node", "bad store", "cut off jobmanager")
+_THEME = Theme(0, (Menace(3.0, 0.2, 10.0, _KINDS), Menace(8.0, 0.2, 15.0, _KINDS), Menace(1000.0)), streams=0.4)
+
+
+class ContendedCluster(SimCluster):
+    """A cluster whose JobManager may be followed while it lives."""
+
+    def __init__(self, loop: VirtualLoop, plan: ClusterPlan) -> None:
+        super().__init__(loop, plan)
+        self._rng = seeded_random(plan.seed, "election")
+        self._deposed: set[Process] = set()
+
+    async def contend(self) -> None:
+        """One election after the other, until cancelled."""
+        while True:
+            await asyncio.sleep(LEAST_PAUSE + self._rng.expovariate(1.0 / MEAN_PAUSE))
+            self._suspend_for_a_moment() if self._rng.random() < 0.2 else self._grant_to_another()
+
+    def heal(self) -> None:
+        """Only the newest leader is left."""
+        for process in list(self._deposed):
+            self._revoke(process)
+        self.store.severed.clear()
+        if self.jm_service is not None:
+            self.jm_service.resume()
+
+    def _suspend_for_a_moment(self) -> None:
+        """The leader cannot confirm for some time that it leads."""
+        service = self.jm_service
+        if service is not None:
+            self.history.add("election", "the leader's session is suspended")
+            self.history.count("election: suspended")
+            service.pause()
+            process = self.jm_process
+            assert process is not None, "its service runs"
+            self.store.sever(process)
+            self.loop.call_later(self._rng.uniform(0.5, LONGEST_SUSPENSION), self._reconnect, process, service)
+
+    def _reconnect(self, process: Process, service: JobManagerService) -> None:
+        self.store.severed.pop(process, None)
+        service.resume()
+
+    def _grant_to_another(self) -> None:
+        before = self.jm_process
+        assert before is not None, "there is a leader from the start"
+        frozen = self._rng.random() < 0.3
+        self.history.add("election", f"another JobManager is granted what pid {before.pid} has")
+        self.history.count("election: granted to another")
+        self._deposed.add(before)
+        old = self.network.hand_over(self.jm_address)
+        self.store.disk.crash()
+        self.store.leader = None
+        self.jm_process = None
+        self.start_job_manager()
+        ignorant = self._rng.uniform(0.0, LONGEST_IGNORANCE)
+        if frozen:
+            before.party.scope.freeze()
+            self.loop.call_later(ignorant * 0.7, before.party.scope.thaw)
+        elif old is not None:
+            new = self.network.hand_over(self.jm_address, to=old)
+            self.loop.call_later(self._rng.uniform(0.0, LONGEST_LATENESS), self.network.hand_over, self.jm_address, new)
+        self.loop.call_later(ignorant, self._revoke, before)
+
+    def _revoke(self, process: Process) -> None:
+        """It hears at last that it leads no more, and ends."""
+        self._deposed.discard(process)
+        if process.alive:
+            self.history.count("election: revoked")
+            self.machines.kill(process)
+
+    def _main_ended(self, process: Process, done: asyncio.Task[None]) -> None:
+        error = None if done.cancelled() else done.exception()
+        if process in self._deposed and isinstance(error, Conflict) and process.alive:
+            self.history.count("election: deposed leader refused by the store")
+            self.machines.exit(process, 0)
+        else:
+            super()._main_ended(process, done)
+
+
+def contended_scene(seed: str) -> Scene:
+    """Draw a cluster without files (it is all about drivers), jobs and a menace."""
+    rng = seeded_random(seed, "scene")
+    plan = ClusterPlan(seed=seed, task_managers=rng.choice((1, 2, 3)), slots=rng.choice((2, 3)), files=False)
+    may_stream = True
+    scripts = []
+    for _ in range(rng.choice((1, 2, 3, 4))):
+        scripts.append(draw_script(rng, _THEME, may_stream=may_stream))
+        may_stream = may_stream and scripts[-1].seconds is not None
+    return Scene(plan, tuple(scripts), rng.uniform(40.0, 80.0), rng.choice(_THEME.menace))
+
+
+def contended_story(scene: Scene) -> Story:
+    """Submissions, cancels, faults and elections; then one leader is left, and all must settle."""
+
+    async def story(run: Run) -> None:
+        cluster = run.cluster
+        assert isinstance(cluster, ContendedCluster)
+        rng: random.Random = seeded_random(scene.plan.seed, "clients' plans")
+        nemesis = Nemesis(cluster, seeded_random(scene.plan.seed, "nemesis"), scene.menace)
+        harm = asyncio.create_task(nemesis.run(), name="nemesis")
+        elections = asyncio.create_task(cluster.contend(), name="elections")
+        clients = asyncio.create_task(clients_of(cluster, scene, rng), name="clients")
+        await asyncio.sleep(scene.chaos_seconds)
+        harm.cancel()
+        elections.cancel()
+        await asyncio.sleep(LONGEST_LATENESS)
+        cluster.heal()
+        nemesis.heal()
+        await clients
+        await run.settle()
+        await run.end_everything()
+
+    return story
+
+
+def simulate_contended(seed: int | str) -> Report:
+    """Run one seed."""
+    scene = contended_scene(str(seed))
+    return play(scene.plan, contended_story(scene), make_cluster=ContendedCluster)

@@ -1,0 +1,233 @@
+"""The job store of a simulated cluster: outlives its JobManagers; may be slow, refuse, or leave an outcome unknown.
+
+It may also be away: for everybody, as a disk that is full, or for one JobManager that has lost its way to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from emberkeep.base.errors import RetryLater, Unavailable, UnknownOutcome
+from emberkeep.base.ids import JobId
+from emberkeep.blocklist.model import Blocklist
+from emberkeep.jobs.checkpoints import JobPointers, QueryCheckpoint, SavepointPointer
+from emberkeep.jobs.damaged_leftovers import DamagedJob
+from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
+from emberkeep.jobs.ports import StoredJob
+from emberkeep.lifecycle.model import ProcedureRequest
+from tests.support.fakes import MemoryDisk, MemoryJobStore
+from tests.support.simulator.history import History
+from tests.support.simulator.machines import Process
+
+T = TypeVar("T")
+
+SLOW = 0.05  # chance of an operation that takes long
+
+
+class SimStore:
+    """What is durable, and who is told of it. ``trouble``: chance that an operation does not answer as it should."""
+
+    def __init__(self, rng: random.Random, history: History) -> None:
+        self.trouble = 0.0
+        self.away_since: float | None = None  # for everybody
+        self.severed: dict[Process, float] = {}  # JobManagers for which it is away, and since when
+        self.disk = MemoryDisk()
+        self.leader: Process | None = None
+        self.graphs: dict[JobId, JobGraph] = {}  # of every job that was ever written
+        self.recorded: dict[JobId, JobResult] = {}  # every result that was ever written
+        self.on_create: list[Callable[[JobId, str], None]] = []
+        self.on_attempt: list[Callable[[JobId, int], None]] = []
+        self.on_result: list[Callable[[JobResult], None]] = []
+        self.on_put_back: list[Callable[[], None]] = []
+        self._copy: MemoryDisk | None = None
+        self.stopped: dict[JobId, float] = {}  # jobs in which no attempt may follow, and since when
+        self.rng = rng
+        self.history = history
+
+    def lose(self) -> None:
+        """It is away for everybody from now on."""
+        if self.away_since is None:
+            self.away_since = asyncio.get_running_loop().time()
+
+    def take_copy(self) -> None:
+        """As a person who copies it while its JobManager works."""
+        self._copy = replace(
+            self.disk, jobs={job_id: replace(handle) for job_id, handle in self.disk.jobs.items()}, leader=None
+        )
+
+    def may_put_back(self) -> bool:
+        """Whether there is a copy that knows all jobs, and what has become of them."""
+        copy, disk = self._copy, self.disk
+        if copy is None or copy.jobs.keys() != disk.jobs.keys() or copy.results != disk.results:
+            return False
+        return all(
+            (copy.jobs[key].canceled, copy.jobs[key].stopped) == (disk.jobs[key].canceled, disk.jobs[key].stopped)
+            for key in disk.jobs
+        )
+
+    def put_back(self) -> None:
+        """The older copy takes the store's place, while no JobManager works. As the embedded store does it, the next
+        epoch is above all before."""
+        if self._copy is None:
+            raise AssertionError("nobody has taken a copy")
+        self.disk, self._copy = replace(self._copy, epoch=self.disk.epoch), None
+        self.leader = None
+        for told in self.on_put_back:
+            told()
+
+    def sever(self, process: Process) -> None:
+        """It is away for this JobManager from now on."""
+        self.severed.setdefault(process, asyncio.get_running_loop().time())
+
+    def away_from(self, process: Process) -> float | None:
+        """Since when every operation of this JobManager fails and changes nothing; None: it does not."""
+        since = [time for time in (self.away_since, self.severed.get(process)) if time is not None]
+        return min(since, default=None)
+
+    def session(self, process: Process) -> StoreSession:
+        """The JobStore port of one life of a JobManager."""
+        return StoreSession(self, process)
+
+
+class StoreSession:
+    """The JobStore port: the fake store, with time and trouble."""
+
+    def __init__(self, store: SimStore, process: Process) -> None:
+        self._store = store
+        self._process = process
+        self._inner = MemoryJobStore(store.disk)
+
+    async def _operate(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Take some time; in bad times fail before the operation, or after it."""
+        store = self._store
+        store.history.step(self._process.name, f"store, before {what}")
+        await asyncio.sleep(store.rng.uniform(0.0005, 0.01))
+        if store.rng.random() < SLOW:
+            await asyncio.sleep(store.rng.uniform(0.1, 2.0))
+        fate = store.rng.random() if store.trouble else 1.0
+        if fate < store.trouble / 2:
+            await asyncio.sleep(store.rng.uniform(0.0, 2.0))
+            store.history.count("store refused")
+            raise RetryLater(f"{what}: the store is busy")
+        if store.away_from(self._process) is not None:
+            store.history.count("store away")
+            raise Unavailable(f"{what}: the store is away")
+        result = await operation()
+        store.history.add(self._process.name, f"store: {what}")
+        store.history.step(self._process.name, f"store, after {what}")
+        if fate < store.trouble:
+            await asyncio.sleep(store.rng.uniform(0.0, 2.0))
+            store.history.count("store outcome unknown")
+            raise UnknownOutcome(f"{what}: the store did not answer")
+        await asyncio.sleep(store.rng.uniform(0.0005, 0.01))
+        return result
+
+    async def open(self) -> int:
+        await asyncio.sleep(0.01)
+        store = self._store
+        if store.away_from(self._process) is not None:
+            raise Unavailable("the store does not open: it is away")
+        if store.leader is not None and not store.leader.alive:
+            store.disk.crash()
+        epoch = await self._inner.open()
+        store.leader = self._process
+        store.history.add(self._process.name, f"leads with epoch {epoch}")
+        return epoch
+
+    @property
+    def lineage(self) -> str:
+        return self._inner.lineage
+
+    async def confirm(self) -> None:
+        await self._operate("confirm", self._inner.confirm)
+
+    async def create(self, graph: JobGraph) -> JobId:
+        async def create() -> JobId:
+            job_id = await self._inner.create(graph)
+            if job_id not in self._store.graphs:
+                self._store.graphs[job_id] = graph
+                for told in self._store.on_create:
+                    told(job_id, graph.idempotency_key)
+            return job_id
+
+        return await self._operate(f"create {graph.name}", create)
+
+    async def recover(self) -> list[StoredJob]:
+        return await self._operate("recover", self._inner.recover)
+
+    async def recover_job(self, job_id: JobId) -> StoredJob | None:
+        return await self._operate(f"read {job_id[:8]} again", lambda: self._inner.recover_job(job_id))
+
+    async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None = None) -> None:
+        async def record() -> None:
+            await self._inner.record_attempt(job_id, attempt, home)
+            for told in self._store.on_attempt:
+                told(job_id, attempt)
+
+        await self._operate(f"attempt {attempt} of {job_id[:8]}", record)
+
+    async def record_cancel(self, job_id: JobId) -> None:
+        await self._operate(f"cancel {job_id[:8]}", lambda: self._inner.record_cancel(job_id))
+
+    async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
+        what = f"procedure {request.trigger_id[:4]}" if request else "no procedure"
+        await self._operate(f"{what} of {job_id[:8]}", lambda: self._inner.record_procedure(job_id, request))
+
+    async def record_procedure_end(
+        self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
+    ) -> JobPointers:
+        async def record() -> JobPointers:
+            pointers = await self._inner.record_procedure_end(job_id, attempt, trigger_id, savepoint, stopped=stopped)
+            if stopped:
+                self._store.stopped.setdefault(job_id, asyncio.get_running_loop().time())
+            return pointers
+
+        return await self._operate(f"end of procedure {trigger_id[:4]} of {job_id[:8]}.{attempt}", record)
+
+    async def record_checkpoints(
+        self,
+        job_id: JobId,
+        attempt: int,
+        queries: tuple[QueryCheckpoint, ...],
+        savepoints: tuple[SavepointPointer, ...] = (),
+    ) -> JobPointers:
+        return await self._operate(
+            f"checkpoints of {job_id[:8]}.{attempt}",
+            lambda: self._inner.record_checkpoints(job_id, attempt, queries, savepoints),
+        )
+
+    async def record_result(self, result: JobResult) -> None:
+        async def record() -> None:
+            await self._inner.record_result(result)
+            self._store.recorded.setdefault(result.job_id, result)
+            for told in self._store.on_result:
+                told(result)
+
+        await self._operate(f"result {result.status.value} of {result.name}", record)
+
+    async def results(self) -> list[JobResult]:
+        return await self._operate("results", self._inner.results)
+
+    async def expire_results(self, keep: int) -> list[JobId]:
+        return await self._operate(f"expire all but {keep} results", lambda: self._inner.expire_results(keep))
+
+    async def damaged(self) -> list[DamagedJob]:
+        return await self._operate("damaged", self._inner.damaged)
+
+    async def remove_damaged(self, job_id: JobId) -> None:
+        await self._operate(f"remove what is left of {job_id[:8]}", lambda: self._inner.remove_damaged(job_id))
+
+    async def record_blocklist(self, blocklist: Blocklist) -> None:
+        await self._operate(f"blocklist {blocklist.revision}", lambda: self._inner.record_blocklist(blocklist))
+
+    async def blocklist(self) -> Blocklist:
+        return await self._operate("blocklist", self._inner.blocklist)
+
+    async def close(self) -> None:
+        await self._inner.close()
+        if self._store.leader is self._process:
+            self._store.leader = None

@@ -1,0 +1,127 @@
+"""Simulated machines and the processes on them: the independent census that the properties are checked against.
+
+A process here is what an operating system would know: a pid, whether it lives, who waits for its end. What it does is
+the business of its scope's tasks; what other simulated processes believe about it is not asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from tests.support.simulator.history import History
+from tests.support.simulator.network import Party, SimNetwork
+from tests.support.simulator.virtual_loop import ScopeState, VirtualClock, VirtualLoop
+
+SIGKILL_CODE = -9
+
+
+@dataclass(eq=False)
+class Process:
+    """One life of a process. ``key`` only for drivers and executors, ``owner`` the task manager that started it."""
+
+    pid: int
+    name: str
+    machine: Machine
+    party: Party
+    started: float  # virtual seconds
+    key: DriverKey | ExecutorKey | None = None
+    owner: str = ""
+    exit_code: int | None = None
+    outcome: AttemptOutcome | None = None  # what a driver has written to its disk
+    term: asyncio.Event = field(default_factory=asyncio.Event)  # SIGTERM was sent
+    on_exit: list[Callable[[Process], None]] = field(default_factory=list)
+
+    @property
+    def alive(self) -> bool:
+        return self.exit_code is None
+
+    @property
+    def frozen(self) -> bool:
+        return self.party.scope.state is ScopeState.FROZEN
+
+
+class Machine:
+    """A node: a host address, a clock, processes."""
+
+    def __init__(self, name: str, host: str, clock: VirtualClock) -> None:
+        self.name = name
+        self.host = host
+        self.clock = clock
+        self.up = True
+
+
+class Machines:
+    """All machines and all processes of a simulation."""
+
+    def __init__(self, loop: VirtualLoop, network: SimNetwork, history: History) -> None:
+        self.loop = loop
+        self.network = network
+        self.history = history
+        self.machines: dict[str, Machine] = {}
+        self._alive: dict[int, Process] = {}
+        self._pids = itertools.count(100)
+        self.on_start: list[Callable[[Process], None]] = []
+        self.on_end: list[Callable[[Process], None]] = []
+
+    def add(self, name: str, host: str, clock: VirtualClock) -> Machine:
+        """Put a machine into the data centre."""
+        machine = self.machines[name] = Machine(name, host, clock)
+        self.network.add_host(host, name)
+        return machine
+
+    def start(
+        self, machine: Machine, name: str, *, key: DriverKey | ExecutorKey | None = None, owner: str = ""
+    ) -> Process:
+        """Start a process that does nothing yet; its work is spawned in ``process.party.scope``."""
+        pid = next(self._pids)
+        scope = self.loop.scope(f"{name}#{pid}")
+        process = Process(pid, name, machine, Party(name, machine.name, scope), self.loop.time(), key=key, owner=owner)
+        self._alive[pid] = process
+        self.history.add(name, f"process starts, pid {pid}")
+        for told in self.on_start:
+            told(process)
+        return process
+
+    def exit(self, process: Process, code: int) -> None:
+        """A process ends (by itself, or by a signal: negative code). Nothing of it runs any more. Idempotent."""
+        if not process.alive:
+            return
+        process.exit_code = code
+        process.party.scope.kill()
+        del self._alive[process.pid]
+        self.network.process_died(process.party)
+        self.history.add(process.name, f"process {process.pid} ends with {code}")
+        for told in (*process.on_exit, *self.on_end):
+            told(process)
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL."""
+        self.exit(process, SIGKILL_CODE)
+
+    def crash(self, machine: Machine) -> None:
+        """Power off: every process is gone and nobody answers."""
+        machine.up = False
+        self.network.node_down(machine.name)
+        for process in list(self.alive(machine)):
+            self.kill(process)
+
+    def power_on(self, machine: Machine) -> None:
+        machine.up = True
+        self.network.node_up(machine.name)
+
+    def alive(self, machine: Machine | None = None) -> Iterator[Process]:
+        """The census: all living processes in the order of their starts."""
+        return (process for process in self._alive.values() if machine is None or process.machine is machine)
+
+    def drivers(self) -> Iterator[Process]:
+        """All living drivers."""
+        return (process for process in self._alive.values() if isinstance(process.key, DriverKey))
+
+    def executors(self) -> Iterator[Process]:
+        """All living executors."""
+        return (process for process in self._alive.values() if isinstance(process.key, ExecutorKey))

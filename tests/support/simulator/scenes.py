@@ -1,0 +1,261 @@
+"""What a seed decides before a run: the cluster, the jobs, the menace.
+
+A seed is a number, or a theme and a number ("split-17"). Themes steer towards corners that chance alone seldom reaches.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.simulator.cluster import DRIVER_MEMORY_MB, ClusterPlan
+from tests.support.simulator.faults import Menace
+from tests.support.simulator.scripts import Script
+from tests.support.simulator.virtual_loop import seeded_random
+
+
+@dataclass(frozen=True)
+class Scene:
+    """All that a seed decides before the run."""
+
+    plan: ClusterPlan
+    scripts: tuple[Script, ...]
+    chaos_seconds: float
+    menace: Menace
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Ranges to draw from. ``work``: longest finite script; ``weight``: share among the plain numbers,
+    0: only where it is asked for."""
+
+    weight: int
+    menace: tuple[Menace, ...]
+    task_managers: tuple[int, ...] = (1, 2, 2, 3, 3, 4)
+    slots: tuple[int, ...] = (1, 2, 3, 4)
+    jobs: tuple[int, ...] = (1, 1, 2, 2, 3, 3, 4, 5, 6, 8)
+    work: float = 25.0
+    streams: float = 0.4
+    chaos: tuple[float, float] = (15.0, 50.0)
+    files: bool = True  # jobs have one each; where it is all about drivers they only take up time
+    only_agents: bool = False  # see ClusterPlan
+    slow_ends: float = 0.0  # likewise
+
+
+_SPLIT = (
+    "cut off node",
+    "cut off driver",
+    "freeze driver",
+    "freeze node",
+    "abandon driver",
+    "cut between nodes",
+    "bad network",
+)
+_AGENTS = ("kill agent", "kill jobmanager")
+_NODES = ("kill agent", "crash node", "lose agent", "kill executor", "bad network")
+_LATE = ("abandon driver", "freeze node", "freeze driver")
+_CUT = ("kill driver", "cut off node", "cut between nodes", "kill jobmanager")
+_BLOCK = (
+    "block node",
+    "unblock node",
+    "kill jobmanager",
+    "kill executor",
+    "kill agent",
+    "kill driver",
+    "cut off node",
+    "bad network",
+    "bad store",
+)
+_STORELESS = ("lose store", "sever store", "kill jobmanager")
+_HELPLESS = (*_STORELESS, "kill agent", "lose agent", "kill driver", "freeze driver", "cut off driver")
+_CRASH = ("kill agent", "kill driver", "kill executor", "kill jobmanager", "crash node", "bad store", "bad network")
+
+_OLDER = ("put back store", "put back store", "kill driver", "kill executor", "kill jobmanager")
+
+THEMES: dict[str, Theme] = {
+    "any": Theme(35, tuple(Menace(pause, longest=longest) for pause in (2.0, 4.0, 8.0) for longest in (10.0, 45.0))),
+    # Partitions and freezes about as long as the lease, on jobs that live long enough to be superseded.
+    "split": Theme(
+        25,
+        (Menace(8.0, 5.0, 40.0, _SPLIT), Menace(4.0, 12.0, 30.0, _SPLIT)),
+        task_managers=(2, 3, 3),
+        slots=(2, 3, 4),
+        jobs=(1, 2, 2, 3),
+        work=35.0,
+        streams=0.5,
+        chaos=(35.0, 60.0),
+        files=False,
+    ),
+    # Drivers that wake up when their successor runs, with nobody there to end them but themselves.
+    "abandoned": Theme(
+        0,
+        (Menace(5.0, 5.0, 20.0, ("abandon driver",)),),
+        task_managers=(2, 3),
+        slots=(2, 3),
+        jobs=(1, 2),
+        streams=1.0,
+        chaos=(80.0, 110.0),
+        files=False,
+    ),
+    # Orders that are repeated by the network when what they ordered has ended.
+    "repeats": Theme(
+        0,
+        (Menace(1.0, 8.0, 20.0, ("bad network", "kill driver")),),
+        task_managers=(1, 2),
+        jobs=(3, 4),
+        streams=1.0,
+        chaos=(40.0, 60.0),
+        files=False,
+    ),
+    # Scripts that end while nobody hears them, and tell it when their successor already runs.
+    "late": Theme(
+        5,
+        (Menace(7.0, 16.0, 25.0, _LATE),),
+        task_managers=(2, 3),
+        slots=(2, 3),
+        jobs=(1, 2, 3),
+        work=25.0,
+        streams=0.0,
+        chaos=(35.0, 60.0),
+        files=False,
+    ),
+    # Drivers that die while the JobManager cannot tell the task managers with their executors.
+    "cut": Theme(5, (Menace(3.0, 8.0, 40.0, _CUT),), task_managers=(2, 3, 4), jobs=(1, 2, 3), streams=0.7, files=False),
+    "crash": Theme(15, (Menace(1.5, 0.2, 20.0, _CRASH), Menace(4.0, 0.2, 6.0, _CRASH))),
+    "crowd": Theme(
+        5,
+        (Menace(4.0, longest=10.0), Menace(1000.0)),
+        slots=(1, 2),
+        jobs=(10, 15, 20, 30),
+        work=4.0,
+        streams=0.05,
+        chaos=(10.0, 30.0),
+    ),
+    # Nodes that are blocked, evacuated and given back while all else goes on; only where it is asked for.
+    "block": Theme(
+        0,
+        (Menace(1.5, 0.2, 8.0, _BLOCK), Menace(3.0, 0.2, 20.0, _BLOCK)),
+        task_managers=(2, 3, 4),
+        jobs=(2, 3, 4, 6),
+        chaos=(25.0, 50.0),
+        files=False,
+    ),
+    # Leaders that cannot write to the store, and die of something else; only where it is asked for.
+    "storeless": Theme(
+        0,
+        (Menace(2.0, 5.0, 25.0, _STORELESS), Menace(3.0, 5.0, 40.0, _HELPLESS)),
+        task_managers=(1, 1, 2),
+        slots=(3, 4, 6),
+        jobs=(3, 4, 6),
+        work=10.0,
+        streams=0.2,
+        chaos=(40.0, 70.0),
+        files=False,
+        slow_ends=0.8,
+    ),
+    # Job stores that are put back from older copies while drivers are lost; only where it is asked for.
+    "older": Theme(
+        0,
+        (Menace(1.5, 0.2, 6.0, _OLDER), Menace(3.0, 0.2, 15.0, _OLDER)),
+        task_managers=(2, 3, 4),
+        slots=(2, 3),
+        jobs=(1, 2, 3),
+        work=35.0,
+        streams=0.7,
+        chaos=(40.0, 70.0),
+        files=False,
+    ),
+    # Agents that come back, JobManagers that do: no driver and no executor may notice.
+    "agents": Theme(
+        15,
+        (
+            Menace(2.0, 0.1, 10.0, _AGENTS),
+            Menace(5.0, 4.0, 40.0, _AGENTS),
+            Menace(1.0, 0.05, 1.0, _AGENTS),
+        ),
+        task_managers=(1, 2, 3),
+        jobs=(1, 2, 3),
+        streams=0.6,
+        chaos=(30.0, 60.0),
+        files=False,
+        only_agents=True,
+    ),
+    # Agents and whole nodes that come back soon, late or too late.
+    "nodes": Theme(
+        10,
+        (Menace(6.0, 0.2, 30.0, _NODES), Menace(15.0, 5.0, 60.0, _NODES)),
+        task_managers=(2, 3),
+        jobs=(1, 2, 3),
+        streams=0.6,
+        chaos=(60.0, 110.0),
+        files=False,
+    ),
+    "calm": Theme(10, (Menace(1000.0),), chaos=(5.0, 15.0)),
+}
+
+
+def scene_of(seed: str) -> Scene:
+    """Draw a cluster, jobs and a menace."""
+    rng = seeded_random(seed, "scene")
+    named = seed.partition("-")[0]
+    names = list(THEMES)
+    theme = THEMES[named] if named in THEMES else THEMES[rng.choices(names, [THEMES[n].weight for n in names])[0]]
+    slots, places, managers = rng.choice(theme.slots), rng.choice((2, 3, 4)), rng.choice(theme.task_managers)
+    plan = ClusterPlan(
+        seed=seed,
+        task_managers=managers,
+        slots=slots,
+        driver_places=places,
+        cores=slots * 2,
+        memory_mb=slots * 2048 + places * DRIVER_MEMORY_MB - rng.choice((0, 0, 1024 if slots > 1 else 0)),
+        clinging_executors=rng.random() < 0.5,
+        slow_starts=0.0 if theme.only_agents else rng.choice((0.0, 0.0, 0.15)),
+        skews=rng.random() < 0.5,
+        files=theme.files,
+        only_agents=theme.only_agents,
+        slow_ends=theme.slow_ends,
+    )
+    # Streams never leave: they may not take every slot or driver place from those that end.
+    left = min(managers * slots, managers * places) - 1
+    scripts = []
+    for _ in range(rng.choice(theme.jobs)):
+        script = draw_script(rng, theme, may_stream=left > 0)
+        left -= script.executors if script.seconds is None else 0
+        scripts.append(script)
+    return Scene(plan, tuple(scripts), rng.uniform(*theme.chaos), rng.choice(theme.menace))
+
+
+def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script:
+    """One job's behaviour."""
+    if may_stream and rng.random() < theme.streams:
+        return Script(seconds=None, ignores_sigterm=rng.random() < 0.2)
+    drawn: dict[str, Any] = {
+        "seconds": rng.choice((rng.uniform(0.5, 5.0), rng.uniform(min(5.0, theme.work), theme.work))),
+        "executors": rng.randint(1, 3),
+        "memory_mb": rng.choice((1024, 2048)),
+        "cores": rng.choice((1, 2)),
+    }
+    return Script(**{**drawn, **rng.choice(_HARMLESS if theme.only_agents else _PECULIARITIES)})
+
+
+_HARMLESS: tuple[dict[str, Any], ...] = ({}, {"exit_code": 3}, {"stops_spark": False}, {"session_after": 8.0})
+
+_PECULIARITIES: tuple[dict[str, Any], ...] = (
+    {},
+    {},
+    {},
+    {"exit_code": 3},
+    {"raises": True},
+    {"stops_spark": False},
+    {"session_after": 8.0},
+    {"sessions": 2},
+    {"sessions": 0},
+    {"ignores_sigterm": True},
+    {"lost_attempts": 1},
+    {"lost_attempts": 2},
+    {"mute_attempts": 1},
+    {"setup": "fatal"},
+    {"setup": "retry"},
+    {"bad_executors": True},
+)

@@ -1,0 +1,450 @@
+"""Scripted jobs for the simulator: what a user's script does, the Spark beside it, driver and executor processes.
+
+The driver follows ``daemons.driver``: the script starts only when the JobManager has accepted the attempt; its outcome
+is written to disk first and reported then; a refusal ends the process at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from emberkeep.base.configuration.options import CANCELLATION_TIMEOUT
+from emberkeep.base.configuration.values import Configuration
+from emberkeep.base.errors import EmberkeepError, Fatal
+from emberkeep.base.ids import ExecutorId, JobId, TaskManagerId
+from emberkeep.base.system import System
+from emberkeep.jobmaster.ports import Application, Asked, SparkView
+from emberkeep.jobmaster.service import JobMasterService
+from emberkeep.jobs.checkpoints import QueryCheckpoint
+from emberkeep.jobs.model import AttemptOutcome, FailureKind
+from emberkeep.lifecycle.machine import Noted, Step, StepDone
+from emberkeep.lifecycle.model import Procedure, ProcedureRequest
+from emberkeep.protocol.messages import QueryProgress, StartDriver
+from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
+from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
+from tests.support.simulator.machines import Machines, Process
+
+RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
+REPORT_SECONDS = 10.0  # as the real driver
+SIGTERM_CODE = 143
+STUCK = 0.1  # chance that a stream cannot be stopped between two micro-batches
+STREAM = QueryProgress(
+    id="1",
+    run_id="1",
+    name="stream",
+    batch_id=0,
+    timestamp="2026-01-01T00:00:00+00:00",
+    num_input_rows=1,
+    input_rows_per_second=1.0,
+    processed_rows_per_second=1.0,
+    state_rows=0,
+    watermark="",
+    status="",
+    checkpoint_location="/checkpoints/1",
+)
+CONNECT_SECONDS = 10  # an executor that does not reach its driver for so long gives up
+
+
+class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a job does. Travels as the job's first argument. Times in seconds of work."""
+
+    seconds: float | None = 5.0  # None: streams until it is told to end
+    exit_code: int = 0
+    raises: bool = False
+    sessions: int = 1
+    session_after: float = 0.5
+    stops_spark: bool = True
+    ignores_sigterm: bool = False
+    executors: int = 1
+    cores: int = 1
+    memory_mb: int = 1024
+    lost_attempts: int = 0  # so many first attempts are killed in the middle (out of memory)
+    mute_attempts: int = 0  # so many first attempts hang before their JobMaster is up
+    setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
+    bad_executors: bool = False  # every executor dies at its start
+    decommissions: bool = True  # executors can hand over their blocks
+    batch_seconds: float = 0.0  # what the micro-batch takes that runs when it is asked for a savepoint or a stop
+    savepoints_fail: float = 0.0  # chance that writing one does
+    after_stop: float = 0.3  # what the script does once its await returns
+
+
+def script_of(arguments: tuple[str, ...]) -> Script:
+    """Read a job's script back from its arguments."""
+    return msgspec.json.decode(arguments[0], type=Script)
+
+
+@dataclass
+class Truth:
+    """What really happened in drivers, to be compared with what the cluster says."""
+
+    script_starts: list[tuple[JobId, int, float, int]] = field(default_factory=list)  # …, virtual seconds, pid
+    outcomes: dict[tuple[JobId, int], AttemptOutcome] = field(default_factory=dict)
+    setup_failures: dict[tuple[JobId, int], str] = field(default_factory=dict)
+    abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
+    commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
+    savepoints: Counter[str] = field(default_factory=Counter)  # written, by trigger id
+    released: set[JobId] = field(default_factory=set)  # whose script has gone on after its await
+
+    def commit(self, job_id: JobId) -> QueryCheckpoint:
+        """A stream commits its next batch."""
+        self.commits[job_id] += 1
+        number = self.commits[job_id] - 1
+        return QueryCheckpoint(
+            query="stream",
+            query_id="1",
+            location="/checkpoints/1",
+            batch_id=number,
+            triggered_ms=number,
+            committed_ms=number,
+        )
+
+
+class SimSpark:
+    """The SparkDriver port beside a scripted script."""
+
+    def __init__(self, process: Process, machines: Machines, configuration: Configuration, truth: Truth) -> None:
+        self.process = process
+        self.executors: dict[ExecutorId, Process] = {}
+        self.application: Application | None = None
+        self.failure: AttemptOutcome | None = None
+        self.cordoned: frozenset[ExecutorId] = frozenset()
+        self.streams = False  # a micro-batch is committed between any two looks, while there is an executor
+        self.stopped = False  # between two micro-batches, for a move
+        self._machines = machines
+        self._configuration = configuration
+        self._truth = truth
+        self._changed = asyncio.Event()
+        self.released = asyncio.Event()  # the script goes on after its await
+
+    async def view(self, asked: Asked) -> SparkView | None:
+        await asyncio.sleep(0.005)  # crosses into the JVM
+        self.cordoned = asked.cordoned & self.executors.keys()
+        if self.application is None:
+            return None
+        own = self.process.key
+        return SparkView(
+            executors=frozenset(self.executors),
+            takers=frozenset(self.executors) if asked.leaving else frozenset(),
+            cordoned=self.cordoned,
+            silent=frozenset(
+                key for key in asked.doubted & self.executors.keys() if not self._hears(self.executors[key])
+            ),
+            queries=(STREAM,) if self.streams and not self.stopped else (),
+            active_stages=1,
+            active_tasks=len(self.executors),
+            completed_tasks=0,
+            failed_tasks=0,
+            commits=(self._truth.commit(own.job_id),) if own is not None and self.commits else (),
+        )
+
+    @property
+    def commits(self) -> bool:
+        """Whether micro-batches are committed at present."""
+        return self.streams and bool(self.executors.keys() - self.cordoned) and not self.stopped
+
+    def _hears(self, executor: Process) -> bool:
+        return not executor.frozen and self._machines.network.passes(executor.party, self.process.party)
+
+    async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
+        await asyncio.sleep(0.005)
+        executor = self.executors.pop(executor_id, None)
+        if executor is not None:
+            self._machines.history.add(self.process.name, f"Spark drops executor {executor_id}: {reason}")
+            if self._hears(executor):  # Spark tells it to end
+                self._end(executor, 0.2, 1)
+
+    def _end(self, executor: Process, seconds: float, code: int) -> None:
+        context = executor.party.scope.context
+        self._machines.loop.call_later(seconds, self._machines.exit, executor, code, context=context)
+
+    async def fail(self, message: str) -> None:
+        self._machines.history.add(self.process.name, f"cannot go on: {message}")
+        self.failure = AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message)
+        self.process.outcome = self.failure
+        self.process.term.set()
+        await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
+        self._machines.kill(self.process)
+
+    def leave(self, outcome: AttemptOutcome) -> None:
+        """End the script, which has stopped between two micro-batches."""
+        self._machines.history.count("driver left")
+        self.failure = outcome
+        self.process.term.set()
+
+    async def abandon(self, message: str) -> None:
+        key = self.process.key
+        assert isinstance(key, DriverKey)
+        self._machines.history.add(self.process.name, f"abandons: {message}")
+        self._machines.history.count("attempt abandoned")
+        self._truth.abandoned[key.job_id, key.attempt] = self._machines.loop.time()
+        self._machines.kill(self.process)
+        await asyncio.get_running_loop().create_future()  # nothing after this line ever runs
+
+    def register(self, executor: Process) -> None:
+        """An executor has connected."""
+        assert isinstance(executor.key, ExecutorKey)
+        self.executors[executor.key.executor_id] = executor
+        self._changed.set()
+
+    def disconnected(self, executor: Process) -> None:
+        """The connection to an executor broke."""
+        assert isinstance(executor.key, ExecutorKey)
+        self.executors.pop(executor.key.executor_id, None)
+
+    async def some_executor(self) -> None:
+        """Wait until an executor is there."""
+        while not self.executors:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class SimSteps:
+    """ProcedureSteps of a scripted driver: its stream stops between two micro-batches, now and then it cannot."""
+
+    def __init__(self, work: DriverWork) -> None:
+        self._spark = work.spark
+        self._script = work.script
+        self._clock = work.system.clock
+        self._truth = work.truth
+        self._job_id = work.request.graph.job_id
+        self._rng = work.system.rng
+        self._begun = work.request.procedure
+
+    async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
+        await asyncio.sleep(self._rng.uniform(0.01, 2.0))
+        moves = request.procedure is Procedure.MOVE
+        if step is Step.FINISH_BATCHES and moves and self._rng.random() < STUCK:
+            raise Fatal("a micro-batch does not end")
+        if step in (Step.FINISH_BATCHES, Step.PAUSE):
+            await self._finish(request)
+        if step is Step.FINISH_BATCHES:
+            self._spark.stopped = True
+        elif step is Step.START_QUERIES:
+            self._spark.stopped = False
+        elif step in (Step.LEAVE, Step.FAIL_ATTEMPT):
+            kind = FailureKind.MOVED if step is Step.LEAVE else FailureKind.LOST
+            self._spark.leave(AttemptOutcome(exit_code=1, kind=kind, message=reason or "the driver leaves"))
+        elif step is Step.WRITE_SAVEPOINT:
+            return self._write(request)
+        elif step is Step.END_SCRIPT_WAIT:
+            self._truth.released.add(self._job_id)
+            self._spark.released.set()
+        return StepDone(request.trigger_id, step)
+
+    async def _finish(self, request: ProcedureRequest) -> None:
+        left = (request.deadline_ms - self._clock.now_ms()) / 1000
+        if request.deadline_ms and left < self._script.batch_seconds:
+            await asyncio.sleep(max(0.0, left))
+            raise Fatal("a micro-batch has not ended in time")
+        await asyncio.sleep(self._script.batch_seconds)
+
+    def _write(self, request: ProcedureRequest) -> StepDone:
+        if self._script.savepoints_fail and self._rng.random() < self._script.savepoints_fail:
+            raise Fatal("no space left on device")
+        self._truth.savepoints[request.trigger_id] += 1
+        path = f"{request.target_directory}/{request.trigger_id}"
+        return StepDone(request.trigger_id, Step.WRITE_SAVEPOINT, path, f"{int(request.trigger_id, 16):064x}")
+
+    def noted(self) -> Noted | None:
+        return None
+
+    def is_fulfilled(self, request: ProcedureRequest) -> bool:
+        again = self._begun is not None and self._begun.trigger_id == request.trigger_id
+        return again and request.procedure is Procedure.MOVE
+
+
+@dataclass
+class DriverWork:
+    """The driver process of one attempt. ``run`` is its main program."""
+
+    process: Process
+    request: StartDriver
+    machines: Machines
+    configuration: Configuration
+    system: System
+    truth: Truth
+    address: str
+    sparks: dict[str, SimSpark]  # by driver URL
+    slow_ends: float = 0.0  # chance that an executor which is told to end takes seconds
+
+    def __post_init__(self) -> None:
+        self.script = script_of(self.request.graph.arguments)
+        self.spark = SimSpark(self.process, self.machines, self.configuration, self.truth)
+        self.spark.streams = self.script.seconds is None
+        self.key = (self.request.graph.job_id, self.request.attempt)
+        self.service = JobMasterService(
+            self.system,
+            self.configuration,
+            self.machines.network.client(self.process.party),
+            self.spark,
+            self.request.graph.job_id,
+            self.request.attempt,
+            self.address,
+            TaskManagerId(self.process.owner),
+            self.request.job_manager,
+            self.process.pid,
+        )
+        self.service.master.procedures.steps = SimSteps(self)
+
+    async def run(self) -> None:
+        """Start the JobMaster, then the script, then tell its outcome and exit."""
+        if self.request.attempt <= self.script.mute_attempts:
+            await asyncio.get_running_loop().create_future()  # hangs before the JobMaster is up
+        self.machines.network.listen_rpc(self.address, self.process.party, self.service)
+        serving = asyncio.create_task(self.service.run(), name="JobMaster")
+        serving.add_done_callback(self._job_master_ended)
+        outcome = await self._run_until_term()
+        self._stop_application()
+        # Disk first: the task manager finds it there even when nobody answers now.
+        self._write(outcome)
+        try:
+            async with asyncio.timeout(REPORT_SECONDS):
+                await self.service.report_outcome(outcome)
+        except (EmberkeepError, TimeoutError) as error:
+            self.machines.history.add(self.process.name, f"outcome not delivered: {error}")
+        self.machines.exit(self.process, outcome.exit_code)
+
+    def _write(self, outcome: AttemptOutcome) -> None:
+        self.process.outcome = outcome
+        self.truth.outcomes[self.key] = outcome
+        self.machines.history.add(self.process.name, f"script ends: {outcome.exit_code} {outcome.message}")
+
+    def _job_master_ended(self, serving: asyncio.Task[None]) -> None:
+        if self.process.alive and not serving.cancelled() and serving.exception() is not None:
+            self.machines.history.violate("bug", f"JobMaster of {self.process.name} died: {serving.exception()!r}")
+            self.machines.kill(self.process)
+
+    async def _run_until_term(self) -> AttemptOutcome:
+        script = asyncio.create_task(self._play(), name="script")
+        if self.script.ignores_sigterm:
+            return await script
+        told = asyncio.create_task(self.process.term.wait(), name="SIGTERM")
+        await asyncio.wait({script, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if script.done():
+            return script.result()
+        script.cancel()
+        return self.spark.failure or AttemptOutcome(
+            exit_code=SIGTERM_CODE, kind=FailureKind.SCRIPT, message="the script was told to end (SIGTERM)"
+        )
+
+    async def _play(self) -> AttemptOutcome:
+        await self.service.registered()
+        self.truth.script_starts.append((*self.key, self.machines.loop.time(), self.process.pid))
+        self.machines.history.add(self.process.name, "script starts")
+        await asyncio.sleep(self.script.session_after)
+        for number in range(self.script.sessions):
+            self._start_application(number)
+            await self._work()
+            if self.script.stops_spark or number + 1 < self.script.sessions:
+                self._stop_application()
+        if self.script.sessions == 0:
+            await asyncio.sleep(self.script.seconds or 1.0)
+        if self.script.raises:
+            return AttemptOutcome(exit_code=1, kind=FailureKind.SCRIPT, message="ValueError: as the script says")
+        if self.script.exit_code:
+            message = f"the script exited with code {self.script.exit_code}"
+            return AttemptOutcome(exit_code=self.script.exit_code, kind=FailureKind.SCRIPT, message=message)
+        return AttemptOutcome(exit_code=0)
+
+    async def _work(self) -> None:
+        if self.script.seconds is None:
+            await self.spark.released.wait()
+            await asyncio.sleep(self.script.after_stop)
+            return
+        half = self.script.seconds / self.script.sessions / 2
+        await self.spark.some_executor()
+        await asyncio.sleep(half)
+        if self.request.attempt <= self.script.lost_attempts:
+            self.machines.kill(self.process)
+        await asyncio.sleep(half)
+        await self.spark.some_executor()  # the last task needs one as well
+
+    def _start_application(self, number: int) -> None:
+        url = f"spark://CoarseGrainedScheduler@{self.address}/{number}"
+        requirement = SlotRequirement(
+            count=self.script.executors,
+            profile=ResourceProfile(cores=self.script.cores, memory_mb=self.script.memory_mb),
+            runtime=RUNTIME,
+        )
+        self.sparks[url] = self.spark
+        self.spark.application = Application(
+            app_id=f"app-{self.process.pid}-{number}",
+            driver_url=url,
+            requirement=requirement,
+            heap_mb=self.script.memory_mb * 3 // 4,
+            java_options=(),
+            extra_class_path="",
+            environ={"SIM_BAD": "1"} if self.script.bad_executors else {},
+            auth_secret="",
+            python_path=(),
+            decommissions=self.script.decommissions,
+        )
+        self.service.application_started(self.spark.application)
+
+    def _stop_application(self) -> None:
+        if self.spark.application is None:
+            return
+        self.sparks.pop(self.spark.application.driver_url, None)
+        self.spark.application = None
+        for executor in list(self.spark.executors.values()):
+            slow = self.slow_ends and self.system.rng.random() < self.slow_ends
+            seconds = self.system.rng.uniform(1.0, 12.0) if slow else 0.2
+            context = executor.party.scope.context
+            self.machines.loop.call_later(seconds, self.machines.exit, executor, 0, context=context)
+        self.spark.executors.clear()
+        self.service.application_stopped()
+
+
+@dataclass
+class ExecutorWork:
+    """An executor process: connects to its driver, works, ends with it (unless ``clings``, as one that is cut off)."""
+
+    process: Process
+    driver_url: str
+    bad: bool
+    clings: bool
+    machines: Machines
+    sparks: dict[str, SimSpark]
+    rng: random.Random
+
+    async def run(self) -> None:
+        """Connect to the driver, then stay until it goes."""
+        await asyncio.sleep(self.rng.uniform(0.2, 1.5))
+        if self.bad:
+            self.machines.exit(self.process, 1)
+            return
+        spark = await self._connect()
+        if spark is None:
+            self.machines.exit(self.process, 1)
+            return
+        spark.register(self.process)
+        self.process.on_exit.append(spark.disconnected)
+        self.machines.history.add(self.process.name, "executor registers with its driver", routine=True)
+        if not self.clings:
+            spark.process.on_exit.append(self._driver_gone())
+
+    async def _connect(self) -> SimSpark | None:
+        for _ in range(CONNECT_SECONDS):
+            spark = self.sparks.get(self.driver_url)
+            if spark is None or not spark.process.alive:
+                if not self.clings:
+                    return None
+            elif self.machines.network.passes(self.process.party, spark.process.party):
+                return spark
+            await asyncio.sleep(1.0)
+        return None
+
+    def _driver_gone(self) -> Callable[[Process], None]:
+        def told(_: Process) -> None:
+            self.machines.loop.call_later(
+                0.3, self.machines.exit, self.process, 1, context=self.process.party.scope.context
+            )
+
+        return told

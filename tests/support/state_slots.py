@@ -1,0 +1,33 @@
+"""A slot at a state gateway that runs without the rest of a task manager."""
+
+from __future__ import annotations
+
+from emberkeep.adapters.state.spool import FileSpool
+from emberkeep.base.ids import AllocationId, JobId
+from emberkeep.daemons.taskmanager.state_gateways import StateGatewayLink
+from emberkeep.local_state.model import DRIVER, Caller
+from emberkeep.local_state.ports import DurableState
+from emberkeep.slots.model import Allocation, ResourceProfile
+from emberkeep.spark.jvm.state_gateway_conf import CREDENTIAL_VARIABLE
+from emberkeep.taskmanager.state_gateway.fences import AttemptFences
+
+SLOT = AllocationId("a" * 32)
+
+
+def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState) -> str:
+    """The job's first attempt has begun and has this slot: copies are kept for it. Returns its executor's credential.
+    In each life of the gateway. ``own_state``: the durable store of the job's own root. Blocks; call it on the loop.
+
+    Raises Fenced (a later attempt has begun), RetryLater, Fatal.
+    """
+    AttemptFences(lambda _: own_state, FileSpool).admit(Caller(job_id=job_id, attempt=1, allocation_id=DRIVER))
+    allocation = Allocation(
+        id=SLOT,
+        slot_index=0,
+        job_id=job_id,
+        attempt=1,
+        profile=ResourceProfile(cores=1, memory_mb=1),
+        job_master="127.0.0.1:1",
+    )
+    link.upkeep.allocation_begun(allocation)
+    return link.environ(job_id, 1, SLOT)[CREDENTIAL_VARIABLE]

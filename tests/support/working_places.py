@@ -1,0 +1,22 @@
+"""Working directories of task managers for tests: owned, and held by nobody."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from emberkeep.base.configuration.layout import WorkingDirectory
+from emberkeep.base.files.ownership import Owner, PlaceKind
+from emberkeep.daemons.taskmanager.working_place import WorkingPlace
+
+
+def working_place(root: Path, task_manager: str = "tm", cluster: str = "c") -> WorkingPlace:
+    """The same place each time for the same path. Touches no disk."""
+    owner = Owner(
+        cluster_id=cluster,
+        kind=PlaceKind.WORKING_DIRECTORY,
+        created_at_ms=1,
+        holder=task_manager,
+        place_id=hashlib.sha256(str(root).encode()).hexdigest()[:32],
+    )
+    return WorkingPlace(WorkingDirectory(root), owner)
