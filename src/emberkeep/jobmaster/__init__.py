@@ -1,1 +1,1 @@
-"""The actors inside a driver: slot pool and link to the JobManager."""
+"""The actors inside a driver process: the owner of the job's slots and its link to the JobManager."""

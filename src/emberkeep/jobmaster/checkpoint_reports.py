@@ -1,6 +1,6 @@
-"""What a JobMaster tells of committed micro-batches: the newest one of each query, also of queries that have ended.
+"""The newest committed micro-batch of each query, as a JobMaster reports it; ended queries included.
 
-It goes with every status message, so a JobManager that is away or has changed costs nothing and misses nothing.
+Every status message carries these reports. So a JobManager that is away, or a new leader, misses nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from emberkeep.jobs.checkpoints import LOCATION_LIMIT, JobPointers, QueryCheckpo
 
 
 class CheckpointReports:
-    """Owned by a JobMaster. Bounded as the stored pointers are."""
+    """Newest commits that Spark has shown so far. Owned by a JobMaster; bounded as the stored pointers are."""
 
     def __init__(self) -> None:
         self._seen = JobPointers()
 
     def see(self, commits: Iterable[QueryCheckpoint]) -> None:
-        """Take over what Spark shows now."""
+        """Merge the commits that Spark shows now. Ignore those whose location exceeds LOCATION_LIMIT."""
         self._seen = merged(self._seen, 0, (each for each in commits if len(each.location) <= LOCATION_LIMIT))
 
     def newest(self) -> tuple[QueryCheckpoint, ...]:

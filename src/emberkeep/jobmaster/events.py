@@ -1,4 +1,4 @@
-"""What a JobMaster is told: by task managers, by its own driver, by itself, by the effects of what it has decided."""
+"""Events of a JobMaster: from task managers, from its own driver, from itself, and results of its effects."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class SparkViewed(msgspec.Struct, frozen=True):
 
 
 class TakeStatus(msgspec.Struct, frozen=True):
-    """Asks for the present JobMasterStatus."""
+    """Ask for the current JobMasterStatus."""
 
 
 class TakeSlots(msgspec.Struct, frozen=True):
-    """Asks for the present HeldSlots."""
+    """Ask for the slots that the attempt holds now (HeldSlots)."""
 
 
 class TakeReply(msgspec.Struct, frozen=True):
@@ -33,17 +33,17 @@ class TakeReply(msgspec.Struct, frozen=True):
 
 
 class ReportBlocked(msgspec.Struct, frozen=True):
-    """This job puts nothing there any more, and the ResourceManager is to see that others do not either."""
+    """Place nothing there any more, and report the entry to the ResourceManager for the blocklist of all jobs."""
 
     entry: Blocked
 
 
 class BeatDue(msgspec.Struct, frozen=True):
-    """Time to beat to the task managers."""
+    """It is time to send a heartbeat to the task managers."""
 
 
 class BeatReturned(msgspec.Struct, frozen=True):
-    """``reply`` None: no answer."""
+    """A heartbeat to a task manager has ended. ``reply`` is None if it was not answered, or refused."""
 
     task_manager: TaskManagerId
     instance: InstanceId
@@ -58,7 +58,7 @@ class Superseded(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The script has ended; a refusal of this attempt means nothing any more."""
+    """The script has ended. From now on the JobMaster ignores a refusal of this attempt."""
 
 
 Event = (

@@ -1,8 +1,8 @@
-"""Nodes that Spark itself avoids: which of them a JobMaster reports to the blocklist, so that other jobs do likewise.
+"""Nodes that Spark itself excludes: which of them a JobMaster reports, so that other jobs avoid them as well.
 
-Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported when
-Spark excludes all executors that this job has there while the job works on another node. What a job does wrong itself
-fails everywhere, so that it reports nothing. (FLIP-224 names such a source for slow nodes: speculative execution.)
+Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported if
+Spark excludes all living executors of this job there, but not those on another node. A fault in the job's own code
+fails on every node, so it reports nothing. (FLIP-224 has such a source for slow nodes: speculative execution.)
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from emberkeep.slots.pool.events import HeldSlot
 
 
 class ExclusionReports:
-    """``max_share``: nothing is reported with which more than this share of the job's nodes would be blocked.
-    ``seconds``: for how long a node is to be blocked."""
+    """Decides which excluded nodes of one job are reported.
+
+    ``max_share``: report no node if more than this share of the job's nodes would then be blocked. ``seconds``: how
+    long a reported node is to be blocked.
+    """
 
     def __init__(self, job_id: JobId, *, max_share: float, seconds: float) -> None:
         self._job_id = job_id
@@ -28,9 +31,9 @@ class ExclusionReports:
     def review(
         self, slots: Iterable[HeldSlot], excluded: Set[ExecutorId], blocked: BlockedPlaces, now_ms: int
     ) -> list[Blocked]:
-        """The entries to report; a node is reported once for each time at which Spark excludes an executor there.
+        """Return the entries to report: a node once each time that Spark excludes another executor there.
 
-        ``slots``: all that the job holds. ``now_ms``: since 1970.
+        ``slots``: all slots that the job holds. ``now_ms``: Unix milliseconds.
         """
         nodes: dict[str, list[HeldSlot]] = {}
         for slot in slots:

@@ -1,4 +1,4 @@
-"""Which attempt of which job a JobMaster leads, and where it is reached."""
+"""Which attempt of which job a JobMaster leads, and its address."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """``task_manager`` started this driver; ``pid`` is that of its process."""
+    """The attempt and its process. ``task_manager`` started this driver; ``pid`` is the driver's process id."""
 
     job_id: JobId
     attempt: int

@@ -1,4 +1,4 @@
-"""A JobMaster's link to the JobManager: registers, then reports how the attempt stands, whatever happens over there."""
+"""A JobMaster's link to the JobManager: it registers, then reports the attempt's status until the driver ends."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ log = structlog.get_logger(__name__)
 
 
 class LinkOwner(Protocol):
-    """The actor whose state is reported."""
+    """The actor whose state the link reports."""
 
     async def take_status(self) -> JobMasterStatus:
-        """The present state, with the next sequence number."""
+        """Return the current status, with the next sequence number."""
 
     async def take_reply(self, reply: JobMasterReply) -> None:
-        """Act on an answer of the newest JobManager."""
+        """Act on a reply of the newest JobManager."""
 
     async def take_refusal(self, message: str) -> None:
-        """The JobManager says that this attempt is over."""
+        """Act on a JobManager's refusal: this attempt is over."""
 
 
 class JobManagerLink:
-    """Times in seconds."""
+    """Reports to one JobManager at a time and ignores replies of an older epoch. All times are seconds."""
 
     def __init__(
         self,
@@ -52,26 +52,26 @@ class JobManagerLink:
         interval: float,
         rpc_timeout: float,
     ) -> None:
-        self.registered = asyncio.Event()  # set for good at the first registration
+        self.registered = asyncio.Event()  # set at the first registration, never cleared
         self._rpc = rpc
         self._identity = identity
         self._owner = owner
-        self.job_manager = job_manager  # its address at present
+        self.job_manager = job_manager  # its address now
         self._rpc_timeout = rpc_timeout
         self._beacon = Beacon(interval, system.rng)
-        self._known = False  # to the JobManager
-        self.epoch = 0  # highest one that was heard of
+        self._known = False  # True if the JobManager knows this attempt
+        self.epoch = 0  # of the newest JobManager that has replied
         self._older_answers = False
-        self.lineage = ""  # of the job store in which that epoch counts, once the JobManager has told it
-        self.lease: AttemptLease | None = None  # of a process that commits something
-        self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
+        self.lineage = ""  # of the job store that ``epoch`` counts in; "" until a reply names it
+        self.lease: AttemptLease | None = None  # None: this process commits nothing
+        self.on_silence: Callable[[], None] = lambda: None  # called if no reply came, or one of an older epoch
 
     def wake(self) -> None:
-        """Something to report has changed."""
+        """Report at once: the status has changed."""
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:
-        """Another JobManager leads now."""
+        """Report to ``job_manager``, which is the leader now."""
         if job_manager == self.job_manager:
             return
         log.info("following the leader", job_manager=job_manager, before=self.job_manager)
@@ -80,7 +80,7 @@ class JobManagerLink:
         self._beacon.restart()
 
     def ask(self) -> None:
-        """The lease is in doubt: ask at once, whatever the pause after the last failure."""
+        """Ask the JobManager at once, even during a pause after a failure: the lease is in doubt."""
         self._beacon.restart()
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """The actor that owns the slots of one attempt of a job, inside its driver process.
 
-Decisions are the SlotPool's. This carries them out at task managers and at Spark, beats to the task managers that hold
-slots, and tells the JobManager how the attempt stands. Without the JobManager it goes on with what it has.
+The SlotPool decides. This actor carries its decisions out at task managers and at Spark, sends heartbeats to the task
+managers that hold slots, and reports the attempt's status to the JobManager. Without a JobManager it continues with the
+slots that it has.
 """
 
 from __future__ import annotations
@@ -83,12 +84,12 @@ from emberkeep.slots.pool.machine import PoolLimits, SlotPool
 
 log = structlog.get_logger(__name__)
 
-EXCEPTIONS = 20  # newest lost executors that are told to the JobManager
+EXCEPTIONS = 20  # lost executors that a status reports, the newest ones
 TICKS_PER_HEARTBEAT = 8
 
 
 class JobMaster(Actor[Event]):
-    """``ask`` it the messages that task managers send to a JobMaster."""
+    """Owner of one attempt's slots. Use ``ask`` for the messages that task managers send to a JobMaster."""
 
     def __init__(
         self,
@@ -101,7 +102,7 @@ class JobMaster(Actor[Event]):
     ) -> None:
         super().__init__(f"job-master-{identity.job_id[:8]}-{identity.attempt}")
         self.identity = identity
-        self.all_released = asyncio.Event()  # set while no task manager has to be told that a slot is given back
+        self.all_released = asyncio.Event()  # set while no slot waits to be returned
         self.all_released.set()
         self._system = system
         self._spark = spark
@@ -122,7 +123,7 @@ class JobMaster(Actor[Event]):
             )
         )
         self._blocklist = BlocklistFollower()
-        self._blocklist_lost = False  # by the JobManager
+        self._blocklist_lost = False  # the JobManager cannot read its list
         self._exclusions: ExclusionReports | None = None
         if configuration[REPORT_EXCLUDED]:
             self._exclusions = ExclusionReports(
@@ -147,8 +148,8 @@ class JobMaster(Actor[Event]):
         self._sequence = 0
         self._ending = False
         self._abandoned = False
-        self._beating: set[InstanceId] = set()  # task managers with a beat under way
-        self._beat_again: set[InstanceId] = set()  # of these, those with news meanwhile
+        self._beating: set[InstanceId] = set()  # task managers with a heartbeat under way
+        self._beat_again: set[InstanceId] = set()  # of these, those that need another one afterwards
         self._exceptions: deque[ExceptionEntry] = deque(maxlen=EXCEPTIONS)
         self.procedures = Procedures(system.clock, self.tell, partial(self.start_effect, deadline=None), self.link.wake)
         self._handlers: dict[type[Any], Callable[[Any], Any]] = {
@@ -318,7 +319,7 @@ class JobMaster(Actor[Event]):
     # --- carrying out -------------------------------------------------------------------------------------------------
 
     def _decide(self, event: pool.PoolEvent) -> pool.AcceptOffer | None:
-        """Returns the answer to an offer; None where that is to be repeated."""
+        """Feed the slot pool and carry out its effects. Return the answer to an offer; None: it must be repeated."""
         answer: pool.AcceptOffer | None = None
         for effect in self.pool.handle(event, self._system.clock.monotonic()):
             match effect:
@@ -347,7 +348,7 @@ class JobMaster(Actor[Event]):
         return answer
 
     async def _remove_executor(self, effect: pool.RemoveExecutor) -> None:
-        """Spark finds out by itself too, from the broken connection or the missing heartbeats, only later."""
+        """Tell Spark that an executor is lost. Spark would notice it itself, but later, by missing heartbeats."""
         try:
             async with asyncio.timeout(self._rpc_timeout):
                 await self._spark.remove_executor(effect.executor_id, effect.reason)
@@ -411,13 +412,16 @@ class JobMaster(Actor[Event]):
         try:
             reply = await self._calls.beat(info.address, request)
         except Conflict as error:
-            # Only the JobManager knows for sure whether this attempt is over: ask it now.
+            # Only the JobManager can decide whether this attempt is over: report to it now.
             log.warning("a task manager refuses this attempt", task_manager=info.id, reason=str(error))
             self.link.wake()
         self.tell(BeatReturned(info.id, info.instance, allocations, reply))
 
     async def _watch_spark(self) -> None:
-        """Look at Spark at each interval; a JVM that does not answer must not hold up anything else."""
+        """Read Spark's state at every interval.
+
+        The timeout keeps a JVM that does not answer from delaying anything else.
+        """
         while True:
             try:
                 async with asyncio.timeout(self._rpc_timeout):

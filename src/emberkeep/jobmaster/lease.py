@@ -1,11 +1,12 @@
-"""Whether this process may still commit for its attempt (HA-7, P3).
+"""Decides whether this process may still commit for its attempt (HA-7, P3).
 
-A process that is stopped (SIGSTOP, a machine that sleeps) hears nothing while its job is given to a successor, and its
-threads go on where they were. So it looks at a clock that goes on meanwhile, at short intervals: a gap longer than
-``freeze`` means that it was stopped, and from then on it is in doubt. In doubt nothing is committed before a
-JobManager, which confirms its own leadership first, has answered a question that was asked after the gap.
+A process that is stopped (SIGSTOP, a machine that sleeps) notices nothing while its job gets a successor; then its
+threads continue where they were. So the process reads, at short intervals, a clock that also runs while it is stopped.
+A gap longer than ``freeze`` shows that the process was stopped, and puts the lease in doubt. While it is in doubt the
+process commits nothing. A JobManager must first answer a question that was asked after the gap, and it confirms its own
+leadership before it answers.
 
-A driver that only cannot reach the JobManager is not in doubt: jobs go on without it (HA-9).
+A driver that merely cannot reach the JobManager is not in doubt: jobs continue without it (HA-9).
 """
 
 from __future__ import annotations
@@ -19,11 +20,14 @@ LOOKS_PER_FREEZE = 20
 
 
 class AttemptLease:
-    """Used from many threads. ``freeze``: seconds; less than the silence after which a successor may run. ``clock``:
-    seconds that pass also while this process is stopped."""
+    """In doubt from the first gap that is noticed until a JobManager confirms the attempt. Safe for many threads.
+
+    ``freeze``: seconds, less than the silence after which a successor may run. ``clock``: seconds, running also while
+    this process is stopped.
+    """
 
     def __init__(self, freeze: float, clock: Callable[[], float] = since_boot) -> None:
-        self.interval = freeze / LOOKS_PER_FREEZE  # seconds between two looks, at most
+        self.interval = freeze / LOOKS_PER_FREEZE  # longest allowed seconds between two readings
         self._freeze = freeze
         self._clock = clock
         self._changed = threading.Condition()
@@ -31,7 +35,7 @@ class AttemptLease:
         self._doubt_since: float | None = None
 
     def look(self) -> bool:
-        """Notice that this process was stopped since the last look, by whomever; returns whether it is in doubt."""
+        """Read the clock; return True if the lease is in doubt."""
         with self._changed:
             return self._look()
 
@@ -43,13 +47,16 @@ class AttemptLease:
         return self._doubt_since is not None
 
     def asking(self) -> float:
-        """To be called right before the JobManager is asked; returns what ``confirmed`` wants to know."""
+        """Return the time to pass to ``confirmed``. Call this right before asking the JobManager."""
         with self._changed:
             self._look()
             return self._looked
 
     def confirmed(self, asked: float) -> None:
-        """A JobManager that leads has confirmed the attempt; it was asked then."""
+        """Note that the leader has confirmed the attempt.
+
+        This ends the doubt if ``asked``, when it was asked, is after the gap.
+        """
         with self._changed:
             self._look()
             if self._doubt_since is not None and asked >= self._doubt_since:
@@ -57,7 +64,10 @@ class AttemptLease:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Return when this attempt may commit. Who is superseded meanwhile never returns: its process is ended."""
+        """Return when this attempt may commit.
+
+        In a superseded attempt this never returns: its process is killed while it waits.
+        """
         with self._changed:
             while self._look():
                 self._changed.wait(self.interval)

@@ -1,4 +1,4 @@
-"""What the nodes of an attempt hold of its job's state: asked of their task managers before a query is placed."""
+"""Local state of a job on the nodes of its attempt: a JobMaster asks their task managers before it places a query."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ log = structlog.get_logger(__name__)
 
 
 class HeldSlots(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an attempt has slots."""
+    """Executors and task managers of an attempt that can take new work."""
 
-    wanted: int  # executors, when all are there
+    wanted: int  # executors that the application asks for
     executors: tuple[ExecutorPlace, ...]
     task_managers: tuple[TaskManagerInfo, ...]
 
 
 def held_slots(pool: SlotPool) -> HeldSlots:
-    """As of now, without those that leave: nothing new is to be placed there."""
+    """Return the slots held now, without those that leave or are cordoned: nothing new is placed there."""
     slots = tuple(slot for slot in pool.held.values() if not (slot.leaving or slot.cordoned))
     return HeldSlots(
         wanted=0 if pool.requirement is None else pool.requirement.count,
@@ -42,7 +42,7 @@ def held_slots(pool: SlotPool) -> HeldSlots:
 
 
 async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_timeout: float) -> Survey:
-    """Ask all task managers at once; one that does not answer within ``rpc_timeout`` seconds holds nothing."""
+    """Ask all task managers at once. One without an answer within ``rpc_timeout`` seconds counts as holding nothing."""
     request = ListLocalState(job_id=identity.job_id, attempt=identity.attempt)
 
     async def ask(info: TaskManagerInfo) -> tuple[Holding, ...]:

@@ -1,4 +1,4 @@
-"""What a JobMaster needs from the Spark driver beside it."""
+"""What a JobMaster needs from the Spark driver in its process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.slots.model import SlotRequirement
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """A SparkContext that is up: what its executors are started with, and how many are wanted."""
+    """A running SparkContext: how its executors are started, and how many are wanted."""
 
     app_id: str
     driver_url: str
@@ -26,50 +26,52 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
     auth_secret: str
     python_path: tuple[str, ...]
     artefacts: tuple[Artefact, ...] = ()
-    python: str = ""  # of the Python workers
+    python: str = ""  # interpreter of the Python workers
     jars_first: bool = False
-    decommissions: bool = False  # an executor that is told to (SIGPWR) hands over its blocks and ends by itself
+    decommissions: bool = False  # on SIGPWR an executor hands over its blocks and ends by itself
 
 
 class BlocksLeft(msgspec.Struct, frozen=True, kw_only=True):
-    """What an executor does, and keeps that others may need; -1: not known. ``at_least``: there are more map outputs
-    than were looked at."""
+    """What an executor still runs and stores that others may need; -1 if unknown.
+
+    ``at_least``: there are more map outputs than were counted.
+    """
 
     shuffle: int = -1  # map outputs
     cached: int = -1  # RDD blocks
     at_least: bool = False
-    tasks: int = -1  # that run
+    tasks: int = -1  # running now
 
     @property
     def nothing(self) -> bool:
-        """Whether nothing runs there, and nothing is kept there."""
+        """True if the executor certainly runs no task and stores no block."""
         return (self.shuffle, self.cached, self.tasks) == (0, 0, 0) and not self.at_least
 
 
 class SparkView(msgspec.Struct, frozen=True, kw_only=True):
-    """What Spark says at one moment."""
+    """Spark's state at one moment."""
 
     executors: frozenset[ExecutorId]  # registered
-    silent: frozenset[ExecutorId] = frozenset()  # those of them that were asked about and not heard for too long
+    silent: frozenset[ExecutorId] = frozenset()  # doubted ones without a heartbeat for too long
     queries: tuple[QueryProgress, ...]
     active_stages: int
     active_tasks: int
     completed_tasks: int
     failed_tasks: int
-    commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, also of queries that have just ended
-    takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; told while some leave
-    blocks: dict[ExecutorId, BlocksLeft] = {}  # of those that leave, and of cordoned ones
-    cordoned: frozenset[ExecutorId] = frozenset()  # those that take no new task
-    excluded: frozenset[ExecutorId] = frozenset()  # those that Spark excludes, as tasks have failed there repeatedly
+    commits: tuple[QueryCheckpoint, ...] = ()  # newest committed micro-batches, just ended queries included
+    takers: frozenset[ExecutorId] = frozenset()  # executors that can take over blocks; known while some leave
+    blocks: dict[ExecutorId, BlocksLeft] = {}  # of leaving and cordoned executors
+    cordoned: frozenset[ExecutorId] = frozenset()  # executors that take no new task
+    excluded: frozenset[ExecutorId] = frozenset()  # excluded by Spark: tasks failed there repeatedly
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a look at Spark is to tell, and to bring about.
+    """What a look at Spark has to report, and to change.
 
-    ``doubted``: executors of which it is to say whether Spark still hears them. ``leaving``: those of which it is to
-    say what they keep, and with them which executors can take that over. ``cordoned``: exactly those that are to take
-    no new task.
+    - ``doubted``: report which of these executors Spark has not heard from for too long.
+    - ``leaving``: report the blocks of these executors, and which executors can take them over.
+    - ``cordoned``: exactly these executors must take no new task.
     """
 
     doubted: frozenset[ExecutorId] = frozenset()
@@ -78,16 +80,19 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SparkDriver(Protocol):
-    """The driver's JVM. Calls may take a while (they cross into the JVM) and run in a thread of the adapter."""
+    """The driver's JVM. Calls can be slow, as they cross into the JVM; the adapter runs them in a thread."""
 
     async def view(self, asked: Asked) -> SparkView | None:
-        """Cordon, then look; None while no SparkContext is up."""
+        """Cordon exactly ``asked.cordoned``, then return Spark's state; None while no SparkContext is up."""
 
     async def remove_executor(self, executor_id: ExecutorId, reason: str) -> None:
-        """Tell Spark that an executor is lost; unknown ids are ignored."""
+        """Tell Spark that an executor is lost. Unknown ids are ignored."""
 
     async def fail(self, message: str) -> None:
-        """The attempt cannot go on (slots or executors are not to be had): end the script with this as root cause."""
+        """End the script with ``message`` as root cause.
+
+        The attempt cannot continue: slots or executors are unavailable.
+        """
 
     async def abandon(self, message: str) -> None:
-        """The attempt has been superseded or the job has ended: end this process at once, without any further write."""
+        """End this process at once, without any further write: the attempt was superseded, or the job has ended."""

@@ -1,6 +1,6 @@
-"""What the JobManager asks the running job to do, carried out step by step by the machine of ``lifecycle``.
+"""Procedures in the driver: what the JobManager asks the running job to do, one step at a time.
 
-Part of the JobMaster's actor: called from its handlers only.
+The machine in ``lifecycle`` decides the steps. This is part of the JobMaster's actor: only its handlers call it.
 """
 
 from __future__ import annotations
@@ -31,22 +31,27 @@ log = structlog.get_logger(__name__)
 
 
 class ProcedureSteps(Protocol):
-    """Carries single steps out in the driver's process."""
+    """Carries out single steps in the driver's process."""
 
     async def run(self, step: Step, request: ProcedureRequest, reason: str) -> StepDone:
-        """Bounds itself; may be repeated. ``reason``: of FAIL_ATTEMPT. Raises EmberkeepError; StepHangs: what it has
-        begun may go on."""
+        """Run one step. It bounds its own time and may be repeated. ``reason``: for FAIL_ATTEMPT.
+
+        Raises EmberkeepError; StepHangs if work that the step has begun may still run.
+        """
 
     def noted(self) -> Noted | None:
-        """How far the step under way has come, if it has said so."""
+        """Return the progress of the step under way, or None if there is none to report."""
 
     def is_fulfilled(self, request: ProcedureRequest) -> bool:
-        """Whether it was asked of an earlier attempt, and that this one exists is all that it wanted."""
+        """True if an earlier attempt got this request and the start of the current attempt fulfils it."""
 
 
 class Procedures:
-    """``tell``: puts an event into the actor's inbox. ``start``: runs an effect of the actor. ``wake``: the status is
-    reported at once. ``steps`` None: this driver can carry nothing out, and says so."""
+    """Runs the current procedure of one attempt.
+
+    ``tell`` puts an event into the actor's inbox, ``start`` runs an effect of the actor, ``wake`` reports the status at
+    once. While ``steps`` is None this driver can run no step, and each one fails with that reason.
+    """
 
     def __init__(
         self,
@@ -63,12 +68,12 @@ class Procedures:
         self._machine = ProcedureMachine()
 
     def progress(self) -> ProcedureProgress | None:
-        """Of the newest request."""
+        """Return the progress of the newest request, or None if there was none."""
         self._take_note()
         return self._machine.progress
 
     def take(self, reply: JobMasterReply) -> None:
-        """What the JobManager wants, and has recorded."""
+        """Take the JobManager's current request, and the request whose end it has recorded."""
         if reply.procedure_recorded:
             self.handle(Recorded(reply.procedure_recorded))
         if reply.procedure is not None:
@@ -77,7 +82,7 @@ class Procedures:
 
     def handle(self, event: Event) -> None:
         if isinstance(event, StepDone | StepFailed):
-            self._take_note()  # nobody may have asked while the step lasted
+            self._take_note()  # keep the step's last progress: no status may have read it yet
         for effect in self._machine.handle(event, self._clock.now_ms()):
             if isinstance(effect, Run):
                 log.info("procedure", step=effect.step.value, procedure=effect.request.procedure.value)

@@ -1,4 +1,7 @@
-"""A JobMaster as its driver process sees it: one RPC service, one thing to run, and what the script's life tells it."""
+"""A JobMaster as its driver process uses it.
+
+It has one RPC service, one coroutine to run, and calls that report the state of the script and its SparkContext.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from emberkeep.slots.pool.events import ApplicationStopped, ApplicationStopping
 
 log = structlog.get_logger(__name__)
 
-REPORT_PAUSE = 0.5  # seconds between two tries to report the outcome
+REPORT_PAUSE = 0.5  # seconds between two attempts to report the outcome
 
 
 class JobMasterService:
-    """All methods are called on the loop that ``run`` runs on."""
+    """One JobMaster. Call all methods on the event loop of ``run``."""
 
     def __init__(
         self,
@@ -53,19 +56,22 @@ class JobMasterService:
 
     @property
     def job_manager(self) -> str:
-        """Address of the JobManager at present."""
+        """Address of the JobManager that the JobMaster reports to now."""
         return self.master.link.job_manager
 
     def follow(self, job_manager: str) -> None:
-        """Report to another JobManager: it leads now."""
+        """Report to another JobManager, which is the leader now."""
         self.master.link.follow(job_manager)
 
     async def run(self) -> None:
-        """Serve, beat and report until cancelled."""
+        """Serve requests, send heartbeats and report until cancelled."""
         await self.master.run()
 
     async def serve(self, request: Message) -> Message:
-        """See RpcService. Needs ``run``."""
+        """Answer one request of a task manager, see RpcService.
+
+        Needs ``run``. Raises InvalidInput for other messages.
+        """
         if not isinstance(request, OfferSlots | ExecutorChanged):
             raise InvalidInput(f"a JobMaster does not serve {type(request).__name__}")
         reply: Message = await self.master.ask(request)
@@ -76,28 +82,31 @@ class JobMasterService:
         await self.master.registered.wait()
 
     def application_started(self, application: Application) -> None:
-        """A SparkContext is up: executors are wanted."""
+        """Ask for executors: a SparkContext is up."""
         self.master.tell(StartedApplication(application))
 
     def application_stopping(self) -> None:
-        """The SparkContext begins to stop: executors end with it."""
+        """Ask for nothing new: the SparkContext begins to stop, and its executors end with it."""
         self.master.tell(ApplicationStopping())
 
     def application_stopped(self) -> None:
-        """The SparkContext has stopped: all slots go back."""
+        """Return all slots: the SparkContext has stopped."""
         self.master.tell(ApplicationStopped())
 
     async def survey_local_state(self) -> Survey:
-        """What the nodes hold of the job's state, and which executors they have. Takes one RPC timeout at most."""
+        """Return the job's local state on its nodes, and their executors. Takes one RPC timeout at most."""
         slots: HeldSlots = await self.master.ask(TakeSlots())
         return await take_survey(self.master.identity, slots, self._rpc, self._rpc_timeout)
 
     async def report_outcome(self, outcome: AttemptOutcome) -> None:
-        """Give all slots back and tell the JobManager how the attempt ended; ``run`` must go on until this returns.
+        """Return all slots and report to the JobManager how the attempt ended. Needs ``run`` until this returns.
 
-        Takes at most ``heartbeat.timeout`` and one RPC; only the RPC when the attempt was ended from outside: whoever
-        did that knows it, and may be ending JobManagers as well. Raises the last error when the JobManager could not be
-        told; the task manager will tell it then. A refusal counts as told: somebody else has decided already.
+        Retries the report for ``heartbeat.timeout``, but tries only once if the driver was ended from outside
+        (FailureKind.LOST): the process that ended it knows, and may be ending JobManagers as well. Then waits up to
+        ``heartbeat.interval`` until task managers have taken the slots back.
+
+        Raises the last error if no report succeeded; the task manager reports the outcome then. A refusal counts as
+        reported: the JobManager has decided already.
         """
         await self.master.ask(Ending())
         try:
@@ -131,7 +140,7 @@ class JobMasterService:
                 return
 
     async def _wait_released(self) -> None:
-        """A moment for task managers to hear that their slots are free; else they would find out later."""
+        """Give task managers a moment to learn that their slots are free. Otherwise they notice it later."""
         try:
             async with asyncio.timeout(self._release_wait):
                 await self.master.all_released.wait()

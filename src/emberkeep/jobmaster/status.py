@@ -1,4 +1,4 @@
-"""How an attempt looks to the JobManager."""
+"""The status of an attempt, as its JobMaster reports it to the JobManager."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def job_master_status(
     *,
     tell_blocklist: bool,
 ) -> JobMasterStatus:
-    """``now`` in seconds of the pool's clock. ``tell_blocklist``: the JobManager has lost it."""
+    """Return the status. ``now``: seconds of the pool's clock.
+
+    ``tell_blocklist``: include the blocklist, as the JobManager cannot read its own.
+    """
     seen = view or NOTHING_SEEN
     blocklist_epoch, listed = (blocklist.told if tell_blocklist else None) or (0, None)
     return JobMasterStatus(

@@ -1,4 +1,4 @@
-"""What a JobMaster asks of task managers, repeated until it is answered or does not matter any more."""
+"""Requests of a JobMaster to task managers. Each is retried until it is answered or no longer matters."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from emberkeep.slots.pool.events import ExecutorExited, HeldSlot, SlotGone
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PAUSE = 2.0  # seconds between two tries
+LONGEST_PAUSE = 2.0  # seconds between two attempts
 
 
 def start_request(identity: Identity, application: Application, slot: HeldSlot) -> StartExecutor:
-    """What starts an executor of this application in a slot."""
+    """Return the request that starts an executor of this application in a slot."""
     return StartExecutor(
         job_id=identity.job_id,
         attempt=identity.attempt,
@@ -44,7 +44,7 @@ def start_request(identity: Identity, application: Application, slot: HeldSlot) 
 
 
 class TaskManagerCalls:
-    """``rpc_timeout`` and ``silence_timeout`` in seconds."""
+    """Requests with retries. ``rpc_timeout`` and ``silence_timeout`` are seconds."""
 
     def __init__(self, system: System, rpc: RpcClient, *, rpc_timeout: float, silence_timeout: float) -> None:
         self._system = system
@@ -56,7 +56,7 @@ class TaskManagerCalls:
     async def start(
         self, address: str, request: StartExecutor, still_wanted: Callable[[], bool]
     ) -> SlotGone | ExecutorExited | None:
-        """Ask until it is answered or not wanted any more; returns what went wrong."""
+        """Retry until the start is answered or no longer wanted. Return what went wrong, or None."""
         tries = 0
         while still_wanted():
             try:
@@ -73,8 +73,10 @@ class TaskManagerCalls:
         return None
 
     async def release(self, address: str, request: ReleaseSlot) -> None:
-        """Ask until it is answered, or the task manager was silent for too long: it frees the slot by itself then, or
-        offers it again when it is back, and is refused."""
+        """Retry until the release is answered, for at most ``silence_timeout`` seconds.
+
+        After that the task manager frees the slot by itself, or offers it again and is refused.
+        """
         give_up = self._system.clock.monotonic() + self._silence_timeout
         tries = 0
         while self._system.clock.monotonic() < give_up:
@@ -90,7 +92,10 @@ class TaskManagerCalls:
                 return
 
     async def beat(self, address: str, request: JobMasterBeat) -> SlotsReply | None:
-        """Once; None when it is not answered. Raises Conflict: the task manager knows of a newer attempt."""
+        """Send one heartbeat.
+
+        Return None if it is not answered. Raises Conflict if the task manager knows a newer attempt.
+        """
         try:
             return await self._rpc.call(address, request, SlotsReply, timeout=self._answer_timeout)
         except Conflict:
