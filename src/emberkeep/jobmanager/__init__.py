@@ -1,1 +1,1 @@
-"""The actors of a JobManager: Dispatcher and ResourceManager."""
+"""The actors of a JobManager: Dispatcher, ResourceManager, blocklist and BLOB server, and its part in the election."""

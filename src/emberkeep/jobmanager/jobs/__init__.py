@@ -1,1 +1,1 @@
-"""The Dispatcher and what it works with."""
+"""The Dispatcher and its collaborators."""

@@ -1,4 +1,4 @@
-"""What is checked before a job is taken in, and how its needs are read off its graph. Pure."""
+"""Checks of a job before it is accepted, and what its graph asks of the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.slots.model import ResourceProfile
 
 
 def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> DriverNeed:
-    """What the job's driver takes on a task manager. ``shunned``: nodes on which it could not be started."""
+    """Return what the job's driver needs on a task manager. ``shunned``: nodes on which it could not be started."""
     resources = graph.resources
     return DriverNeed(
         memory_mb=resources.driver_memory_mb + resources.driver_overhead_mb,
@@ -22,7 +22,7 @@ def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> Drive
 
 
 def executor_profile(graph: JobGraph) -> ResourceProfile | None:
-    """The slots that the job asks for at first; None when it asks for none."""
+    """Return the size of the executors that the job asks for at its start; None if it asks for none."""
     resources = graph.resources
     if resources.executors == 0:
         return None
@@ -33,23 +33,26 @@ def executor_profile(graph: JobGraph) -> ResourceProfile | None:
 
 
 def artefact_contents(graph: JobGraph) -> tuple[BlobContent, ...]:
-    """What has to be uploaded before the job is submitted."""
+    """Return what must be uploaded before the job is submitted."""
     return tuple(BlobContent(sha256=artefact.sha256, size=artefact.size) for artefact in graph.artefacts)
 
 
 def artefact_keys(graph: JobGraph) -> tuple[BlobKey, ...]:
-    """The BLOBs that the job needs from its submission to its end."""
+    """Return the BLOBs that the job needs from its submission to its end."""
     return tuple(permanent(artefact.sha256) for artefact in graph.artefacts)
 
 
 def job_configuration(cluster: Configuration, graph: JobGraph) -> Configuration:
-    """The cluster's configuration, overridden by the job's options. Raises InvalidInput."""
+    """Return the cluster's configuration, overridden by the job's options. Raises InvalidInput."""
     return cluster.with_texts(graph.options, _origin(graph))
 
 
 def usable_configuration(cluster: Configuration, graph: JobGraph) -> tuple[Configuration, str]:
-    """The configuration of a job that another release has accepted, as far as this one knows its options; and which
-    release the job needs, in words, "" where this one will do."""
+    """Return the configuration of a job that another release may have accepted, and the release that the job needs.
+
+    Options unknown to this release are left out. The second value says in words which release the job needs; "" if this
+    one suffices.
+    """
     configuration, unknown = cluster, []
     for key, text in graph.options.items():
         try:
@@ -64,7 +67,7 @@ def _origin(graph: JobGraph) -> str:
 
 
 def check_graph(graph: JobGraph) -> None:
-    """Raises InvalidInput naming the field."""
+    """Raise InvalidInput, naming the field, if the graph is not valid."""
     if parse_job_id(graph.job_id) == NO_JOB:
         raise InvalidInput("this id means that something belongs to no job", field="jobid", hint="choose another one")
     for index, artefact in enumerate(graph.artefacts):
@@ -86,7 +89,7 @@ def check_graph(graph: JobGraph) -> None:
 
 
 def unreadable_graph(job_id: JobId, idempotency_key: str, now_ms: int) -> JobGraph:
-    """A stand-in for a graph that cannot be read, so that its job can be shown."""
+    """Return a stand-in for a graph that cannot be read, so that its job can be shown."""
     return JobGraph(
         job_id=job_id,
         name=job_id,

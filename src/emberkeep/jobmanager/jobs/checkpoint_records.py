@@ -1,7 +1,7 @@
-"""Writes the pointers to jobs' checkpoints, after what JobMasters report, without haste.
+"""Writes the pointers to jobs' checkpoints to the store, from the reports of JobMasters and at a slow pace.
 
-Reports are level-triggered: only the newest of a job waits, so neither a store that is slow or away nor a job with many
-short batches makes anything pile up. Nothing else waits for these writes.
+Reports are level-triggered: only the newest report of a job waits. So a slow store, or a job with many short batches,
+makes nothing pile up. Nothing else waits for these writes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,17 @@ PAUSE = 1.0  # seconds between two writes for one job
 WRITES_AT_ONCE = 16
 _LONGEST_RETRY_PAUSE = 5.0
 
-Report = tuple[int, tuple[QueryCheckpoint, ...]]  # attempt, its queries
+Report = tuple[int, tuple[QueryCheckpoint, ...]]  # attempt, its queries' newest commits
 
 logger = logging.getLogger(__name__)
 
 
 class CheckpointRecords:
-    """Belongs to ``owner``, in whose loop everything here runs. ``written`` is told what the store holds now."""
+    """At most one write per job at a time, and WRITES_AT_ONCE in all.
+
+    Belongs to ``owner`` and runs in its event loop. ``written`` receives the pointers that the store holds after a
+    write.
+    """
 
     def __init__(
         self,
@@ -46,14 +50,14 @@ class CheckpointRecords:
         self._turns = asyncio.Semaphore(WRITES_AT_ONCE)
 
     def note(self, job_id: JobId, attempt: int, queries: tuple[QueryCheckpoint, ...]) -> None:
-        """Write this some time soon, unless something newer comes before."""
+        """Write this report soon, unless a newer one replaces it first."""
         self._wanted[job_id] = (attempt, queries)
         if job_id not in self._busy:
             self._busy.add(job_id)
             self._owner.start_effect(f"record checkpoints of {job_id}", self._write(job_id), deadline=None)
 
     def forget(self, job_id: JobId) -> None:
-        """The job has ended."""
+        """Drop the report that waits: the job has ended."""
         self._wanted.pop(job_id, None)
 
     async def _write(self, job_id: JobId) -> None:
@@ -69,7 +73,7 @@ class CheckpointRecords:
         self._busy.discard(job_id)
 
     async def _try(self, job_id: JobId, report: Report) -> bool:
-        """False: to be tried again."""
+        """Write one report. Return False if it must be retried."""
         async with self._turns:
             try:
                 pointers = await self._store.record_checkpoints(job_id, *report)
@@ -77,8 +81,8 @@ class CheckpointRecords:
                 logger.info("checkpoints of job %s are not recorded yet: %s", job_id, error)
                 return False
             except (Absent, Conflict) as error:
-                # The job has ended, or a newer attempt is recorded, or another JobManager leads: this one's next write
-                # that matters tells which.
+                # The job has ended, a newer attempt is recorded, or another JobManager is the leader. The next write
+                # that matters shows which.
                 logger.info("checkpoints of job %s are not recorded: %s", job_id, error)
             except Fatal as error:
                 logger.warning("checkpoints of job %s cannot be recorded: %s", job_id, error)

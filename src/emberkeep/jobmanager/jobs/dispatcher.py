@@ -1,4 +1,4 @@
-"""The Dispatcher: owns the jobs. Feeds their machines with events and carries out what they decide."""
+"""The Dispatcher owns the jobs: it feeds their machines with events and carries out the machines' effects."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ from emberkeep.protocol.transport import RpcClient
 from emberkeep.slots.model import TaskManagerInfo
 
 CALLS_AT_ONCE = 32
-_ANOTHER_FOLLOWS = frozenset({Phase.BACKING_OFF, Phase.PLACING, Phase.RECORDING_ATTEMPT})  # the attempt is over
-END_PATIENCE = 1.0  # seconds that an answer waits for the end of a request or job to be recorded: a driver waits for it
+_ANOTHER_FOLLOWS = frozenset({Phase.BACKING_OFF, Phase.PLACING, Phase.RECORDING_ATTEMPT})  # the attempt has ended
+END_PATIENCE = 1.0  # seconds that a reply to a driver waits until the end of a request or job is recorded
 
 _NOT_RUNNING = "job {} is not running: it has ended or was never accepted here"
 
@@ -76,7 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 class Dispatcher(Actor[Call]):
-    """Every public method puts a call in the inbox; nothing else touches the state."""
+    """The jobs' only owner. Every public method puts a call in the inbox; nothing else touches the state."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Dispatcher(Actor[Call]):
         self._calls = BoundedCalls(self, CALLS_AT_ONCE)
         self._unread = UnreadJobs(self, store, system.rng, self._take_again)
         self._alarms = Alarms(clock.now, self._rings)
-        self._ringing: set[JobId] = set()  # a deadline has come, and it is not confirmed yet that this one may decide
+        self._ringing: set[JobId] = set()  # a deadline is due, but the leadership is not confirmed yet
         self._expiring = False
 
     async def run(self) -> None:
@@ -147,7 +147,7 @@ class Dispatcher(Actor[Call]):
         return event()
 
     async def recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
-        """Take over what the store holds; asked once, before anything else."""
+        """Take over the jobs and results of the store. Call this once, before anything else."""
         await self.ask(partial(self._recover, stored, results))
 
     def _recover(self, stored: list[StoredJob], results: list[JobResult]) -> None:
@@ -161,8 +161,10 @@ class Dispatcher(Actor[Call]):
     # --- submission and cancellation ----------------------------------------------------------------------------------
 
     async def submit(self, graph: JobGraph) -> Submission:
-        """Accept a job durably. Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater,
-        UnknownOutcome, Fatal."""
+        """Accept a job durably.
+
+        Raises InvalidInput, NotUploaded (an artefact), Conflict (the id is taken), RetryLater, UnknownOutcome, Fatal.
+        """
         answer: asyncio.Future[Submission] = await self.ask(partial(self._submit, graph))
         return await answer
 
@@ -212,7 +214,7 @@ class Dispatcher(Actor[Call]):
         if job_id is None:
             return
         created = job_id == graph.job_id
-        # Another submission under the same key may have written the job and not know it yet: from now on it is known.
+        # Another submission under the same key may have written the job and not know it yet. Add the job now.
         written = graph if created else self._creating.pop(job_id, None)
         if written is not None and self._table.key_of(job_id) is None:
             logger.info("job %s (%s) accepted", job_id, graph.name)
@@ -221,7 +223,7 @@ class Dispatcher(Actor[Call]):
             answer.set_result(Submission(job_id=job_id, created=created))
 
     def _add(self, graph: JobGraph, stored: StoredJob, *, recovered: bool = False) -> None:
-        """``graph``: the stored one, or what stands for it where it could not be read."""
+        """Start to manage a job. ``graph``: the stored graph, or a stand-in if the stored one cannot be read."""
         attempt = stored.attempt
         configuration, lacks = usable_configuration(self._configuration, graph)
         machine = JobMachine(
@@ -238,7 +240,7 @@ class Dispatcher(Actor[Call]):
         )
         self._table.active[graph.job_id] = job
         self._procedures.watch_deadline(graph.job_id, standing)
-        if stored.graph is not None:  # of an unreadable one everything is kept
+        if stored.graph is not None:  # keep all BLOBs of an unreadable job
             self._blobs.job_submitted(graph.job_id, artefact_keys(graph), attempt)
         self._resources.add_job(graph.job_id, job.order, attempt)
         if stored.trouble is Trouble.AWAY:
@@ -248,7 +250,7 @@ class Dispatcher(Actor[Call]):
             self._apply(graph.job_id, ev.Begin(stored.problem, recovered))
 
     def _take_again(self, stored: StoredJob) -> None:
-        """A job that could not be read was read again."""
+        """Act on another attempt to read a job whose graph could not be read."""
         job = self._table.active.get(stored.job_id)
         if job is None or job.machine.phase is not Phase.WITHOUT_GRAPH:
             return
@@ -266,8 +268,10 @@ class Dispatcher(Actor[Call]):
         self._apply(stored.job_id, ev.GraphRead(graph, job_policy(configuration), restart_strategy(configuration)))
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Cancel durably: when this returns, the next leader would know. Raises Absent; Conflict when the job has ended
-        otherwise; RetryLater, UnknownOutcome, Fatal."""
+        """Cancel durably: once this returns, the next leader knows it too.
+
+        Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
+        """
         answer: asyncio.Future[None] = await self.ask(partial(self._cancel, job_id, grace))
         await answer
 
@@ -285,7 +289,7 @@ class Dispatcher(Actor[Call]):
             await self._writes.record_cancel(job_id)
         except Absent:
             logger.info("job %s has ended before it could be canceled", job_id)
-        except Conflict as error:  # another leads
+        except Conflict as error:  # another JobManager is the leader
             if not answer.done():
                 answer.set_exception(RetryLater(f"this JobManager leads no more: {error.message}", hint="try again"))
             raise
@@ -299,15 +303,17 @@ class Dispatcher(Actor[Call]):
         try:
             if not self._is_canceled(job_id):
                 self._apply(job_id, ev.CancelRequested(grace))
-        except (Absent, Conflict) as error:  # it has ended while that was written
+        except (Absent, Conflict) as error:  # the job ended while the cancellation was written
             if not answer.done():
                 answer.set_exception(error)
         if not answer.done():
             answer.set_result(None)
 
     def _is_canceled(self, job_id: JobId) -> bool:
-        """Whether the job has ended by a cancellation; False: it goes on. Raises Absent; Conflict when it has ended in
-        another way."""
+        """True if the job has ended by cancellation, False if it has not ended.
+
+        Raises Absent; Conflict if it has ended in another way.
+        """
         status = self._table.view(job_id).status
         if status.is_globally_terminal and status is not JobStatus.CANCELED:
             raise Conflict(f"job {job_id} has ended: it is {status.value}")
@@ -316,8 +322,10 @@ class Dispatcher(Actor[Call]):
     # --- savepoints and stops -----------------------------------------------------------------------------------------
 
     async def request_procedure(self, job_id: JobId, request: ProcedureRequest) -> None:
-        """Ask a job for something, durably; see ``ProcedureGateway``. Raises Absent, Conflict, RetryLater,
-        UnknownOutcome, Fatal."""
+        """Record durably what a job is asked to do; see ProcedureGateway.
+
+        Raises Absent, Conflict, RetryLater, UnknownOutcome, Fatal.
+        """
         answer: asyncio.Future[None] = await self.ask(partial(self._request_procedure, job_id, request))
         await answer
 
@@ -336,7 +344,7 @@ class Dispatcher(Actor[Call]):
         return answer
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
-        """Raises Absent."""
+        """Return how far a request has come. Raises Absent."""
         reply: ProcedureView = await self.ask(partial(self._procedure, job_id, trigger_id))
         return reply
 
@@ -355,7 +363,7 @@ class Dispatcher(Actor[Call]):
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 
     async def block(self, places: BlockedPlaces) -> None:
-        """From now on no driver is ordered to these places, and drivers leave them where they are evacuated."""
+        """Start no driver in these places from now on, and move drivers away where they are evacuated."""
         await self.ask(partial(self._block, places))
 
     def _block(self, places: BlockedPlaces) -> None:
@@ -374,7 +382,10 @@ class Dispatcher(Actor[Call]):
         self._block(self._moves.places)
 
     def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
-        """Order it; where its place was blocked meanwhile give it up, once no earlier order is under way."""
+        """Order the driver's start, or give up a place that is now blocked.
+
+        A place is not given up while an earlier order is under way: that one may still start the driver.
+        """
         key = ("start", job.job_id, attempt)
         if not self._moves.is_blocked(place):
             self._calls.submit(key, partial(self._start, job, attempt, place))
@@ -404,7 +415,7 @@ class Dispatcher(Actor[Call]):
             self._apply(job.job_id, ev.ExceptionsNoted(job.machine.attempt, entries))
 
     def _judged(self, job: Job, attempt: int, outcome: AttemptOutcome) -> AttemptOutcome:
-        """The loss of a driver that had to move is its move."""
+        """Return the outcome, turned into a move if the driver was lost while it had to move."""
         judged = self._moves.outcome(job, outcome)
         if judged is not outcome and attempt == job.machine.attempt:
             self._note_left_behind(job)
@@ -417,15 +428,18 @@ class Dispatcher(Actor[Call]):
         return reply
 
     async def view(self, job_id: JobId) -> JobView:
-        """Raises Absent."""
+        """Return one job. Raises Absent."""
         reply: JobView = await self.ask(partial(self._table.view, job_id))
         return reply
 
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
     async def orders(self, job_id: JobId, told: ProcedureProgress | None) -> tuple[ProcedureRequest | None, str]:
-        """What a JobMaster is to be told with its answer: what the job is asked to do, and the trigger id of the newest
-        request whose end is recorded. One that has just told an end gets its answer a little later, with that."""
+        """Return the job's request and the trigger id of the newest request whose end is recorded.
+
+        Both go into the reply to a JobMaster. If ``told`` reports an end that is being recorded, wait up to
+        END_PATIENCE seconds for the record, so that the reply can include it.
+        """
         settled: asyncio.Event | None = await self.ask(partial(self._end_under_way, job_id, told))
         if settled is not None:
             with contextlib.suppress(TimeoutError):
@@ -435,7 +449,7 @@ class Dispatcher(Actor[Call]):
         return reply
 
     def _end_under_way(self, job_id: JobId, told: ProcedureProgress | None) -> asyncio.Event | None:
-        """Set once the end that was told is recorded; None: it is not being recorded."""
+        """Return an event that is set once the reported end is recorded; None if no such record is under way."""
         job = self._table.active.get(job_id)
         if job is None or told is None or not told.phase.is_final or job.standing.settled.is_set():
             return None
@@ -448,7 +462,7 @@ class Dispatcher(Actor[Call]):
         return job.standing.wanted, Procedures.recorded(job.standing, told)
 
     async def register_jobmaster(self, request: RegisterJobMaster) -> bool:
-        """True: the newest word of it. Raises Conflict when it has to end itself."""
+        """Take a JobMaster's registration. False if a newer status is known. Raises Conflict if it must end itself."""
         reply: bool = await self.ask(partial(self._register_jobmaster, request))
         return reply
 
@@ -460,7 +474,7 @@ class Dispatcher(Actor[Call]):
         return self._take_status(job, request.attempt, request.status)
 
     async def jobmaster_heartbeat(self, request: JobMasterHeartbeat) -> tuple[bool, bool, str]:
-        """(registered, newest word, its address). Raises Conflict when it has to end itself."""
+        """Return (registered, status is the newest, its address). Raises Conflict if the JobMaster must end itself."""
         reply: tuple[bool, bool, str] = await self.ask(partial(self._jobmaster_heartbeat, request))
         return reply
 
@@ -473,14 +487,17 @@ class Dispatcher(Actor[Call]):
         return (True, self._take_status(job, request.attempt, request.status), job.job_master)
 
     def _accepted(self, job_id: JobId, attempt: int) -> Job:
-        """The job, when its JobMaster of this attempt may go on. Either way it was heard of."""
+        """Return the job if its JobMaster of this attempt may continue; else raise Conflict.
+
+        Either way, note the contact.
+        """
         self._attempt_seen(job_id, attempt)
         job = self._table.active.get(job_id)
         if job is not None:
             self._apply(job_id, ev.JobMasterHeard(attempt))
         refusal = _NOT_RUNNING if job is None else job.machine.refusal(attempt)
         if refusal:
-            self._authority.check()  # whoever is refused ends itself
+            self._authority.check()  # a refused JobMaster ends itself, so only a certain leader may refuse
         if job is None or refusal:
             raise Conflict(refusal.format(job_id))
         return job
@@ -503,8 +520,11 @@ class Dispatcher(Actor[Call]):
             job.pointers = pointers
 
     async def report_outcome(self, request: ReportOutcome) -> None:
-        """The first word about an attempt's end counts, repetitions are fine. Returns once what is final about it is in
-        the job store. Raises Conflict for older attempts, RetryLater: it is not stored yet."""
+        """Take the first report of an attempt's end; repetitions do no harm.
+
+        Returns once the job's result is in the store, if the end is final. Raises Conflict for older attempts,
+        RetryLater if the result is not stored yet.
+        """
         stored: asyncio.Event | None = await self.ask(partial(self._report_outcome, request))
         if stored is None:
             return
@@ -517,7 +537,7 @@ class Dispatcher(Actor[Call]):
             ) from None
 
     def _report_outcome(self, request: ReportOutcome) -> asyncio.Event | None:
-        """Set once the result that follows is stored; None: none follows yet, or it is."""
+        """Return an event that is set once the job's result is stored; None if there is nothing to wait for."""
         job = self._table.active.get(request.job_id)
         if job is None:
             if self._table.has_ended(request.job_id, request.attempt):
@@ -534,7 +554,7 @@ class Dispatcher(Actor[Call]):
         if job.machine.phase is Phase.RECORDING_RESULT:
             return job.result_stored
         if outcome.kind is None and job.machine.phase in _ANOTHER_FOLLOWS:
-            # It was given up before it spoke: its success is not taken.
+            # The attempt was abandoned before it reported: its success no longer counts.
             raise Conflict(job.machine.refusal(request.attempt))
         return None
 
@@ -554,7 +574,10 @@ class Dispatcher(Actor[Call]):
             self._attempt_seen(seen.job_id, seen.attempt)
 
     def _attempt_seen(self, job_id: JobId, attempt: int) -> None:
-        """Somebody has heard of it. Newer than the newest one here: the job store was put back from an older copy."""
+        """Note an attempt that some process knows.
+
+        A newer one than ours shows that the store was put back from a copy.
+        """
         job = self._table.active.get(job_id)
         if job is None or not job.machine.is_news(attempt):
             return
@@ -611,7 +634,7 @@ class Dispatcher(Actor[Call]):
                 )
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a job's state contradicts itself. For tests and the simulator."""
+        """Raise AssertionError if a job's state contradicts itself. For tests and the simulator."""
         for job in self._table.active.values():
             job.machine.check_invariants()
 
@@ -623,7 +646,7 @@ class Dispatcher(Actor[Call]):
             self.start_effect(f"deadline of {job_id}", self._tick(job_id), deadline=None)
 
     async def _tick(self, job_id: JobId) -> None:
-        """What follows from a deadline is decided by a leader that can write: it may be the end of a driver."""
+        """Feed a due deadline once the leadership is confirmed: a deadline can end a driver."""
         try:
             await self._authority.wait()
         finally:
@@ -633,7 +656,7 @@ class Dispatcher(Actor[Call]):
     # --- machines -----------------------------------------------------------------------------------------------------
 
     def _apply(self, job_id: JobId, event: ev.Event) -> None:
-        """Feed a job's machine and carry out its effects. Jobs that are gone take no events."""
+        """Feed a job's machine and carry out its effects. Events for jobs that are no longer here are dropped."""
         job = self._table.active.get(job_id)
         if job is None:
             return
@@ -685,7 +708,7 @@ class Dispatcher(Actor[Call]):
                 self._table.remove(job_id)
 
     async def _record_attempt(self, job: Job, attempt: int, home: DriverHome | None) -> None:
-        # What the attempt before it has done counts first: it may have been the last one.
+        # Record what the previous attempt did first: it may have stopped the job, so that no other attempt follows.
         await job.standing.settled.wait()
         await self._hold.passed(job, attempt)
         written = await self._writes.record_attempt(job.job_id, attempt, home)
@@ -725,7 +748,7 @@ class Dispatcher(Actor[Call]):
         if self._hold.waits_for(job) or not await self._authority.confirmed():
             return  # the machine orders it again
         if self._moves.is_blocked(place):
-            return  # since it waited for its turn; the machine orders it again, and hears that
+            return  # blocked while this waited its turn; the machine orders it again and learns of that
         request = StartDriver(
             epoch=self._epoch,
             graph=job.machine.graph,
@@ -755,7 +778,7 @@ class Dispatcher(Actor[Call]):
         request = StopDriver(epoch=self._epoch, job_id=job_id, attempt=attempt, grace=grace, lineage=self._lineage)
         try:
             await self._rpc.call(place.address, request, Ack, timeout=self._rpc_timeout)
-        except EmberkeepError as error:  # the machine orders it again until the driver is gone
+        except EmberkeepError as error:  # the machine repeats the order until the driver is gone
             logger.info("stop of job %s on task manager %s: %s", job_id, place.task_manager, error)
 
 

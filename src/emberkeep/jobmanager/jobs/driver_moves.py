@@ -1,13 +1,15 @@
-"""Drivers on evacuated nodes. A streaming one stops between two micro-batches and goes on elsewhere; another one is
-restarted elsewhere or stays until its job ends, as the blocklist says. A task manager that drains is left likewise, by
-streaming drivers only, and as soon as there is room for them elsewhere.
+"""Drivers that must leave evacuated nodes and draining task managers.
 
-A stream whose driver cannot stop so is asked again. On an evacuated node it is restarted in the end, as somebody takes
-the node away; its functions go on without what they took last, which the job's exceptions say. A drain has a time of
-its own, and until that is over nothing is lost.
+On an evacuated node a streaming driver stops between two micro-batches and continues elsewhere. Another driver is
+restarted elsewhere, or stays until its job ends, as the blocklist entry says. Only streaming drivers leave a draining
+task manager, each as soon as there is room for it elsewhere.
 
-What has to move follows from the list and from where the drivers are. It is looked at with each word of a JobMaster and
-with each change of the list, so a new leader need not know what was decided before it.
+A stream whose driver cannot stop in this way is asked again. On an evacuated node it is restarted in the end, as the
+node will be taken away. Its functions then continue with their state of the newest savepoint or planned move, and the
+job's exceptions say so. A drain has a deadline of its own, and loses nothing before that.
+
+Which drivers must move follows from the blocklist and from where the drivers are. Both are reviewed with each report of
+a JobMaster and each change of the list. So a new leader need not know what an earlier one decided.
 """
 
 from __future__ import annotations
@@ -24,29 +26,35 @@ from emberkeep.jobs.model import AttemptOutcome, DriverHome, ExceptionEntry, Fai
 from emberkeep.jobs.transitions import Phase
 from emberkeep.lifecycle.model import Procedure
 
-ASK_AGAIN = 10.0  # seconds after which a job that could not move is asked again
+ASK_AGAIN = 10.0  # seconds until a job that could not move is asked again
 
 
 class Move(enum.Enum):
-    """What is to be done about a driver."""
+    """What to do about a driver."""
 
     NONE = enum.auto()
-    ASK = enum.auto()  # to stop between two micro-batches, by Procedure.MOVE
-    RESTART = enum.auto()  # it is ended, and the next attempt starts elsewhere
+    ASK = enum.auto()  # ask it to stop between two micro-batches, by Procedure.MOVE
+    RESTART = enum.auto()  # end it; the next attempt starts elsewhere
 
 
 class DriverMoves:
-    """``patience``: seconds after which a streaming driver on an evacuated node that has not moved is restarted: it
-    continues after its newest committed batch all the same. The time of a savepoint does not count."""
+    """Decides which drivers must move, from the blocklist and the draining task managers.
+
+    ``patience``: seconds after which a streaming driver that has not left its evacuated node is restarted. Even then it
+    continues after its newest committed batch. The time of a savepoint does not count.
+    """
 
     def __init__(self, places: BlockedPlaces, patience: float) -> None:
         self.places = places
         self.draining: frozenset[TaskManagerId] = frozenset()
-        self.movable: frozenset[JobId] = frozenset()  # jobs on those for whose drivers there is room elsewhere
+        self.movable: frozenset[JobId] = frozenset()  # jobs with a driver there that fits elsewhere
         self._patience = patience
 
     def due(self, job: Job, now: float) -> Move:
-        """What is to be done about a job's driver now. ASK at most every few seconds."""
+        """Return what to do about a job's driver now. Notes in ``job`` since when it must move and when it was asked.
+
+        Returns ASK at most once every ASK_AGAIN seconds for one attempt.
+        """
         machine, running = job.machine, job.standing.running
         if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
             return Move.NONE
@@ -55,7 +63,7 @@ class DriverMoves:
             job.moving_since = None
             return Move.NONE
         if running is not None and running.procedure in (Procedure.SUSPEND, Procedure.DRAIN):
-            return Move.NONE  # it ends with that
+            return Move.NONE  # the job ends with that request
         if not _streams(job):
             return Move.RESTART if self._restarts(job) else Move.NONE
         if job.moving_since is None or job.moving_since[0] != machine.attempt:
@@ -64,7 +72,8 @@ class DriverMoves:
             job.cannot_move = ""
         job.cannot_move = _obstacle(job) or job.cannot_move
         if not evacuated or (running is not None and running.procedure is Procedure.SAVEPOINT):
-            # Each has bounds of its own, and a restart would throw away what it is about: the patience begins later.
+            # A drain and a savepoint have time limits of their own, and a restart would undo them. So the patience
+            # starts later.
             job.moving_since = (machine.attempt, now)
         if now - job.moving_since[1] >= self._patience:
             return Move.RESTART
@@ -74,15 +83,21 @@ class DriverMoves:
         return Move.ASK
 
     def outcome(self, job: Job, outcome: AttemptOutcome) -> AttemptOutcome:
-        """The loss of a driver that had to move is its move: who ordered it may not be the one who hears of it."""
-        # What may have been asked for in the place of a move is about streaming queries as well.
+        """Return the outcome as a move if the driver was lost while it had to move.
+
+        An earlier leader may have ordered the move, so this does not depend on an order of this leader.
+        """
+        # A request that has replaced the move is about streaming queries as well.
         moves = _streams(job) or job.standing.running is not None or self._restarts(job)
         if outcome.kind is FailureKind.LOST and (self._drains(job) or (self._is_evacuated(job) and moves)):
             return msgspec.structs.replace(outcome, kind=FailureKind.MOVED)
         return outcome
 
     def left_behind(self, job: Job, now_ms: int) -> tuple[ExceptionEntry, ...]:
-        """What people are to know once a streaming driver that had to move is ended as it is. Told once."""
+        """Return the warning for a streaming driver that had to move and is now ended without its functions' state.
+
+        Returned once per attempt; empty if no such state is lost. Notes in ``job`` that it was returned.
+        """
         home, report = _home(job), job.report
         if job.machine.phase is not Phase.RUNNING or job.machine.stopped or home is None or report is None:
             return ()
@@ -106,7 +121,7 @@ class DriverMoves:
         )
 
     def is_blocked(self, place: DriverPlace) -> bool:
-        """Whether no driver is to be started there."""
+        """True if no driver may be started there."""
         return place.task_manager in self.draining or self.places.is_blocked(place.task_manager, place.node_id)
 
     def _is_evacuated(self, job: Job) -> bool:
@@ -123,13 +138,13 @@ class DriverMoves:
 
 
 def _home(job: Job) -> DriverHome | None:
-    """Where the driver of the present attempt is; None when there is none."""
+    """Return where the driver of the current attempt is; None if there is none."""
     driver = job.machine.driver
     return None if driver is None or driver.gone else driver.stands_at
 
 
 def _obstacle(job: Job) -> str:
-    """How far the present request to move is, or why it has failed; "" where nothing is known of it."""
+    """Return how far the current move is, or why it has failed; "" if nothing is known about it."""
     running, told = job.standing.running, None if job.report is None else job.report.procedure
     if running is None or running.procedure is not Procedure.MOVE or told is None:
         return ""
@@ -137,7 +152,7 @@ def _obstacle(job: Job) -> str:
 
 
 def _streams(job: Job) -> bool:
-    """Whether the job has a streaming query, or had one when its present driver was asked to move."""
+    """True if the job has a streaming query, or had one when its current driver was asked to move."""
     running = job.standing.running
     moves = running is not None and running.procedure is Procedure.MOVE
     moved = job.moving_since is not None and job.moving_since[0] == job.machine.attempt

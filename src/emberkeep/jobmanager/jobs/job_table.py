@@ -1,4 +1,4 @@
-"""The Dispatcher's jobs: those that run or end, and pictures of those that have ended, oldest end first, bounded."""
+"""The Dispatcher's jobs: machines of active ones, views of ended ones. The number of ended ones is bounded."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from emberkeep.protocol.messages import JobMasterStatus
 
 @dataclass
 class Job:
-    """One job with a machine. ``graph`` None: it could not be read."""
+    """One job that has a machine. ``graph`` is None if it could not be read."""
 
     machine: JobMachine
     graph: JobGraph | None
     order: int
     job_master: str = ""
-    task_manager: TaskManagerId | None = None  # where its driver says that it is
-    report: JobMasterStatus | None = None  # of the present attempt
-    noted: tuple[ExceptionEntry, ...] = field(default=())  # the newest exceptions taken over from reports
-    pointers: JobPointers = field(default=JobPointers())  # as the store holds them
-    standing: Standing = field(default_factory=Standing)  # what it was asked to do
-    moving_since: tuple[int, float] | None = None  # the attempt whose driver has to leave its node, since when
+    task_manager: TaskManagerId | None = None  # where its driver runs, as the JobMaster reports
+    report: JobMasterStatus | None = None  # of the current attempt
+    noted: tuple[ExceptionEntry, ...] = field(default=())  # exceptions in the newest report
+    pointers: JobPointers = field(default=JobPointers())  # as stored
+    standing: Standing = field(default_factory=Standing)  # the job's requests: savepoint, stop, move
+    moving_since: tuple[int, float] | None = None  # attempt whose driver must leave its node, and since when (s)
     asked_to_move_at: float | None = None
-    lacks: str = ""  # which release its next attempt needs, in words; "": this one will do
-    cannot_move: str = ""  # why it has not moved so far
-    left_behind: int = 0  # the newest attempt of which people were told that it was ended without its functions' state
-    held: str = ""  # what the next attempt waits for before it is recorded
+    lacks: str = ""  # which release its next attempt needs, in words; "" if this one suffices
+    cannot_move: str = ""  # why its driver has not moved so far
+    left_behind: int = 0  # newest attempt reported as ended without its functions' state
+    held: str = ""  # what the next attempt waits for, before it is recorded
     result_stored: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -43,7 +43,7 @@ class Job:
         return self.machine.graph.job_id
 
     def view(self) -> JobView:
-        """Its picture."""
+        """Return the job's view for the edges."""
         procedure = Procedures.running(self.job_id, self.standing, self.machine.waiting())
         moving = self.moving_since is not None and self.moving_since[0] == self.machine.attempt
         held = self.held
@@ -52,7 +52,7 @@ class Job:
         return view_of(self.machine, self.graph, self.report, self.pointers, procedure, moving=moving, held=held)
 
     def take(self, report: JobMasterStatus) -> bool:
-        """Take over a JobMaster's report; False: it is an older one."""
+        """Take over a JobMaster's report. Return False if it is not newer than the last one."""
         if self.report is not None and report.sequence <= self.report.sequence:
             return False
         self.report = report
@@ -60,12 +60,12 @@ class Job:
 
 
 class JobTable:
-    """Jobs by id. An ended job's machine stays until its driver is out of the way, its picture for longer."""
+    """Jobs by id. An ended job's machine stays until its driver is gone or out of time; its view stays longer."""
 
     def __init__(self, keep: int) -> None:
         self.active: dict[JobId, Job] = {}
         self._ended: dict[JobId, JobView] = {}
-        self._lingering: set[JobId] = set()  # active, but ended
+        self._lingering: set[JobId] = set()  # ended, but their machines are still active
         self._keep = keep
         self._orders = 0
 
@@ -74,11 +74,11 @@ class JobTable:
         return self._orders
 
     def running(self) -> int:
-        """Jobs that have not ended."""
+        """Return the number of jobs that have not ended."""
         return len(self.active) - len(self._lingering)
 
     def remove(self, job_id: JobId) -> None:
-        """An ended job's machine is needed no more."""
+        """Drop an ended job's machine."""
         del self.active[job_id]
         self._lingering.discard(job_id)
 
@@ -87,7 +87,7 @@ class JobTable:
             self._ended[result.job_id] = view_of_result(result)
 
     def ended(self, job: Job) -> bool:
-        """Keep the picture of a job that has just ended; True when older ones had to go."""
+        """Keep the view of a job that has just ended. Return True if older views were dropped for it."""
         self._ended[job.job_id] = job.view()
         self._lingering.add(job.job_id)
         surplus = len(self._ended) - self._keep
@@ -96,12 +96,12 @@ class JobTable:
         return surplus > 0
 
     def has_ended(self, job_id: JobId, attempt: int) -> bool:
-        """Whether the job has ended with this attempt."""
+        """True if the job has ended with this attempt."""
         view = self._ended.get(job_id)
         return view is not None and view.attempt == attempt
 
     def key_of(self, job_id: JobId) -> str | None:
-        """The idempotency key of a job that runs or has ended; None for an unknown one."""
+        """Return the idempotency key of an active or ended job; None if the job is unknown."""
         job = self.active.get(job_id)
         if job is not None:
             return job.machine.graph.idempotency_key
@@ -109,7 +109,7 @@ class JobTable:
         return ended.result.idempotency_key if ended is not None and ended.result is not None else None
 
     def view(self, job_id: JobId) -> JobView:
-        """Raises Absent."""
+        """Return one job. Raises Absent."""
         ended = self._ended.get(job_id)
         if ended is not None:
             return ended
@@ -119,6 +119,6 @@ class JobTable:
         return job.view()
 
     def views(self) -> list[JobView]:
-        """Newest submission first."""
+        """Return all jobs, newest submission first."""
         running = [job.view() for job_id, job in self.active.items() if job_id not in self._lingering]
         return sorted([*running, *self._ended.values()], key=lambda view: (-view.submitted_ms, view.job_id))

@@ -1,4 +1,4 @@
-"""What a request about a job means where it leaves something open. Pure."""
+"""Defaults for what a request about a job leaves open. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from emberkeep.lifecycle.model import ProcedureRequest
 def with_defaults(
     request: ProcedureRequest, cluster: Configuration, graph: JobGraph | None, savepoint_root: str
 ) -> ProcedureRequest:
-    """The request with a directory for its savepoint and a deadline: its own, else the job's or cluster's configured
-    ones. ``graph`` None: it could not be read. ``savepoint_root``: where nothing is configured."""
+    """Return the request with a savepoint directory and a deadline.
+
+    Its own values come first, then those configured for the job or the cluster. ``graph`` is None if it could not be
+    read. ``savepoint_root``: the directory if none is configured.
+    """
     configuration = cluster
     if graph is not None:
         try:
             configuration = job_configuration(cluster, graph)
-        except InvalidInput:  # accepted by another release
+        except InvalidInput:  # another release accepted the job with options unknown here
             configuration = cluster
     limit_ms = int(configuration[options.STOP_BATCH_TIMEOUT] * 1000)
     return msgspec.structs.replace(

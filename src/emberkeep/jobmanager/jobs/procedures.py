@@ -1,9 +1,9 @@
 """What jobs are asked to do: savepoint, suspend, drain, move.
 
-A request is durable before it is acknowledged; there is one at a time per job, but a move whose driver has left its
-node gives way to any other. The job's JobMaster is told of it with each answer, and the next attempt's driver at its
-start, until its end is recorded; only then is that told as well. So whoever fails meanwhile, the next one goes on where
-it stopped.
+A request is durable before it is acknowledged. A job has one request at a time; only a move whose driver has left its
+node gives way to another request. Every reply to the job's JobMaster carries the request, and so does the start of the
+next attempt's driver, until the request's end is recorded. Only then is the end acknowledged. So whichever process
+fails, its successor continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from emberkeep.jobs.checkpoints import JobPointers, SavepointPointer
 from emberkeep.jobs.model import JobStatus
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 
-ENDED_KEPT = 1000  # requests whose end is remembered, of all jobs; savepoints are in the job's pointers besides
-_LOOK_AGAIN = 2.0  # seconds between two looks at whether a request that nobody has taken up is overdue
+ENDED_KEPT = 1000  # ended requests to remember, over all jobs; savepoints are also in their job's pointers
+_LOOK_AGAIN = 2.0  # seconds between two checks of a request's deadline
 
 _DOING = {
     Procedure.SAVEPOINT: "a savepoint of it is being made",
@@ -41,15 +41,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class Standing:
-    """What one job was asked to do."""
+    """The requests of one job. ``settled`` is set except while the end of ``wanted`` is being written."""
 
-    wanted: ProcedureRequest | None = None  # durable
-    asking: ProcedureRequest | None = None  # being written
-    answers: list[asyncio.Future[None]] = field(default_factory=list)  # wait for that
-    progress: ProcedureProgress | None = None  # the newest word about ``wanted``, or about ``stopped``
-    stopped: ProcedureView | None = None  # it has stopped the job for good; durable
-    recorded: str = ""  # trigger id of the newest whose end is durable
-    settled: asyncio.Event = field(default_factory=asyncio.Event)  # no end is being written
+    wanted: ProcedureRequest | None = None  # the current request; durable
+    asking: ProcedureRequest | None = None  # a new request that is being written
+    answers: list[asyncio.Future[None]] = field(default_factory=list)  # wait until ``asking`` is durable
+    progress: ProcedureProgress | None = None  # newest report about ``wanted``, or about ``stopped``
+    stopped: ProcedureView | None = None  # the request that has stopped the job permanently; durable
+    recorded: str = ""  # trigger id of the newest request whose end is durable
+    settled: asyncio.Event = field(default_factory=asyncio.Event)  # set while no end is being written
 
     def __post_init__(self) -> None:
         self.settled.set()
@@ -60,9 +60,12 @@ class Standing:
 
 
 class Procedures:
-    """Belongs to ``owner``, in whose loop everything here runs. ``apply`` takes events for a job's machine, ``written``
-    what the store holds of a job's pointers. ``lacks_driver``: what a job waits for that has no driver, and none is
-    being started; None for any other. ``now_ms``: Unix milliseconds."""
+    """The requests of all jobs, at most one running per job.
+
+    Belongs to ``owner`` and runs in its event loop. ``apply`` feeds a job's machine, ``written`` takes the pointers
+    that the store holds of a job. ``lacks_driver`` returns what a job waits for if it has no driver and none is being
+    started, else None. ``now_ms``: Unix milliseconds.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class Procedures:
 
     @staticmethod
     def recovered(job_id: JobId, wanted: ProcedureRequest | None, stopped: str, pointers: JobPointers) -> Standing:
-        """What the store holds of a job."""
+        """Return the standing of a job as the store holds it."""
         view = None
         if stopped:
             view = savepoint_view(job_id, stopped, pointers) or ProcedureView(
@@ -101,7 +104,7 @@ class Procedures:
         request: ProcedureRequest,
         answer: asyncio.Future[None],
     ) -> None:
-        """Write a request of a running job and answer. Raises Conflict."""
+        """Write a request of a running job, then set ``answer``. Raises Conflict."""
         running = standing.running
         if running is not None and running.trigger_id == request.trigger_id:
             _check_same(running, request)
@@ -127,8 +130,10 @@ class Procedures:
         self._owner.start_effect(f"ask {job_id}", self._record(job_id, standing, request), deadline=None)
 
     def _has_left(self, job_id: JobId, running: ProcedureRequest) -> bool:
-        """Whether it is a move whose driver has left its node: all that is open is when there is a place for the next
-        one, and that may be in hours."""
+        """True if the request is a move whose driver has left its node.
+
+        It waits only for the next driver's place, which can take hours.
+        """
         return running.procedure is Procedure.MOVE and self._lacks_driver(job_id) is not None
 
     async def _record(self, job_id: JobId, standing: Standing, request: ProcedureRequest) -> None:
@@ -148,7 +153,7 @@ class Procedures:
                 answer.set_result(None)
 
     def watch_deadline(self, job_id: JobId, standing: Standing) -> None:
-        """A driver keeps to the deadline of what it was asked for; while there is none, this does."""
+        """Enforce the request's deadline while the job has no driver. A driver enforces it itself."""
         wanted = standing.wanted
         if wanted is not None and wanted.deadline_ms:
             watch = self._watch_deadline(job_id, standing, wanted)
@@ -161,7 +166,7 @@ class Procedures:
             await asyncio.sleep(_LOOK_AGAIN)
 
     def _deadline_over(self, job_id: JobId, standing: Standing, wanted: ProcedureRequest) -> None:
-        # An attempt that is being recorded is told of the request as it starts: then it is the one to give up.
+        # An attempt that is being recorded gets the request at its start, and enforces the deadline itself.
         waiting = self._lacks_driver(job_id)
         if waiting is None or standing.wanted is not wanted or not standing.settled.is_set():
             return
@@ -175,7 +180,7 @@ class Procedures:
     # --- what JobMasters tell -----------------------------------------------------------------------------------------
 
     def take(self, job_id: JobId, standing: Standing, attempt: int, progress: ProcedureProgress | None) -> None:
-        """The newest word of an attempt."""
+        """Take the newest progress that an attempt reports."""
         if progress is None:
             return
         wanted = standing.wanted
@@ -205,7 +210,10 @@ class Procedures:
         wanted: ProcedureRequest,
         progress: ProcedureProgress,
     ) -> None:
-        """Raises Conflict (this JobManager leads no more), which ends the actor."""
+        """Write the end of a request.
+
+        Raises Conflict, which ends the actor, if this JobManager is no longer the leader.
+        """
         if progress.phase is ProcedurePhase.FAILED:
             pointers = None
             written = await self._writes.forget_procedure(job_id)
@@ -227,8 +235,8 @@ class Procedures:
     ) -> None:
         standing.settled.set()
         if not written:
-            return  # the job has ended meanwhile, or a newer attempt carries the request on, or this one tells it again
-        if standing.wanted is wanted:  # else the job's end is known already; this was written before it
+            return  # the job has ended, a newer attempt continues the request, or this one will report it again
+        if standing.wanted is wanted:  # else the job's end was noted while this was written
             standing.wanted = None
         standing.recorded = wanted.trigger_id
         view = ProcedureView(
@@ -252,12 +260,12 @@ class Procedures:
             self._apply(job_id, ev.StopRecorded())
 
     def attempt_recorded(self, job_id: JobId, standing: Standing) -> None:
-        """A newer attempt is durable; a move has ended with that, in the store as well."""
+        """Note that a newer attempt is durable. The store has ended a move with that record."""
         self._move_ended(job_id, standing)
         standing.progress = None
 
     def _move_ended(self, job_id: JobId, standing: Standing) -> None:
-        """The store has no move of the job any more: with a newer attempt, or with what was asked for in its place."""
+        """End a move: the store no longer has it, since a newer attempt or another request has replaced it."""
         wanted = standing.wanted
         if wanted is not None and wanted.procedure is Procedure.MOVE:
             standing.wanted = None
@@ -265,7 +273,7 @@ class Procedures:
             self._remember(ProcedureView(job_id=job_id, trigger_id=wanted.trigger_id, request=wanted, is_over=True))
 
     def job_ended(self, job_id: JobId, standing: Standing, status: JobStatus) -> None:
-        """What was not done will never be."""
+        """Fail the request that is still open: it can no longer be carried out."""
         running, standing.wanted = standing.running, None
         if running is not None:
             self._remember(
@@ -288,9 +296,10 @@ class Procedures:
 
     @staticmethod
     def recorded(standing: Standing, told: ProcedureProgress | None) -> str:
-        """The newest request whose end is durable, for a JobMaster that has told ``told``.
+        """Return the newest request whose end is durable, for a JobMaster that has reported ``told``.
 
-        What it tells the end of, and what is not wanted, was recorded by this leader or by an earlier one.
+        If it reports the end of a request that is not the current one, this leader or an earlier one has recorded that
+        end.
         """
         wanted = standing.wanted
         if told is not None and told.phase.is_final and (wanted is None or wanted.trigger_id != told.trigger_id):
@@ -299,7 +308,7 @@ class Procedures:
 
     @staticmethod
     def running(job_id: JobId, standing: Standing, waiting: str = "") -> ProcedureView | None:
-        """What the job does now, or has been stopped by."""
+        """Return the request that the job carries out now, or the one that has stopped it; None if there is none."""
         running = standing.running
         if running is None:
             return None if standing.stopped is None else _still_ending(standing.stopped)
@@ -312,7 +321,7 @@ class Procedures:
         )
 
     def ended(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> ProcedureView:
-        """A request that is over. Raises Absent."""
+        """Return a request that has ended. Raises Absent."""
         view = self._ended.get((job_id, trigger_id)) or savepoint_view(job_id, trigger_id, pointers)
         if view is None:
             raise Absent(
@@ -323,13 +332,13 @@ class Procedures:
         return view
 
     def knows(self, job_id: JobId, trigger_id: str, pointers: JobPointers) -> bool:
-        """Whether that request is over."""
+        """True if the request has ended, as far as this JobManager remembers or the job's savepoints show."""
         known = (job_id, trigger_id) in self._ended
         return known or savepoint_view(job_id, trigger_id, pointers) is not None
 
 
 def savepoint_view(job_id: JobId, trigger_id: str, pointers: JobPointers) -> ProcedureView | None:
-    """A request whose savepoint is among the job's."""
+    """Return the request that made one of the job's savepoints; None if no savepoint has this trigger id."""
     for pointer in pointers.savepoints:
         if pointer.trigger_id == trigger_id:
             return ProcedureView(
@@ -365,7 +374,7 @@ def _check_same(known: ProcedureRequest, request: ProcedureRequest) -> None:
 
 
 def _stops(procedure: Procedure) -> bool:
-    """Whether no attempt may follow."""
+    """True if no attempt may follow."""
     return procedure in (Procedure.SUSPEND, Procedure.DRAIN)
 
 

@@ -1,4 +1,4 @@
-"""Jobs whose graphs cannot be read at present: they are read again until they can be."""
+"""Jobs whose graphs cannot be read now: read them again until it succeeds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.base.ids import JobId
 from emberkeep.jobs.ports import JobStore, StoredJob, Trouble
 
-FIRST_PAUSE = 1.0  # seconds; doubles
+FIRST_PAUSE = 1.0  # seconds; doubles after each failure
 LONGEST_PAUSE = 30.0
 
 logger = logging.getLogger(__name__)
 
 
 class UnreadJobs:
-    """Belongs to ``owner``, in whose loop everything here runs. ``take``: told what was found, each time."""
+    """Jobs to be read again.
+
+    Belongs to ``owner`` and runs in its event loop. ``take`` receives what each read found.
+    """
 
     def __init__(
         self,
@@ -42,11 +45,11 @@ class UnreadJobs:
         self._some.set()
 
     def forget(self, job_id: JobId) -> None:
-        """The job has been decided about otherwise."""
+        """Stop reading a job."""
         self._waiting.pop(job_id, None)
 
     async def run(self) -> None:
-        """Until cancelled. One is read after the other, so that a storage that comes back is not overrun."""
+        """Read the jobs one after the other, until cancelled. So a storage that comes back is not flooded."""
         pause = FIRST_PAUSE
         while True:
             while not self._waiting:
@@ -58,7 +61,7 @@ class UnreadJobs:
             pause = FIRST_PAUSE if any(found) else min(LONGEST_PAUSE, 2 * pause)
 
     async def _read(self, job_id: JobId) -> bool:
-        """Whether it need not be read again."""
+        """Read one job. Return True if it need not be read again."""
         if job_id not in self._waiting:
             return True
         try:
@@ -66,7 +69,7 @@ class UnreadJobs:
         except EmberkeepError as error:
             logger.warning("job %s is not read again now: %s", job_id, error)
             return False
-        if stored is None:  # it has ended meanwhile
+        if stored is None:  # the job has ended in the meantime
             self.forget(job_id)
             return True
         self._owner.tell(partial(self._take, stored))

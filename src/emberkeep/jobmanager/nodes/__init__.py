@@ -1,1 +1,1 @@
-"""The blocklist, and evidence about nodes."""
+"""The cluster's blocklist, and evidence of faulty nodes."""

@@ -1,1 +1,1 @@
-"""The ResourceManager and what it works with."""
+"""The ResourceManager and its collaborators."""

@@ -1,1 +1,1 @@
-"""What the edges see of a JobManager."""
+"""What REST, metrics and the other edges see of a JobManager."""
