@@ -1,4 +1,4 @@
-"""One deadline per key, and one loop that rings for those that are due."""
+"""One deadline per key, and one loop that rings the due ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from collections.abc import Callable
 
 from emberkeep.base.ids import JobId
 
-SHORTEST_SLEEP = 0.01  # seconds; while the clock stands still a deadline may be near for long
-LONGEST_SLEEP = 0.5  # seconds; also reads the clock often enough to notice a stall
+SHORTEST_SLEEP = 0.01  # seconds; a deadline stays near while the clock stands still
+LONGEST_SLEEP = 0.5  # seconds; short enough to notice a stall of the process
 
 
 class Alarms:
-    """Deadlines in the seconds of ``now``. Moving one is cheap: old entries are dropped when they come up."""
+    """Deadlines in seconds of ``now``; each rings once.
+
+    Moving one is cheap: its old entry is dropped when it comes up.
+    """
 
     def __init__(self, now: Callable[[], float], ring: Callable[[JobId], None]) -> None:
         self._now = now
@@ -23,7 +26,7 @@ class Alarms:
         self._sooner = asyncio.Event()
 
     def set(self, key: JobId, at: float | None) -> None:
-        """Set, move or (None) drop the deadline of ``key``."""
+        """Set or move the deadline of ``key``; None drops it."""
         if at is None:
             self._due.pop(key, None)
             return
@@ -36,7 +39,7 @@ class Alarms:
             heapq.heappush(self._heap, (at, key))
 
     async def run(self) -> None:
-        """Ring for ever."""
+        """Ring due deadlines until cancelled."""
         while True:
             self._sooner.clear()
             pause = self._ring_due()

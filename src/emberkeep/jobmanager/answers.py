@@ -1,4 +1,4 @@
-"""Answers that people wait for: each is given, also when the one who was to give it stops in the middle of its work."""
+"""Replies that callers wait for. Each one is given, even if its actor stops before the work is done."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from emberkeep.base.errors import EmberkeepError
 
 
 class Answers:
-    """Owned by an actor, used in its loop."""
+    """Open replies of one actor; used in its event loop."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[Any]] = set()
 
     def new(self) -> asyncio.Future[Any]:
-        """An answer to be given. Whoever asked may be gone by then: an error that nobody fetches is no error."""
+        """Return a reply to be set later.
+
+        The caller may be gone by then, so an error that nobody fetches is ignored.
+        """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)
         answer.add_done_callback(self._given)
@@ -27,7 +30,7 @@ class Answers:
             answer.exception()
 
     def give_up(self, error: EmberkeepError) -> None:
-        """Nothing will be answered any more: ``error`` is the answer to all who still wait."""
+        """Set ``error`` as the reply for all callers that still wait."""
         for answer in list(self._waiting):
             if not answer.done():
                 answer.set_exception(error)

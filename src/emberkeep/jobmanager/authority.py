@@ -1,8 +1,8 @@
-"""Whether this leader may decide anything: only while its job store takes what it writes.
+"""Whether this leader may decide anything: only while its job store confirms it by accepting writes.
 
-A leader that has lost its store does not know whether another one leads, and nothing that it decides would outlive it.
-So it gives no order, condemns nobody and refuses nobody until the store has confirmed its epoch by a write. Its clock
-stands still meanwhile: every deadline is as far away afterwards as before. What it hears it takes note of.
+A leader that has lost its store cannot know whether another one leads, and nothing that it decides would survive it. So
+it gives no order, declares nothing lost and refuses no process until a write has confirmed its epoch. Its clock stands
+still in the meantime, so that every deadline is as far away afterwards as before. Incoming reports are still noted.
 """
 
 from __future__ import annotations
@@ -16,16 +16,20 @@ from emberkeep.base.errors import Conflict, EmberkeepError, RetryLater
 from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
 
-FRESH = 1.0  # seconds for which a confirmation counts: much shorter than the time after which another one may lead
-PROBE_PAUSE = 0.5  # seconds between two questions to a store that does not answer as it should
-REMINDER_PAUSE = 60.0  # seconds between two lines in the log while nothing is decided
+FRESH = 1.0  # seconds that a confirmation is valid: much less than until another JobManager may lead
+PROBE_PAUSE = 0.5  # seconds between two attempts to get a confirmation
+REMINDER_PAUSE = 60.0  # seconds between two log lines while in doubt
 
 logger = logging.getLogger(__name__)
 
 
 class Authority:
-    """``confirm`` writes to the store and raises Conflict when another JobManager leads; it may take ``patience``
-    seconds. After a doubt of ``forgiving`` seconds or more, silence counts anew: others may not have been heard."""
+    """Either confirmed or in doubt; the steady clock is held exactly while it is in doubt.
+
+    ``confirm`` writes to the store and raises Conflict if another JobManager is the leader; it may take ``patience``
+    seconds. After a doubt of ``forgiving`` seconds or more, silence of task managers counts from then on only: this
+    leader may have missed their heartbeats.
+    """
 
     def __init__(
         self,
@@ -55,12 +59,12 @@ class Authority:
 
     @property
     def in_doubt(self) -> bool:
-        """Whether nothing may be decided at present."""
+        """True if nothing may be decided now."""
         return self._doubted_at is not None
 
     @property
     def problem(self) -> str:
-        """Why nothing is decided at present, and what to do; "" otherwise."""
+        """Why nothing is decided now, and what to do about it; "" if not in doubt."""
         if self._doubted_at is None:
             return ""
         seconds = self._clock.monotonic() - self._doubted_at
@@ -71,7 +75,7 @@ class Authority:
         )
 
     async def remind(self) -> None:
-        """Say in the log now and then that nothing is decided, until cancelled."""
+        """Log at intervals that nothing is decided, until cancelled."""
         while True:
             await self._doubted.wait()
             await asyncio.sleep(REMINDER_PAUSE)
@@ -79,7 +83,7 @@ class Authority:
                 logger.warning("%s", self.problem)
 
     def check(self) -> None:
-        """Raises RetryLater while nothing may be decided."""
+        """Raise RetryLater while nothing may be decided."""
         if self.in_doubt:
             raise RetryLater(
                 "this JobManager decides nothing: it cannot confirm in its job store that it leads",
@@ -87,22 +91,25 @@ class Authority:
             )
 
     def pause(self) -> None:
-        """Whether this JobManager leads cannot be confirmed until ``resume``."""
+        """Doubt the leadership until ``resume``: the session with the store is interrupted."""
         self._paused = True
         self._doubt("the session with the job store is interrupted")
 
     def resume(self) -> None:
-        """The store has just confirmed that it leads."""
+        """End the doubt: the store has just confirmed the leadership."""
         self._paused = False
         self._believe()
 
     def suspect(self) -> None:
-        """A write has failed: ask the store before anything else is decided."""
+        """Ask the store before anything else is decided: a write has failed."""
         self._confirmed_at = float("-inf")
         self._suspected.set()
 
     async def run(self) -> None:
-        """Ask a store that is suspected, until it has confirmed. Raises Conflict: another JobManager leads."""
+        """Ask the store after each suspicion until it has confirmed.
+
+        Raises Conflict if another JobManager is the leader.
+        """
         while True:
             await self._suspected.wait()
             if self._paused or not await self.confirmed(again=True):
@@ -111,8 +118,11 @@ class Authority:
                 self._suspected.clear()
 
     async def confirmed(self, *, again: bool = False) -> bool:
-        """Whether the store has confirmed a moment ago that this JobManager leads; asks it where that is not known,
-        also when it has been in doubt since, if ``again``. Raises Conflict: another JobManager leads."""
+        """True if the store has confirmed the leadership within the last FRESH seconds, or confirms it now.
+
+        While in doubt, returns False without asking, unless ``again``. Raises Conflict if another JobManager is the
+        leader.
+        """
         async with self._asking:
             if self._paused or (self.in_doubt and not again):
                 return False
@@ -121,7 +131,7 @@ class Authority:
             return await self._ask()
 
     async def wait(self) -> None:
-        """Return once the store has confirmed it. Raises Conflict: another JobManager leads."""
+        """Return once the store has confirmed the leadership. Raises Conflict if another JobManager is the leader."""
         while not await self.confirmed():
             await self._sure.wait()
 
@@ -136,7 +146,7 @@ class Authority:
             self._doubt(str(error) or "the job store does not answer")
             self._suspected.set()
             return False
-        if self._paused:  # meanwhile
+        if self._paused:  # the session was interrupted while the store answered
             return False
         self._confirmed_at = asked_at
         self._believe()

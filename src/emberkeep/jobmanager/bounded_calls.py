@@ -1,4 +1,4 @@
-"""Calls to other processes, at most so many at once. Each has a key: a call under way is not started a second time."""
+"""Calls to other processes, a bounded number at a time. A key prevents two calls about one thing at once."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class BoundedCalls:
-    """Runs calls as effects of ``actor``. The queue holds one entry per key, so it is bounded by what there is to call
-    about: drivers and slots."""
+    """Runs calls as effects of ``actor``, at most ``limit`` at a time.
+
+    The queue holds one entry per key, so the number of drivers and slots bounds it.
+    """
 
     def __init__(self, actor: Actor[Any], limit: int) -> None:
         self._actor = actor
@@ -22,16 +24,16 @@ class BoundedCalls:
         self._running: set[Hashable] = set()
 
     def submit(self, key: Hashable, work: Work) -> None:
-        """Run ``work`` when there is room, unless a call under ``key`` runs; one that still waits is replaced.
+        """Run ``work`` when there is room. Replaces a call under ``key`` that waits; ignored while one is running.
 
-        It must bound itself in time.
+        ``work`` must bound its own time.
         """
         if key not in self._running:
             self._queue[key] = work
             self._start()
 
     def is_running(self, key: Hashable) -> bool:
-        """Whether a call under ``key`` has begun and not ended."""
+        """True if a call under ``key`` has begun and not ended."""
         return key in self._running
 
     def _start(self) -> None:

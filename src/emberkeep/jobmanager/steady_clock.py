@@ -1,8 +1,8 @@
-"""Time for deadlines that stands still while this process stands still.
+"""A clock for deadlines that stands still while this process does.
 
-A JobManager that was frozen (SIGSTOP, a paused machine, a long stall) wakes up with all heartbeats overdue, although
-the silence was its own. So the gap between two readings counts for at most a step; a loop reads the clock often enough
-that only real stalls are cut. It also stands still while it is held: while this JobManager may decide nothing.
+A JobManager that was frozen (SIGSTOP, a paused machine, a long stall) wakes up with all heartbeats overdue, although it
+was silent itself. So the gap between two readings counts for at most LONGEST_STEP. A loop reads the clock often enough
+that only real stalls are cut. The clock also stands still while it is held, because this JobManager may decide nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ LONGEST_STEP = 2.0  # seconds
 
 
 class SteadyClock:
-    """Monotonic seconds without this process's own stalls, and without those for which it was held."""
+    """Monotonic seconds without this process's stalls and without the time for which the clock was held."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class SteadyClock:
         self._held = True
 
     def release(self) -> None:
-        """Go on."""
+        """Run again."""
         self.now()
         self._held = False
 

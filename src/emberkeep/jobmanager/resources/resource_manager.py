@@ -1,4 +1,4 @@
-"""The ResourceManager: owns the SlotManager, speaks with task managers, tells the Dispatcher what became of them."""
+"""The ResourceManager owns the SlotManager, serves task managers, and reports their changes to the Dispatcher."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from emberkeep.slots.slot_manager import Allotted, SlotManager
 from emberkeep.slots.supply import Supply
 
 CALLS_AT_ONCE = 128
-WATCH_INTERVAL = 0.5  # seconds between two looks for what has lapsed
-LOST_KEPT = 256  # lost task managers that a job is told of
+WATCH_INTERVAL = 0.5  # seconds between two checks of timeouts
+LOST_KEPT = 256  # lost task managers to remember for each job
 NOTHING = ResourceProfile(cores=0, memory_mb=0)
-MESSAGES_PER_JOB = 8  # what the Dispatcher may tell about one job between two turns
+MESSAGES_PER_JOB = 8  # messages about one job that an inbox has room for
 
 Call = Callable[[], Any]
 
@@ -56,41 +56,48 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterListener(Protocol):
-    """Who is told about the cluster. Calls return at once."""
+    """Receives changes in the cluster. Calls return at once."""
 
     def place_granted(self, job_id: JobId, info: TaskManagerInfo, *, only_node: bool) -> None:
-        """The job has the driver place that it asked for."""
+        """Note that the job has the driver place that it asked for.
+
+        ``only_node``: no other node could take the driver.
+        """
 
     def place_explained(self, job_id: JobId, text: str, *, blocked: bool) -> None:
-        """Why the job has no driver place yet; ``blocked``: there may be one once nodes are not blocked any more."""
+        """Note why the job has no driver place yet. ``blocked``: unblocking nodes may provide one."""
 
     def task_managers_lost(self, instances: tuple[InstanceId, ...]) -> None:
-        """These lives of task managers are over or silent for too long."""
+        """Note that these task manager instances have ended, are lost, or are away: silent for too long."""
 
     def task_managers_draining(self, task_managers: frozenset[TaskManagerId], movable: frozenset[JobId]) -> None:
-        """These are about to end, and what runs there is to go elsewhere first. ``movable``: jobs with a driver there
-        that would find a place."""
+        """Note which task managers end once their work has moved elsewhere.
+
+        ``movable``: jobs with a driver there for which there is room elsewhere.
+        """
 
     def drivers_changed(
         self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...], vanished: tuple[DriverReport, ...]
     ) -> None:
-        """What a task manager lists now, and what this life of it listed before and lists no more."""
+        """Note the drivers that a task manager lists now, or those that its instance no longer lists."""
 
     def attempts_seen(self, attempts: tuple[AttemptKey, ...]) -> None:
-        """The newest attempts that a task manager has heard of, said before anything else that it reports."""
+        """Note the newest attempts that a task manager knows. Called before anything else that its report causes."""
 
     def drivers_complete(self, info: TaskManagerInfo, drivers: tuple[DriverReport, ...]) -> None:
-        """All that a task manager holds, said for the first time since it knows that this JobManager leads: it refuses
-        whatever former leaders may still ask of it."""
+        """Note all drivers of a task manager, from its first report since it knows this JobManager as leader.
+
+        From then on it refuses late requests of former leaders.
+        """
 
 
 @dataclass(frozen=True)
 class Standing:
-    """What a JobMaster is told about its slots."""
+    """What a JobMaster is told about its slots and about task managers."""
 
     lost: tuple[InstanceId, ...]
     missing: str
-    blocked: bool = False  # what is missing may be there once nodes are not blocked any more
+    blocked: bool = False  # unblocking nodes may provide what is missing
     draining: tuple[TaskManagerId, ...] = ()
 
 
@@ -99,9 +106,9 @@ class _Registered:
     info: TaskManagerInfo
     report: TaskManagerReport
     heard_ms: int
-    keys: tuple[tuple[JobId, int], ...] = ()  # attempts that hold something there
+    keys: tuple[tuple[JobId, int], ...] = ()  # attempts with slots or a live driver there
     exited: tuple[tuple[JobId, int], ...] = ()
-    complete: bool = False  # it has reported since it was told of this epoch
+    complete: bool = False  # it has reported since it knows this epoch
 
     def take(self, report: TaskManagerReport, now_ms: int) -> None:
         held = [(allocation.job_id, allocation.attempt) for allocation in report.allocations]
@@ -114,7 +121,7 @@ class _Registered:
 
 @dataclass
 class _Lost:
-    """Lost lives of task managers where a job held slots, oldest first."""
+    """Lost task manager instances where a job held slots, oldest first, at most LOST_KEPT."""
 
     instances: dict[InstanceId, None] = field(default_factory=dict)
 
@@ -125,7 +132,10 @@ class _Lost:
 
 
 class ResourceManager(Actor[Call]):
-    """Every public method puts a call in the inbox; nothing else touches the state."""
+    """The only owner of slots and registered task managers.
+
+    Every public method puts a call in the inbox; nothing else touches the state.
+    """
 
     def __init__(
         self,
@@ -168,21 +178,24 @@ class ResourceManager(Actor[Call]):
         self._places = blocked or BlockedPlaces()
         self._draining: frozenset[TaskManagerId] = frozenset()
         self._movable: frozenset[JobId] = frozenset()
-        self._faults: FaultWatch | None = None  # None: nobody looks for bad nodes
+        self._faults: FaultWatch | None = None  # None: bad nodes are not detected
         self._block_node: Callable[[BlockedNode], Awaitable[object]] | None = None
         self._blocking = False
         self._listener: ClusterListener | None = None
 
     def detect(self, faults: FaultWatch, block: Callable[[BlockedNode], Awaitable[object]]) -> None:
-        """Have nodes blocked that ``faults`` suspects; before ``run``. ``block`` may raise EmberkeepError."""
+        """Block the nodes that ``faults`` suspects. Call before ``run``. ``block`` may raise EmberkeepError."""
         self._faults, self._block_node = faults, block
 
     def listen(self, listener: ClusterListener) -> None:
-        """Set who is told; before ``run``."""
+        """Set the listener; before ``run``."""
         self._listener = listener
 
     async def run(self) -> None:
-        """Until cancelled. Raises Conflict, where it ``steps_aside``, once hardly anybody is heard any more."""
+        """Serve until cancelled.
+
+        With ``steps_aside``, raises Conflict once it has contact with hardly any task manager.
+        """
         self.start_effect("watch", self._watch(), deadline=None)
         await super().run()
 
@@ -190,7 +203,7 @@ class ResourceManager(Actor[Call]):
         reply = event()
         if self._slots.dirty and not self._match_due and not self._authority.in_doubt:
             self._match_due = True
-            self.tell(self._match)  # behind what waits already, so that a burst is matched once
+            self.tell(self._match)  # after the waiting calls, so that a burst is matched once
         return reply
 
     @property
@@ -226,7 +239,7 @@ class ResourceManager(Actor[Call]):
         self.tell(partial(self._explain_place, job_id))
 
     def _explain_place(self, job_id: JobId) -> None:
-        self._match()  # nobody is told what is missing while a place may be there
+        self._match()  # a place may be free by now: do not report it as missing
         blocked = self._slots.waits_for_blocked(job_id)
         self._told.place_explained(job_id, self._slots.missing(job_id), blocked=blocked)
 
@@ -241,13 +254,13 @@ class ResourceManager(Actor[Call]):
     # --- what others ask ----------------------------------------------------------------------------------------------
 
     async def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
-        """Take a JobMaster's word on its slots (None: a late message, nothing new) and return how it stands."""
+        """Take a JobMaster's status about its slots and return what to tell it. ``status`` None: it was out of date."""
         reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, status))
         return reply
 
     def _standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
         if status is not None:
-            # What leaves an evacuated place does not count: as much is wanted elsewhere at once.
+            # Executors that leave a blocked or evacuated place do not count: each is wanted elsewhere at once.
             staying = (
                 executor for executor in status.executors if executor.departure is None and not executor.outgoing
             )
@@ -260,12 +273,12 @@ class ResourceManager(Actor[Call]):
         return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
 
     async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
-        """What the cluster cannot give to these jobs at present, in words."""
+        """Return what the cluster cannot give to these jobs now, in words."""
         reply: dict[JobId, str] = await self.ask(lambda: {key: self._slots.missing(key) for key in job_ids})
         return reply
 
     async def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
-        """Why no registered task manager could ever run such a job; "" when some could or none is registered."""
+        """Return why no registered task manager could ever run such a job; "" if one could, or none is registered."""
         reply: str = await self.ask(partial(self._slots.obstacle, need, executor))
         return reply
 
@@ -274,7 +287,7 @@ class ResourceManager(Actor[Call]):
         return reply
 
     async def ids_by_node(self) -> dict[str, list[TaskManagerId]]:
-        """Which task managers stand where."""
+        """Return the ids of the task managers on each node."""
         reply: dict[str, list[TaskManagerId]] = await self.ask(self._ids_by_node)
         return reply
 
@@ -285,14 +298,14 @@ class ResourceManager(Actor[Call]):
         return found
 
     async def view(self, task_manager: TaskManagerId) -> TaskManagerView:
-        """Raises Absent."""
+        """Return one task manager. Raises Absent."""
         reply: TaskManagerView = await self.ask(partial(self._view, task_manager))
         return reply
 
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
-        """Tell a task manager to end for good; its next report says that it is leaving.
+        """Tell a task manager to end permanently. Its next report says that it is leaving.
 
-        Raises Absent, RetryLater (also: it was started anew), UnknownOutcome.
+        Raises Absent, RetryLater (also if it was restarted in between), UnknownOutcome.
         """
         if not await self._authority.confirmed():
             self._authority.check()
@@ -304,14 +317,16 @@ class ResourceManager(Actor[Call]):
             raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
 
     async def supply(self) -> Supply:
-        """What task managers there are, and what they cannot give at present."""
+        """Return the registered task managers and what they cannot give now."""
         reply: Supply = await self.ask(self._slots.supply)
         return reply
 
     async def retire(self, task_manager: TaskManagerId) -> bool:
-        """Tell an idle task manager to end for good, and give it nothing new; False: it is not idle any more.
+        """Tell an idle task manager to end permanently, and place nothing new there.
 
-        Raises RetryLater (it certainly was not told, and is used as before), UnknownOutcome.
+        Return False if it is no longer idle.
+
+        Raises RetryLater (it has certainly not received the request and is used as before), Absent, UnknownOutcome.
         """
         if not await self.ask(partial(self._slots.retire, task_manager)):
             return False
@@ -344,7 +359,7 @@ class ResourceManager(Actor[Call]):
     # --- what the blocklist's owner tells -----------------------------------------------------------------------------
 
     async def block(self, places: BlockedPlaces) -> None:
-        """Return once nothing new is decided for these places; for others that were blocked before it is again."""
+        """Return once nothing new is decided for these places. Places that are no longer blocked are used again."""
         await self.ask(partial(self._block, places))
 
     def _block(self, places: BlockedPlaces) -> None:
@@ -352,11 +367,11 @@ class ResourceManager(Actor[Call]):
         self._slots.block(places)
 
     def unblocked(self, place: Place) -> None:
-        """Somebody has unblocked it: nobody knows better for a while."""
+        """Note that a person has unblocked a place: detection leaves its node alone for a while."""
         self.tell(partial(self._judge, lambda faults, now: faults.unblocked(place, now)))
 
     def succeeded(self, job_id: JobId) -> None:
-        """The job has done its work."""
+        """Note that a job has succeeded, for detection."""
         self.tell(partial(self._judge, lambda faults, _: faults.succeeded(job_id)))
 
     def _judge(self, say: Callable[[FaultWatch, float], None]) -> None:
@@ -386,7 +401,7 @@ class ResourceManager(Actor[Call]):
     # --- task managers ------------------------------------------------------------------------------------------------
 
     async def register(self, request: RegisterTaskManager) -> TaskManagerRegistered:
-        """Raises Conflict when another process has this id."""
+        """Register a task manager, or take its newer instance. Raises Conflict if another process has this id."""
         reply: TaskManagerRegistered = await self.ask(partial(self._register, request))
         return reply
 
@@ -418,8 +433,11 @@ class ResourceManager(Actor[Call]):
     def _succeed(
         self, info: TaskManagerInfo, report: TaskManagerReport, replaced: tuple[TaskManagerInfo, tuple[JobId, ...]]
     ) -> None:
-        """A task manager was started again. What it has taken over of its former life goes on: only jobs without a slot
-        in its report are told of a loss, and drivers that it does not list are gone when it has looked for them."""
+        """Replace the previous instance of a task manager that was restarted.
+
+        What the new instance has taken over continues. Only jobs without a slot in its report learn of a loss. Drivers
+        that it does not list have ended, if it has searched for those of the previous instance.
+        """
         logger.info("task manager %s was started again on %s", info.id, info.host)
         before = self._registered[info.id]
         if info.predecessor == before.info.instance:
@@ -427,7 +445,7 @@ class ResourceManager(Actor[Call]):
         self._note_lost([replaced])
 
     async def heartbeat(self, request: TaskManagerHeartbeat) -> TaskManagerHeartbeatReply:
-        """Raises Conflict for a process whose id another one has by now."""
+        """Take a heartbeat. Raises Conflict for a process whose id another process has now."""
         reply: TaskManagerHeartbeatReply = await self.ask(partial(self._heartbeat, request))
         return reply
 
@@ -480,7 +498,7 @@ class ResourceManager(Actor[Call]):
             self._told.task_managers_draining(self._draining, self._movable)
 
     def _take_leave(self, info: TaskManagerInfo) -> None:
-        """A task manager that shuts down has nothing left: it counts as lost now, not only when it has been silent."""
+        """Drop a task manager that has shut down and holds nothing, without waiting for a timeout."""
         logger.info("task manager %s at %s has shut down", info.id, info.address)
         self._hearing.left(info.id)
         self._note_lost([self._slots.leave(info.id)])
@@ -549,7 +567,7 @@ class ResourceManager(Actor[Call]):
             self._review_draining()
         for info in lapsed.away:
             logger.warning("task manager %s at %s is away: no heartbeat; jobs go on there", info.id, info.address)
-        if lapsed.away:  # nothing is lost yet, but its drivers have to speak for themselves now
+        if lapsed.away:  # nothing is lost yet, but now only the drivers' own heartbeats count
             self._told.task_managers_lost(tuple(info.instance for info in lapsed.away))
         for info, _ in lapsed.lost:
             logger.warning("task manager %s at %s is lost: no heartbeat for too long", info.id, info.address)
@@ -557,7 +575,7 @@ class ResourceManager(Actor[Call]):
             self._note_lost(list(lapsed.lost))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the accounts contradict each other. For tests and the simulator."""
+        """Raise AssertionError if the accounts contradict each other. For tests and the simulator."""
         self._slots.check_invariants()
 
     # --- matching -----------------------------------------------------------------------------------------------------
@@ -565,7 +583,7 @@ class ResourceManager(Actor[Call]):
     def _match(self) -> None:
         self._match_due = False
         if self._authority.in_doubt:
-            return  # done at the next event after that
+            return  # done at the first event after the doubt
         matches = self._slots.match(self._clock.now(), lambda: AllocationId(self._system.ids.hex32()))
         for granted in matches.places:
             self._told.place_granted(granted.job_id, granted.info, only_node=granted.only_node)
@@ -578,7 +596,7 @@ class ResourceManager(Actor[Call]):
             self.tell(lambda: self._slots.refused(allocation.id, self._clock.now()))
             return
         if not self._slots.is_pending(allocation.id):
-            return  # it lapsed while it waited for its turn
+            return  # it expired while this waited its turn
         request = AllocateSlot(
             epoch=self._epoch,
             allocation_id=allocation.id,
@@ -591,7 +609,7 @@ class ResourceManager(Actor[Call]):
         try:
             await self._rpc.call(allotted.info.address, request, Ack, timeout=self._rpc_timeout)
         except UnknownOutcome as error:
-            # It may be there: its report or the lapse of the pending slot tells.
+            # The slot may be allocated: the next report, or the timeout of the pending slot, decides.
             logger.info("allocation on task manager %s is uncertain: %s", allotted.info.id, error)
         except EmberkeepError as error:
             logger.info("task manager %s does not take an allocation: %s", allotted.info.id, error)
@@ -612,5 +630,5 @@ def _uses(drivers: tuple[DriverReport, ...]) -> tuple[DriverUse, ...]:
 
 
 def _sizes(report: TaskManagerReport) -> dict[JobId, int]:
-    """Bytes of local state by job."""
+    """Return the bytes of local state by job."""
     return {state.job_id: state.size for state in report.local_state[:LOCAL_STATE_JOBS]}

@@ -1,8 +1,8 @@
-"""Those who come from JobManagers with another job store, because this one was emptied, is another one, or is an older
-copy of it.
+"""Processes that follow JobManagers with another job store, or a later epoch of this one.
 
-What they hold is not known here. Whatever was answered from that view would end it: "this attempt is over", "this job
-was never accepted". So they are told to try again, until a person has decided.
+That happens if this job store was emptied, is a different one, or is an older copy. What such processes hold is unknown
+here, and any usual answer would end it: "this attempt is over", "this job was never accepted". So they are told to try
+again, until a person has decided.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emberkeep.protocol.messages import (
 )
 from emberkeep.slots.model import TaskManagerInfo
 
-NAMED = 1000  # task managers that are remembered
+NAMED = 1000  # task managers to remember
 
 _HINT = (
     "give this JobManager back the job store that was there before; or, to give up what runs there, restart the task "
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Strangers:
-    """Task managers that were told to try again, and have not registered since."""
+    """Task managers that were told to try again, until they register as followers of this job store."""
 
     def __init__(self) -> None:
         self._named: dict[TaskManagerId, Stranger] = {}
@@ -49,8 +49,12 @@ class Strangers:
         return tuple(self._named[key] for key in sorted(self._named))
 
     def answer(self, request: Message, lineage: str, epoch: int) -> Message | None:
-        """What such a one is answered instead of the usual; None for who follows ``lineage`` or any job store. Raises
-        RetryLater for most: only who does not say where it is is asked to register, which is answered by RetryLater."""
+        """Return a special answer to a stranger; None if the sender follows ``lineage`` or any job store.
+
+        Raises RetryLater in most cases. A heartbeat from an unnamed stranger is answered with ``known`` False: so the
+        task manager registers, names itself, and then gets RetryLater. For senders with a later epoch see
+        ``_answer_of_older``.
+        """
         task_manager: TaskManagerId | None = None
         match request:
             case RegisterTaskManager():
@@ -76,9 +80,12 @@ class Strangers:
         raise RetryLater(problem, hint=_HINT)
 
     def _answer_of_older(self, request: _Speaks, lineage: str, epoch: int) -> Message:
-        """To one that has heard of a later leader: another one leads, or the job store was put back from an older copy.
-        What it holds may be unknown here, and is not ended: with the answer comes the epoch, which it does not follow.
-        Raises RetryLater."""
+        """Answer a process that knows a later leader.
+
+        Either another JobManager is the leader, or the job store was put back from an older copy. What the sender holds
+        may be unknown here, and must not be ended. The answer carries this epoch, which the sender does not follow.
+        Raises RetryLater for a ReportOutcome.
+        """
         problem = (
             f"a JobManager with epoch {request.epoch} has led since, and this one has epoch {epoch}: its job store was "
             "put back from an older copy, if it leads"

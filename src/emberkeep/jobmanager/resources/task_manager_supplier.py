@@ -1,8 +1,8 @@
-"""Starts task managers through a driver when those that are registered do not suffice, and ends idle ones.
+"""Starts task managers through a driver if the registered ones do not suffice, and ends idle ones.
 
-A cycle takes one picture (what the driver lists, what is registered, what is missing), decides once
-(``slots.task_manager_supply``) and carries that out. Nothing is kept that the next cycle, or the next leader, would not
-find again by looking.
+A cycle reads the state (what the driver lists, what is registered, what is missing), decides once
+(``slots.task_manager_supply``) and carries the decision out. It keeps nothing that the next cycle, or the next leader,
+would not find again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from emberkeep.slots.resource_driver import NoFreeNode, ResourceManagerDriver, S
 from emberkeep.slots.supply import Supply
 from emberkeep.slots.task_manager_supply import SupplyLimits, SupplyPlan, TaskManagerSupply
 
-CYCLE = 0.5  # seconds between two looks
-STOP_MARGIN = 60.0  # seconds beyond the grace of its processes that a task manager may take to end
+CYCLE = 0.5  # seconds between two cycles
+STOP_MARGIN = 60.0  # seconds that a task manager may take to end, beyond the grace of its processes
 
 logger = logging.getLogger(__name__)
 
 
 def supply_limits(configuration: Configuration) -> SupplyLimits:
-    """The limits as configured."""
+    """Return the configured limits."""
     return SupplyLimits(
         min_slots=configuration[options.MIN_SLOTS],
         max_slots=configuration[options.MAX_SLOTS],
@@ -41,7 +41,7 @@ def supply_limits(configuration: Configuration) -> SupplyLimits:
 
 
 class TaskManagerSupplier:
-    """One task; ``run`` it beside the ResourceManager."""
+    """One background task. ``run`` it beside the ResourceManager."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class TaskManagerSupplier:
         self._said = ""
 
     async def run(self) -> None:
-        """Look and act until cancelled. Outside errors are logged; the next look sees what came of them."""
+        """Run cycles until cancelled. External errors are logged; the next cycle sees their effects."""
         while True:
             try:
                 await self._cycle()
@@ -115,13 +115,13 @@ class TaskManagerSupplier:
             else:
                 self._supply.stop_failed(key)
         except Absent:
-            return  # it is gone
+            return  # it has ended
         except EmberkeepError as error:
             self._supply.stop_failed(key)
             self._say(f"task manager {key} cannot be ended: {error}")
 
     def _say(self, text: str) -> None:
-        """Once, not at each look."""
+        """Log a warning, unless it repeats the last one."""
         if text != self._said:
             self._said = text
             logger.warning("%s", text)
