@@ -1,5 +1,7 @@
-"""Reading at the BLOB server: from the local store, else brought there from the HA store, once for all who ask
-(BLOB-2, 7, 8)."""
+"""Reads of the BLOB server: from the local store, else copied there from the HA store (BLOB-2, 7, 8).
+
+Concurrent readers of a BLOB share one copy.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from emberkeep.jobmanager.blobs.core import BlobCore
 
 log = structlog.get_logger(__name__)
 
-COPIES = 8  # from the HA store, at a time
+COPIES = 8  # concurrent copies from the HA store
 
 
 class BlobCopies:
-    """Copies between the two stores."""
+    """Copies between the two stores, at most one per BLOB at a time."""
 
     def __init__(self, core: BlobCore) -> None:
         self._core = core
@@ -28,7 +30,7 @@ class BlobCopies:
         self._places = asyncio.Semaphore(COPIES)
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
-        """The verified file.
+        """Return the verified file in the local store.
 
         Raises Absent, Damaged (in both stores), Unavailable (the local copy cannot be read now, and the HA store has
         none), RetryLater and Fatal of the HA store.
@@ -59,7 +61,7 @@ class BlobCopies:
         return await self._core.local.path(owner, key)
 
     async def _look(self, owner: JobId, key: BlobKey) -> tuple[Path | None, Damaged | Unavailable | None]:
-        """The file in the local store, or what is wrong with it. Raises Absent: there is no such BLOB."""
+        """Return the file in the local store, or what is wrong with it. Raises Absent if there is no such BLOB."""
         number = self._core.machine.begin_read(owner, key)
         found: bool | None = None
         try:
@@ -84,8 +86,10 @@ class BlobCopies:
             return None, error
 
     async def bring(self, owner: JobId, key: BlobKey, *, keeps_local: bool = False) -> None:
-        """Copy a BLOB from the HA store into the local store; concurrent calls share one copy. ``keeps_local``: a copy
-        may be there that cannot be read now. Raises like ``path``."""
+        """Copy a BLOB from the HA store into the local store. Concurrent calls share one copy. Raises like ``path``.
+
+        ``keeps_local``: the local store may have a copy that cannot be read now.
+        """
         flight = self._flights.get((owner, key))
         if flight is None:
             self._core.refuse_closed()
@@ -97,7 +101,7 @@ class BlobCopies:
     def _landed(self, owner: JobId, key: BlobKey, flight: asyncio.Task[None]) -> None:
         del self._flights[owner, key]
         if not flight.cancelled():
-            flight.exception()  # those who wait raise it; there may be nobody left
+            flight.exception()  # callers that wait raise it; fetch it here in case none is left
 
     async def _fly(self, owner: JobId, key: BlobKey, *, keeps_local: bool) -> None:
         core = self._core

@@ -1,4 +1,4 @@
-"""What the parts of the BLOB server share: its machine, its two stores, its counters, and the deletions under way."""
+"""What the BLOB server's parts share: its machine, its two stores, its counters, and the queue of deletions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blobs.server_records import Deletion
 
-CONFIRMED_SECONDS = 2.0  # less than any session timeout that ZooKeeper grants with its default tick
-SMALL = 64 * 1024  # bytes that are hashed sooner than a thread is asked to
+CONFIRMED_SECONDS = 2.0  # less than any session timeout that ZooKeeper grants by default
+SMALL = 64 * 1024  # bytes; hashing so few takes less time than a switch to a thread
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass
 class Counters:
-    """Since the process started."""
+    """Counts since the process started."""
 
     uploads: int = 0
     uploaded_bytes: int = 0
@@ -44,20 +44,20 @@ class Counters:
 
 
 class Disk(Protocol):
-    """What the server itself does with files and long byte strings, beside the event loop."""
+    """What the server itself does with files and long byte strings, without blocking the event loop."""
 
     async def digest(self, file: Path) -> tuple[str, int]:
-        """SHA-256 and size of a file's bytes. Raises Fatal."""
+        """Return the SHA-256 and the size in bytes of a file. Raises Fatal."""
 
     async def digest_bytes(self, data: bytes) -> str:
-        """SHA-256."""
+        """Return the SHA-256."""
 
     async def discard(self, file: Path) -> None:
-        """Delete a file; one that is not there is fine."""
+        """Delete a file. One that does not exist is ignored."""
 
 
 class ThreadedDisk:
-    """The machine's disk, in threads."""
+    """The machine's disk, accessed in threads."""
 
     async def digest(self, file: Path) -> tuple[str, int]:
         try:
@@ -81,14 +81,14 @@ def _digest(path: Path) -> tuple[str, int]:
 
 @dataclass
 class BlobCore:
-    """One per server."""
+    """State and stores of one BLOB server."""
 
     machine: ServerMachine
     local: LocalStore
     ha: BlobStorage
     peers: Peers
     disk: Disk
-    confirm: Callable[[], Awaitable[None]]  # raises an EmberkeepError unless this JobManager leads at present
+    confirm: Callable[[], Awaitable[None]]  # raises an EmberkeepError unless this JobManager is the leader
     counters: Counters = field(default_factory=Counters)
     closed: bool = False
 
@@ -96,16 +96,16 @@ class BlobCore:
         self._waiting: deque[tuple[Deletion, asyncio.Future[int]]] = deque()
         self._more = asyncio.Event()
         self._ended: asyncio.Future[None] | None = None
-        self.confirmed = asyncio.Event()  # that this JobManager leads: nothing is deleted while that is in doubt
+        self.confirmed = asyncio.Event()  # set while the leadership is certain: nothing is deleted otherwise
         self.confirmed.set()
 
     def refuse_closed(self) -> None:
-        """Raise RetryLater when the server is ending."""
+        """Raise RetryLater if the server is ending."""
         if self.closed:
             raise RetryLater("this BLOB server is ending", hint="try again in a few seconds")
 
     def refuse_unlisted(self) -> None:
-        """Raise RetryLater while it is not known what the HA store holds."""
+        """Raise RetryLater until the HA store has listed its BLOBs."""
         if not self.machine.ha_listed:
             raise RetryLater(
                 f"the HA store {self.ha.location} has not answered since this JobManager started",
@@ -115,7 +115,10 @@ class BlobCore:
     # --- deletions ----------------------------------------------------------------------------------------------------
 
     def decide(self) -> list[asyncio.Future[int]]:
-        """After each event: queue what the machine wants to be deleted. The results: how many BLOBs were."""
+        """Queue the deletions that the machine has decided. Call this after each event.
+
+        Returns one future per deletion, with the number of BLOBs deleted.
+        """
         results = []
         for deletion in self.machine.take():
             for key in (None,) if deletion.whole else deletion.keys:
@@ -127,7 +130,7 @@ class BlobCore:
         return results
 
     async def delete_for_ever(self) -> None:
-        """Work off the queue, one deletion at a time; several of these may run side by side."""
+        """Carry out queued deletions, one at a time, until cancelled. Several of these may run side by side."""
         while True:
             while not self._waiting:
                 self._more.clear()
@@ -148,7 +151,7 @@ class BlobCore:
                 self._ended = None
 
     async def _delete(self, deletion: Deletion) -> bool:
-        """In both stores at once; False when one of them did not do it."""
+        """Delete from both stores at once. Return False if one of them failed."""
         results = await asyncio.gather(self._delete_local(deletion), self._delete_ha(deletion), return_exceptions=True)
         for error in results:
             if isinstance(error, EmberkeepError):
@@ -164,8 +167,12 @@ class BlobCore:
             await self.local.delete(deletion.owner, deletion.keys)
 
     async def _delete_ha(self, deletion: Deletion) -> None:
-        """Of a job that has ended, everything: that is true for ever. What is only unreferenced here may be referenced
-        by a job that another leader has accepted: it goes one by one, right after this one was confirmed to lead."""
+        """Delete from the HA store.
+
+        A job that has ended stays ended, so everything of it may go. But a BLOB that is only unreferenced here may
+        belong to a job that a newer leader has accepted: it is deleted on its own, right after this leader was
+        confirmed.
+        """
         permanent = [key for key in deletion.keys if key.is_permanent]
         if not self.machine.has_ended(deletion.owner):
             if permanent or deletion.whole:
@@ -176,17 +183,20 @@ class BlobCore:
             await self.ha.delete(deletion.owner, permanent)
 
     async def delete_needless(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """Delete unreferenced BLOBs from the HA store; raises an EmberkeepError, and keeps them, where that is not
-        this JobManager's to decide any more."""
+        """Delete unreferenced BLOBs from the HA store, if this JobManager is still the leader.
+
+        Otherwise raises an EmberkeepError and keeps them.
+        """
         clock = asyncio.get_running_loop().time
         asked = clock()
         await self.confirm()
-        # A session that has just confirmed lives for longer than this, so nobody else leads before it is over. Whoever
-        # leads before that, because our port refused, waits for so long before it relies on any BLOB in the HA store.
+        # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so usually no other JobManager leads
+        # before that. One that takes over earlier, because our port refused, waits as long before it relies on any BLOB
+        # in the HA store.
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:
-        """Return when the next deletion has come to its end."""
+        """Return when the next deletion has ended."""
         if self._ended is None:
             self._ended = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._ended)

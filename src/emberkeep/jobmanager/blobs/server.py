@@ -1,8 +1,8 @@
-"""The BLOB server: stores jobs' BLOBs, counts who uses them, deletes what nobody does.
+"""The BLOB server: stores jobs' BLOBs, counts their references, and deletes unreferenced ones.
 
-What is kept and deleted is ``blobs.server_machine``'s decision. Its events come from the event loop's one thread and
-never wait for a store, so what is only counted (references, the life of jobs) is answered at once and in order; work on
-the stores runs beside it, and each piece of it is known to the machine from its beginning to its end.
+``blobs.server_machine`` decides what is kept and deleted. Its events come from the event loop's thread and never wait
+for a store. So calls that only count (references, events of jobs) are answered at once and in order. Work on the stores
+runs beside that, and the machine knows each piece of it from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ log = structlog.get_logger(__name__)
 
 DELETIONS = 8  # at a time
 SHARES = 8  # at a time
-LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is asked again
-CLOSING = 20.0  # seconds that an orderly exit takes at most
+LISTING_PAUSE = 5.0  # seconds until an HA store that did not answer is listed again
+CLOSING = 20.0  # longest duration of an orderly exit, in seconds
 CHUNK = 1024**2
 
 
@@ -52,9 +52,12 @@ class BlobServer:
         disk: Disk | None = None,
         overtook: bool = False,
     ) -> None:
-        """``confirm`` raises an EmberkeepError unless this JobManager leads at present. ``disk``: None for the
-        machine's own. ``overtook``: the session of the leader before was not over: it may be deleting BLOBs yet, for as
-        long as it was sure to lead."""
+        """Create a server; it does nothing before ``open``.
+
+        ``confirm`` raises an EmberkeepError unless this JobManager is the leader. ``disk``: None for the machine's own.
+        ``overtook``: the previous leader's session had not ended. It may still delete BLOBs, for as long as its last
+        confirmation is valid, so this server waits before it lists the HA store.
+        """
         self._settles_in = CONFIRMED_SECONDS if overtook else 0.0
         peers = Peers(configuration[BLOB_DIRECT_DOWNLOADS])
         self._core = BlobCore(ServerMachine(), local, ha, peers, disk or ThreadedDisk(), confirm)
@@ -68,10 +71,12 @@ class BlobServer:
     # --- life ---------------------------------------------------------------------------------------------------------
 
     async def open(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
-        """Learn what the stores hold; ``jobs`` will be told by ``job_submitted``, ``ended`` have ended (BLOB-17).
+        """Read what the stores hold.
 
-        What the HA store holds of other jobs may be another cluster's: it stays until it is given up.
-        An HA store that does not answer is asked again later. Raises Fatal: the local store cannot be used.
+        ``job_submitted`` must follow for each of ``jobs``; ``ended`` have ended (BLOB-17).
+
+        BLOBs of other jobs in the HA store may be another cluster's, so they stay until they are given up. An HA store
+        that does not answer is asked again later. Raises Fatal if the local store cannot be used.
         """
         core = self._core
         await core.local.open_store()
@@ -90,17 +95,17 @@ class BlobServer:
             self._machine.found_ha(listing)
 
     def strangers(self) -> set[JobId]:
-        """Whom BLOBs in the HA store belong to that this server knows nothing of. Raises RetryLater."""
+        """Return the owners of BLOBs in the HA store that this server does not know. Raises RetryLater."""
         self._core.refuse_unlisted()
         return self._machine.strangers
 
     def give_up(self, strangers: Iterable[JobId]) -> None:
-        """Let the clean-up decide about the BLOBs of these owners, which no job has needed for long."""
+        """Let the clean-up decide about the BLOBs of these owners, which no job has needed for a long time."""
         self._machine.give_up(strangers)
         self._core.decide()
 
     async def run(self) -> None:
-        """Clean up at every interval, until cancelled."""
+        """Clean up at every interval and carry out deletions, until cancelled."""
         self._running = True
         try:
             async with asyncio.TaskGroup() as group:
@@ -121,7 +126,7 @@ class BlobServer:
             pause = LISTING_PAUSE
 
     async def _end_deliveries(self) -> None:
-        """Off-loaded messages whose sender has died are kept by nobody after a while."""
+        """End the references of off-loaded messages whose sender has died."""
         deliveries = Deliveries()
         while True:
             await asyncio.sleep(LONGEST_DELIVERY / 6)
@@ -137,19 +142,21 @@ class BlobServer:
             await self._turn()
 
     def pause(self) -> None:
-        """Whether this JobManager still leads cannot be confirmed: another one may have taken over and need what is
-        unreferenced here. Nothing is deleted until ``resume``."""
+        """Delete nothing until ``resume``, as the leadership cannot be confirmed.
+
+        Another JobManager may have taken over, and need what is unreferenced here.
+        """
         self._core.confirmed.clear()
 
     def resume(self) -> None:
-        """It leads."""
+        """Delete again: the leadership is confirmed."""
         self._core.confirmed.set()
 
     async def close(self) -> None:
-        """Orderly exit (BLOB-16): the local store is emptied. In the HA store stays what jobs are to be recovered with,
-        and what clients have uploaded and not submitted yet.
+        """Empty the local store in an orderly exit (BLOB-16). Needs ``run`` until this returns. Never fails.
 
-        ``run`` goes on meanwhile. Never fails: what is left behind the next start cleans up.
+        The HA store keeps what jobs need for recovery, and what clients have uploaded and not submitted yet. If an
+        error leaves BLOBs behind, the next start cleans them up.
         """
         core = self._core
         core.closed = True
@@ -182,7 +189,10 @@ class BlobServer:
     # --- uploads ------------------------------------------------------------------------------------------------------
 
     async def open_group(self, owner: JobId, contents: Sequence[BlobContent]) -> tuple[str, ...]:
-        """See BlobServerGateway. What another job has already is taken from it and not missing (BLOB-21)."""
+        """Announce permanent BLOBs; see BlobServerGateway.
+
+        BLOBs that another job has are shared, not uploaded (BLOB-21).
+        """
         self._core.refuse_closed()
         self._core.refuse_unlisted()
         check_group(contents, self._max_size)
@@ -307,7 +317,7 @@ class BlobServer:
         return await self._turn()
 
     async def _turn(self) -> int:
-        """One staged clean-up; returns how many BLOBs it deleted."""
+        """Run one staged clean-up. Return the number of BLOBs that it deleted."""
         self._machine.turn()
         self._core.counters.cleanup_runs += 1
         results = self._core.decide()
@@ -334,5 +344,5 @@ class BlobServer:
         )
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         self._machine.check_invariants()

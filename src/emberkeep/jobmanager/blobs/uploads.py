@@ -1,4 +1,7 @@
-"""Uploads to the BLOB server: acknowledged when all stores hold the BLOB, otherwise nothing of it stays (BLOB-5)."""
+"""Uploads to the BLOB server.
+
+An upload is acknowledged once all stores hold the BLOB; else nothing is kept (BLOB-5).
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,15 @@ from emberkeep.jobmanager.blobs.core import BlobCore
 
 
 class Abortable:
-    """Chunks of a client's; ``abort`` ends the upload wherever it waits for the next one, and only there."""
+    """A client's chunks. ``abort`` ends the upload where it reads the next chunk, and nowhere else."""
 
     def __init__(self, chunks: AsyncIterable[bytes]) -> None:
         self._chunks = aiter(chunks)
         self._reason: EmberkeepError | None = None
-        self._reader: asyncio.Task[object] | None = None  # waits for the client just now
+        self._reader: asyncio.Task[object] | None = None  # the task that waits for the client now
 
     def abort(self, reason: EmberkeepError) -> None:
-        """Let the reader raise ``reason``. What has been read so far may still be written."""
+        """Make the reader raise ``reason``. Chunks read so far may still be written."""
         if self._reason is None:
             self._reason = reason
             if self._reader is not None:
@@ -49,7 +52,7 @@ class Abortable:
 
 
 class BlobUploads:
-    """Runs each upload as a task of its own, so that it ends in order when its client or its job is gone."""
+    """Runs each upload as a task of its own, so that it ends in order if its client or its job is gone."""
 
     def __init__(self, core: BlobCore, *, max_size: int) -> None:
         self._core = core
@@ -66,7 +69,7 @@ class BlobUploads:
         holders: Sequence[str],
         attempt: int,
     ) -> int:
-        """See BlobServerGateway."""
+        """Store a BLOB. See BlobServerGateway."""
         source = Abortable(chunks)
 
         async def receive() -> int:
@@ -78,7 +81,10 @@ class BlobUploads:
         return stored
 
     async def share(self, owner: JobId, key: BlobKey, size: int) -> None:
-        """Store what another owner has, without a transfer (BLOB-21). Raises like ``upload``; RetryLater: gone."""
+        """Store what another owner has, without a transfer (BLOB-21).
+
+        Raises like ``upload``; RetryLater if no other owner has it any more.
+        """
 
         async def share() -> int:
             if not await self._core.local.share(owner, key):
@@ -88,13 +94,13 @@ class BlobUploads:
         await self._run(owner, key, share, None, (), NO_ATTEMPT)
 
     def abort(self, owner: JobId) -> None:
-        """The job has ended: its uploads end, which its deletion waits for."""
+        """End the uploads of a job that has ended. The deletion of the job waits for them."""
         for known, source in list(self._under_way.values()):
             if known == owner and source is not None:
                 source.abort(Conflict(f"job {owner} has ended", hint="submit under a new job id"))
 
     async def abort_all(self) -> None:
-        """The server ends: no upload is under way when this returns."""
+        """End all uploads, as the server ends. None is under way when this returns."""
         for _, source in list(self._under_way.values()):
             if source is not None:
                 source.abort(RetryLater("this BLOB server is ending", hint="try again in a few seconds"))
@@ -131,7 +137,7 @@ class BlobUploads:
     def _over(self, task: asyncio.Task[int]) -> None:
         del self._under_way[task]
         if not task.cancelled():
-            task.exception()  # the client may be gone: an error that nobody fetches is no error
+            task.exception()  # the client may be gone: fetch the error, so that asyncio does not log it
 
     async def _store(self, number: int, owner: JobId, key: BlobKey, take: Callable[[], Awaitable[int]]) -> int:
         core, leftovers = self._core, False
@@ -148,7 +154,7 @@ class BlobUploads:
             core.machine.failed(number, leftovers=leftovers)
             deletions = core.decide()
             if deletions and isinstance(error, Exception):
-                await asyncio.wait(deletions)  # nothing stays behind when the client is told
+                await asyncio.wait(deletions)  # delete what is left before the client learns of the failure
             raise
         stored = core.machine.stored(number, size)
         core.decide()

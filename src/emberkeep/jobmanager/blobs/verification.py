@@ -1,4 +1,4 @@
-"""Reads every BLOB in both stores, whatever was verified before, and heals each copy from the other."""
+"""Reads every BLOB in both stores, even if it was verified before, and replaces each bad copy from the other store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Verification:
-    """One pass. What is found about the stores is told to the machine."""
+    """One pass over the stores. The machine learns what it finds."""
 
     def __init__(self, core: BlobCore) -> None:
         self._core = core
@@ -29,14 +29,14 @@ class Verification:
         self._findings: list[BlobFinding] = []
 
     async def run(self, owner: JobId | None) -> BlobVerification:
-        """All BLOBs or one owner's, one after the other, so that everybody else's work goes on beside it."""
+        """Verify all BLOBs, or one owner's, one after the other, so that other work continues beside it."""
         owners = self._core.machine.owners
         wanted = sorted(owners if owner is None else owners.keys() & {owner})
         for place in [(one, key) for one in wanted for key in sorted(owners[one].records)]:
             try:
                 number = self._core.machine.begin_read(*place)
             except Absent:
-                continue  # deleted meanwhile
+                continue  # deleted in the meantime
             await self._verify(*place, number)
         return BlobVerification(checked=self._checked, bytes=self._bytes, findings=tuple(self._findings))
 
@@ -52,7 +52,7 @@ class Verification:
                 in_ha, in_local = await self._verify_ha(owner, key, copy, local)
             elif local:
                 self._find(owner, key, LOCAL, local, healed=False)
-        except EmberkeepError as error:  # a store does not answer: nothing is known of it
+        except EmberkeepError as error:  # a store does not answer: nothing is known about its copy
             self._find(owner, key, core.ha.location if in_local is not None else LOCAL, error.message, healed=False)
         finally:
             core.machine.end_read(owner, key, number, in_local=in_local, in_ha=in_ha)
@@ -60,7 +60,7 @@ class Verification:
             await core.disk.discard(copy)
 
     async def _local_problem(self, owner: JobId, key: BlobKey) -> str:
-        """What is wrong with the local copy, which is dropped then; "" when it is sound."""
+        """Return what is wrong with the local copy; "" if it is sound. A damaged copy is deleted."""
         local = self._core.local
         try:
             actual, size = await self._core.disk.digest(await local.path(owner, key))
@@ -77,14 +77,17 @@ class Verification:
         return ""
 
     async def _verify_ha(self, owner: JobId, key: BlobKey, copy: Path, local: str) -> tuple[bool, bool]:
-        """Verify the HA store's copy, heal whichever is wrong; returns whether each store has a sound one now."""
+        """Verify the HA store's copy and replace a bad copy in either store.
+
+        Returns True for each store that has a sound copy now: the HA store, then the local store.
+        """
         core = self._core
         ha = await self._ha_problem(owner, key, copy)
         if ha:
             if not local:
                 await core.ha.put(owner, key, await core.local.path(owner, key))
             self._find(owner, key, core.ha.location, ha, healed=not local)
-        if local and local != _MISSING:  # a BLOB that is only in the HA store is fetched when it is wanted
+        if local and local != _MISSING:  # a BLOB that is only in the HA store is copied when it is needed
             if not ha:
                 await core.local.adopt(owner, key, copy, sha256=key.sha256)
             self._find(owner, key, LOCAL, local, healed=not ha)
@@ -92,7 +95,7 @@ class Verification:
         return not (ha and local), not local
 
     async def _ha_problem(self, owner: JobId, key: BlobKey, copy: Path) -> str:
-        """What is wrong with the HA store's copy; "" when ``copy`` is a sound one of it."""
+        """Fetch the HA store's copy into ``copy``. Return what is wrong with it; "" if it is sound."""
         try:
             await self._core.ha.fetch(owner, key, copy)
         except Absent:

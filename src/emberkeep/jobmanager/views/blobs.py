@@ -1,4 +1,4 @@
-"""What the rest of a JobManager, and its edges, may ask of the BLOB server."""
+"""What a JobManager's other parts, and its edges, may ask of the BLOB server."""
 
 from __future__ import annotations
 
@@ -14,9 +14,14 @@ from emberkeep.blobs.model import BlobContent, BlobKey
 
 
 class BlobView(msgspec.Struct, frozen=True, kw_only=True):
-    """One BLOB as the server knows it. ``references``: who holds it, in words. ``state``: "referenced", "uploading"
-    (or its group is not complete), "unreferenced" (waits for its job to be recovered), "staged" (deleted by the
-    clean-up after the next one), "deleting" (by the next one, or just now)."""
+    """One BLOB as the server knows it. ``references`` names its holders. ``state`` is one of:
+
+    - "referenced": it has a holder
+    - "uploading": being uploaded, or its group is not complete
+    - "unreferenced": kept until its job is recovered or submitted, or its owner is given up
+    - "staged": the clean-up after the next one deletes it
+    - "deleting": being deleted, or the next clean-up deletes it
+    """
 
     owner: JobId
     key: BlobKey
@@ -28,17 +33,23 @@ class BlobView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobFinding(msgspec.Struct, frozen=True, kw_only=True):
-    """What a verification found wrong with one BLOB in one store. ``healed``: the other store had it right."""
+    """A fault that verification found in one store's copy of a BLOB.
+
+    ``healed``: replaced from the other store's copy.
+    """
 
     owner: JobId
     key: BlobKey
-    store: str  # "local" or the HA store's location
+    store: str  # "local", or the HA store's location
     problem: str
     healed: bool
 
 
 class BlobVerification(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading everything. ``checked`` and ``bytes`` count each store's copy."""
+    """The result of a verification.
+
+    ``checked`` counts the copies read, ``bytes`` the sound ones, each store's separately.
+    """
 
     checked: int
     bytes: int
@@ -46,7 +57,7 @@ class BlobVerification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BlobStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters since the process started, and what is stored now."""
+    """Counters since the process started, and totals of what is stored now."""
 
     blobs: int
     bytes: int
@@ -60,29 +71,36 @@ class BlobStatistics(msgspec.Struct, frozen=True, kw_only=True):
     verify_failures: int
     cleanup_runs: int
     deleted: int
-    redirected: int  # downloads sent on to a peer's cache
+    redirected: int  # downloads redirected to a peer's cache
 
 
 class BlobLifecycle(Protocol):
-    """What the dispatcher tells of jobs, in the order in which it happens. These never block and never fail."""
+    """What the Dispatcher reports about jobs, in order of occurrence. These calls never block and never fail."""
 
     def job_submitted(self, job_id: JobId, keys: Sequence[BlobKey], attempt: int = NO_ATTEMPT) -> None:
-        """The job is durable, new or recovered: its artefacts are referenced until its end (BLOB-18, BLOB-17).
-        ``attempt``: the newest one, 0 for none; what acts for those before it is refused."""
+        """Reference the artefacts of a durable job, new or recovered, until its end (BLOB-18, BLOB-17).
+
+        ``attempt``: the newest one, 0 for none. Requests of earlier attempts are refused.
+        """
 
     def job_restarting(self, job_id: JobId, attempt: int) -> None:
-        """This attempt failed: counts of transient BLOBs become 0 (BLOB-14), what acts for it is refused."""
+        """Drop all references to the job's transient BLOBs (BLOB-14), as this attempt failed.
+
+        Its requests are refused.
+        """
 
     def job_ended(self, job_id: JobId) -> None:
-        """Globally terminal: everything of the job is deleted at once (BLOB-15)."""
+        """Delete everything of the job at once: its status is globally terminal (BLOB-15)."""
 
 
 class BlobServerGateway(BlobLifecycle, Protocol):
-    """The BLOB server, for REST, RPC off-loading and logs."""
+    """The BLOB server, as REST, RPC off-loading and logs use it."""
 
     async def open_group(self, owner: JobId, contents: Sequence[BlobContent]) -> tuple[str, ...]:
-        """Announce permanent BLOBs that belong together (BLOB-6); returns the SHA-256s that have to be uploaded, the
-        others are there. Raises InvalidInput (too large, too many, one hash with two sizes), Conflict (job ended)."""
+        """Announce permanent BLOBs that belong together (BLOB-6). Return the SHA-256s that must be uploaded.
+
+        Raises InvalidInput (too large, too many, one hash with two sizes), Conflict (the job has ended), RetryLater.
+        """
 
     async def upload(
         self,
@@ -94,60 +112,70 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         holders: Sequence[str] = (),
         attempt: int = NO_ATTEMPT,
     ) -> int:
-        """Store a BLOB (BLOB-5), with these references; returns bytes. Repeating it does no harm. ``attempt``: of the
-        job, that the uploader acts for.
+        """Store a BLOB with these references (BLOB-5) and return its bytes. Repeating it does no harm.
 
-        Raises InvalidInput (hash, size), Fatal (disk), RetryLater (HA store away), Conflict (the job or the attempt has
-        ended).
+        ``attempt``: the attempt of the job that the uploader acts for. Raises InvalidInput (hash, size), Fatal (disk),
+        RetryLater (the HA store is away), Conflict (the job or the attempt has ended).
         """
 
     async def store_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
-        """Store a transient BLOB made in this process."""
+        """Store a transient BLOB from this process and return its key."""
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
-        """The verified file: from the local store, else brought there from the HA store. Raises Absent, Damaged."""
+        """Return the verified file in the local store, copied there from the HA store if necessary.
+
+        Raises Absent, Damaged.
+        """
 
     async def claim(self, owner: JobId, contents: Sequence[BlobContent]) -> None:
-        """References a submission's artefacts until ``job_submitted`` or ``withdraw``. Raises NotUploaded naming the
-        first that is not there, InvalidInput for another size (``field`` "artefacts[i].sha256" or ".size")."""
+        """Reference a submission's artefacts until ``job_submitted`` or ``withdraw``.
+
+        Raises NotUploaded for the first one that is missing, InvalidInput for another size (``field``:
+        "artefacts[i].sha256" or ".size").
+        """
 
     def withdraw(self, owner: JobId) -> None:
-        """The submission was refused: its claim ends, staged clean-up removes what nobody uses."""
+        """End the claim of a submission that was refused. Staged clean-up removes its unreferenced BLOBs."""
 
     def hold(self, owner: JobId, key: BlobKey, holders: Sequence[str]) -> None:
         """Add references. Raises Absent."""
 
     def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference; one that is not there (any more) is fine: acknowledgements may arrive twice. Raises
-        Conflict: the attempt that asks for it is over."""
+        """End one reference. One that does not exist is ignored, as acknowledgements may arrive twice.
+
+        Raises Conflict if ``attempt``, which asks for this, has ended.
+        """
 
     def peer_for(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        """Address of a cache that a download is to be sent on to; None: serve it here, then ``download_ended``.
+        """Return the address of a cache to redirect a download to; None: serve it here, then call ``download_ended``.
 
-        ``requester``: address of the requesting cache. Raises Absent; RetryLater: ask again shortly (BLOB-22).
+        ``requester``: address of the cache that asks. Raises Absent, and RetryLater if it must ask again shortly
+        (BLOB-22).
         """
 
     def peer_failed(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        """The peer that the requester was sent to did not give it the BLOB: it is served here, then
-        ``download_ended``."""
+        """Note that the requester did not get the BLOB from its peer. Serve it here, then call ``download_ended``."""
 
     def peer_ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        """The cache at this address has fetched the BLOB, wherever from, and can serve it."""
+        """Note that the cache at this address has the BLOB, from whatever source, and can serve it."""
 
     def forget_peer(self, peer: str) -> None:
-        """There is no cache at this address any more."""
+        """Note that there is no longer a cache at this address."""
 
     def download_ended(self, owner: JobId, key: BlobKey, requester: str, *, sent: int, complete: bool) -> None:
-        """A download that was served here is over, after ``sent`` bytes. ``requester``: "" when it is no cache."""
+        """Note that a download served here has ended after ``sent`` bytes. ``requester``: "" if it is no cache."""
 
     async def blobs(self, owner: JobId | None = None) -> list[BlobView]:
-        """All BLOBs, or one owner's, by owner and key."""
+        """Return all BLOBs, or one owner's, by owner and key."""
 
     async def verify(self, owner: JobId | None = None) -> BlobVerification:
-        """Read everything in both stores and heal what can be."""
+        """Read every copy in both stores, of one owner or all.
+
+        Replace bad copies from the other store where possible.
+        """
 
     async def collect(self) -> int:
-        """Run the staged clean-up once, now; returns how many BLOBs it deleted."""
+        """Run the staged clean-up once, now. Return the number of BLOBs that it deleted."""
 
     def statistics(self) -> BlobStatistics:
-        """Counters and totals."""
+        """Return counters and totals."""

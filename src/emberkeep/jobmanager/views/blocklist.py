@@ -10,7 +10,7 @@ from emberkeep.blocklist.model import Blocked, Blocklist, Place
 
 
 class Blocking(msgspec.Struct, frozen=True, kw_only=True):
-    """The entry as it is now. ``merged``: there was one before, which this was merged into."""
+    """The entry as it is now. ``merged``: the place was listed before, and the new entry was merged into that one."""
 
     entry: Blocked
     merged: bool
@@ -20,17 +20,17 @@ class BlocklistGateway(Protocol):
     """Implemented by the JobManager, faked in tests."""
 
     async def blocklist_problem(self) -> str:
-        """Why the list is not known at present, in words; empty when it is."""
+        """Return why the list cannot be read now, in words; "" if it can."""
 
     async def blocklist(self) -> Blocklist:
-        """The whole list. Raises RetryLater: it is not known."""
+        """Return the whole list. Raises RetryLater if it cannot be read."""
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
-        """Add an entry, durably; from its answer on nothing new is decided for that place. ``keep_drivers``: where it
-        is merged into one that evacuates, that one says what becomes of drivers.
+        """Add an entry durably. Once this returns, nothing new is decided for that place.
 
-        Raises AlreadyBlocked (there is one, and ``merge`` is false), BlocklistFull, RetryLater, UnknownOutcome, Fatal.
+        ``keep_drivers``: if the existing entry evacuates, it decides what happens to drivers. Raises AlreadyBlocked
+        (the place is listed and ``merge`` is False), BlocklistFull, RetryLater, UnknownOutcome, Fatal.
         """
 
     async def unblock(self, place: Place) -> None:
-        """Remove an entry, durably. Raises NotBlocked, RetryLater, UnknownOutcome, Fatal."""
+        """Remove an entry durably. Raises NotBlocked, RetryLater, UnknownOutcome, Fatal."""

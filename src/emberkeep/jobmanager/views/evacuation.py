@@ -1,4 +1,4 @@
-"""How far an evacuation is: what still runs on a task manager that is to be left."""
+"""How far an evacuation is: what still runs on a task manager whose work must move elsewhere."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ UNKNOWN = -1
 
 
 def with_evacuations(views: Sequence[TaskManagerView], jobs: Iterable[JobView]) -> list[TaskManagerView]:
-    """The evacuated ones among ``views`` with what their jobs say of it. ``jobs`` were looked at after ``views``: what
-    was on its way to a task manager then is listed by either."""
+    """Return ``views`` with the progress of each evacuation, as the jobs report it.
+
+    ``jobs`` were read after ``views``. So a driver on its way to a task manager is in one of the two.
+    """
     running = {job.job_id: job for job in jobs if not job.status.is_globally_terminal}
     departures: dict[TaskManagerId, list[Departure]] = {}
     expected: dict[TaskManagerId, list[JobView]] = {}
@@ -44,7 +46,7 @@ def _evacuation(
     expected: Sequence[JobView],
     jobs: Mapping[JobId, JobView],
 ) -> Evacuation:
-    """``expected``: jobs whose driver is there, or may come up there, as far as the JobManager knows."""
+    """Return how far the evacuation is. ``expected``: jobs whose driver is or may start there, as far as is known."""
     drivers = [driver for driver in reported if driver.state is not ProcessState.EXITED]
     told = {(driver.job_id, driver.attempt) for driver in reported}
     coming = sum((job.job_id, job.attempt) not in told for job in expected)
@@ -61,5 +63,5 @@ def _evacuation(
 
 
 def _moves(driver: DriverReport, job: JobView | None) -> bool:
-    """Whether a driver is about to leave: it ends or was asked to move, or nobody needs it any more."""
+    """True if a driver is about to leave: it ends, must move, or belongs to no current attempt."""
     return job is None or job.leaving or driver.attempt != job.attempt

@@ -1,4 +1,4 @@
-"""Pictures of jobs for the edges."""
+"""Views of jobs for the edges."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ def view_of(
     moving: bool = False,
     held: str = "",
 ) -> JobView:
-    """A job of this JobManager's life. ``graph`` None: it could not be read. ``moving``: its driver was asked to.
-    ``held``: what its next attempt waits for before it is recorded."""
+    """Return the view of a job that this JobManager has managed.
+
+    ``graph``: None if it could not be read. ``moving``: its driver was asked to move. ``held``: what the next attempt
+    waits for, before it is recorded.
+    """
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None
     driver, home = machine.driver, machine.driver_home()
@@ -56,7 +59,7 @@ def view_of(
 
 
 def view_of_result(result: JobResult) -> JobView:
-    """A job that ended in an earlier life."""
+    """Return the view of a job that ended before this JobManager led."""
     newest = result.attempts[-1] if result.attempts else None
     return JobView(
         job_id=result.job_id,
@@ -81,5 +84,5 @@ def view_of_result(result: JobResult) -> JobView:
 
 
 def with_missing(view: JobView, missing: str) -> JobView:
-    """The view of a job that also waits for what the cluster cannot give."""
+    """Return the view, with what the cluster cannot give now as what the job waits for."""
     return msgspec.structs.replace(view, waiting=missing) if missing and not view.unreadable else view
