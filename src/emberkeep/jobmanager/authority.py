@@ -120,8 +120,8 @@ class Authority:
     async def confirmed(self, *, again: bool = False) -> bool:
         """True if the store has confirmed the leadership within the last FRESH seconds, or confirms it now.
 
-        While in doubt, returns False without asking, unless ``again``. Raises Conflict if another JobManager is the
-        leader.
+        Returns False without asking while paused, and while in doubt unless ``again``. Raises Conflict if another
+        JobManager is the leader.
         """
         async with self._asking:
             if self._paused or (self.in_doubt and not again):

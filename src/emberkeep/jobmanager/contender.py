@@ -1,7 +1,7 @@
-"""The part of a JobManager that wants to lead: feeds the leadership machine and carries out what it decides.
+"""The part of a JobManager that stands for election: it feeds the leadership machine and carries out its decisions.
 
-Each time that it leads is a ``Turn`` of its own, with its own store, actors and epoch; nothing of one turn is left in
-the next. When a turn has ended, for whatever reason, the process stands by again.
+Each term as leader is a ``Turn`` of its own, with its own store, actors and epoch. The next turn takes nothing over
+from it. When a turn has ended, for whatever reason, the process becomes a standby again.
 """
 
 from __future__ import annotations
@@ -39,39 +39,47 @@ from emberkeep.leadership.model import (
 )
 from emberkeep.leadership.ports import Election
 
-_LONGEST_PAUSE = 2.0  # seconds between two tries to write or confirm the epoch
+_LONGEST_PAUSE = 2.0  # seconds between two attempts to write or confirm the epoch
 
 log = structlog.get_logger(__name__)
 
 
 class Turn(Protocol):
-    """One time of leading, from the claim to its end."""
+    """One term as leader, from the claim to its end."""
 
     async def claim(self) -> int:
-        """Write the epoch. Raises Conflict (somebody else was first), RetryLater, UnknownOutcome, Fatal."""
+        """Write the epoch and return it.
+
+        Raises Conflict (another JobManager was first), RetryLater, UnknownOutcome, Fatal.
+        """
 
     async def serve(self, epoch: int) -> None:
-        """Lead until cancelled. Raises Conflict when a newer leader has been found out, or another one shall lead."""
+        """Lead until cancelled. Raises Conflict if there is a newer leader, or another JobManager is to lead."""
 
     async def confirm(self) -> None:
-        """Raises Conflict when the epoch is over, RetryLater, UnknownOutcome."""
+        """Confirm the epoch. Raises Conflict if a newer one exists, RetryLater, UnknownOutcome."""
 
     def pause(self) -> None:
-        """Take no decision until ``resume``; what runs goes on."""
+        """Make no decision until ``resume``. What runs continues."""
 
     def resume(self) -> None:
-        """Decide again."""
+        """Make decisions again."""
 
     async def retire(self) -> None:
-        """Before an orderly end, while it still leads: leave nothing behind that only it needs. Soon, raising nothing:
-        the next leader waits for it."""
+        """Before an orderly end, while still the leader, remove what only this process needs.
+
+        Be quick and raise nothing: the next leader waits for this.
+        """
 
     async def close(self) -> None:
-        """Give up what ``claim`` has taken; idempotent, raises nothing."""
+        """Release what ``claim`` has taken. Idempotent; raises nothing."""
 
 
 class Contender(Actor[Event]):
-    """``turn``: the present one, while this JobManager leads; else None. ``closed``: set once it has left for good."""
+    """``turn``: the current term while this JobManager leads, else None.
+
+    ``closed``: set once it has left permanently.
+    """
 
     def __init__(self, election: Election, new_turn: Callable[[], Turn], rng: random.Random) -> None:
         super().__init__("contender")
@@ -92,21 +100,21 @@ class Contender(Actor[Event]):
 
     @property
     def epoch(self) -> int:
-        """0 while it does not lead."""
+        """Epoch of the current term; 0 while this JobManager does not lead."""
         return self._machine.epoch
 
     async def run(self) -> None:
-        """Take part until cancelled. Raises Fatal, and whatever ends a turn by mistake."""
+        """Take part in the election until cancelled. Raises Fatal, and any error that a turn leaks."""
         self.start_effect("election", self._election.run(self.tell), deadline=None)
         await super().run()
 
     async def retire(self) -> None:
-        """Let the present turn, if this JobManager leads for sure, tidy up before ``leave``."""
+        """Let the current turn clean up before ``leave``, if this JobManager is certainly the leader."""
         if self.turn is not None and self.standing is Standing.LEADING:
             await self.turn.retire()
 
     async def leave(self) -> None:
-        """Stop leading, if it does, and leave the queue; returns when that is done."""
+        """Stop leading, if it does, and leave the election. Returns when that is done."""
         self.tell(Shutdown())
         await self.closed.wait()
 
@@ -190,7 +198,7 @@ class Contender(Actor[Event]):
         self.tell(Deposed(epoch))
 
     async def _confirm(self, epoch: int, turn: Turn) -> None:
-        """Until it is known, or the connection breaks again: then it is asked for anew."""
+        """Retry until the epoch is confirmed or refused. Stop if the connection breaks again: that asks again later."""
         failures = 0
         while self._machine.standing is Standing.CONFIRMING and self.epoch == epoch:
             try:
@@ -221,6 +229,6 @@ async def _abandon(task: asyncio.Task[None] | None, turn: Turn | None) -> None:
 
 
 async def _ended(task: asyncio.Task[None]) -> None:
-    """Cancel it and wait; its error has been dealt with where it is supervised."""
+    """Cancel the task and wait for it. Its supervisor handles its error."""
     task.cancel()
     await asyncio.wait({task})

@@ -1,5 +1,4 @@
-"""The JobManager of one process: opens the stores, recovers, runs Dispatcher, ResourceManager and BLOB server, answers
-both sides."""
+"""The JobManager of one process: opens the stores, recovers the jobs, runs the actors and serves all callers."""
 
 from __future__ import annotations
 
@@ -51,23 +50,27 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 
 
 class SharedStorage(Protocol):
-    """What is known of the storage that all processes share. ``problem``: why it cannot be used now, or ""."""
+    """State of the storage that all processes share. ``problem``: why it cannot be used now, or ""."""
 
     problem: str
 
     async def expect(self) -> None:
-        """Look whether it answers: this cluster has put something there."""
+        """Check that the storage is there: this cluster has stored something in it."""
 
 
 class JobManagerService:
-    """RpcService and JobManagerGateway of a JobManager. ``address`` is the host:port that other processes use,
-    ``checkpoint_root`` where queries without an own checkpoint location keep theirs, ``savepoint_root`` where those
-    savepoints go that nobody has named a directory for. ``checkpoints_recorded``: whether ``checkpoint_root`` carries
-    an ownership record; asked once the store is open. ``driver``: starts task managers when more are needed; None:
-    people do. ``storage``: None where nobody watches it. ``steps_aside``: another one is to lead once hardly anybody is
-    heard here.
+    """RpcService and JobManagerGateway of a JobManager.
 
-    Until ``run`` has recovered the jobs, and after it ended, every call raises RetryLater.
+    Until ``run`` has recovered the jobs, and after it has ended, calls raise RetryLater.
+
+    - ``address``: host:port that other processes use.
+    - ``checkpoint_root``: where queries without a checkpoint location of their own keep theirs.
+    - ``savepoint_root``: where savepoints go if no directory is named or configured.
+    - ``checkpoints_recorded``: returns True if ``checkpoint_root`` has an ownership record; called once the store is
+      open.
+    - ``driver``: starts task managers if more are needed; None if people start them.
+    - ``storage``: None if nothing watches the shared storage.
+    - ``steps_aside``: stop leading once this process has contact with hardly any task manager.
     """
 
     def __init__(
@@ -102,7 +105,7 @@ class JobManagerService:
         self._epoch = 0
         self._started_ms = 0
         self._paused = False
-        self._authority: Authority | None = None  # while it leads
+        self._authority: Authority | None = None  # set while it leads
         self._actors: tuple[Dispatcher, ResourceManager, BlocklistHandler] | None = None
         self._strangers = Strangers()
         self._ready = asyncio.Event()
@@ -115,8 +118,10 @@ class JobManagerService:
         }
 
     async def run(self, epoch: int | None = None) -> None:
-        """Lead until cancelled. ``epoch``: of the store, where it is open already. Raises Conflict when another
-        JobManager leads or takes over."""
+        """Recover and lead until cancelled. ``epoch``: the store's epoch, if the store is open already.
+
+        Raises Conflict if another JobManager is the leader or becomes it.
+        """
         reads = StoreWrites(self._store, self._system.rng)
         if epoch is None:
             epoch = await reads.read("the job store does not open", self._store.open)
@@ -135,7 +140,7 @@ class JobManagerService:
             clock = SteadyClock(self._system.clock)
             hearing = Hearing(
                 clock.now(),
-                # Noticed before anything is concluded from it, which is after the whole timeout.
+                # Silence is noticed after half the timeout, before the whole timeout draws any conclusion from it.
                 patience=self._configuration[options.HEARTBEAT_TIMEOUT] / 2,
                 longest_doubt=self._configuration[options.DRIVER_LEASE],
                 deafness=self._configuration[options.ORPHAN_TIMEOUT] if any(job.attempt for job in stored) else None,
@@ -150,7 +155,7 @@ class JobManagerService:
             )
             if self._paused:
                 authority.pause()
-            # Known before any task manager is heard: nothing is ever decided without it.
+            # Find the blocklist before any task manager can register: no decision is ever made without it.
             found = await find_blocklist(self._store, reads, self._configuration)
             places, removals = found.places, found.blocklist.removals
             resources = ResourceManager(
@@ -216,7 +221,7 @@ class JobManagerService:
         ]
         recovering = asyncio.create_task(recovery, name="recovery")
         try:
-            # Task managers are heard only when all jobs are known: what belongs to an unknown job counts as over.
+            # Serve task managers only once all jobs are known: what belongs to an unknown job counts as over.
             await asyncio.wait({recovering, *running}, return_when=asyncio.FIRST_COMPLETED)
             if recovering.done():
                 recovering.result()
@@ -235,7 +240,7 @@ class JobManagerService:
             await asyncio.gather(recovering, *running, return_exceptions=True)
 
     async def ready(self) -> None:
-        """Return once the jobs are recovered and calls are answered."""
+        """Return once the jobs are recovered and calls are served."""
         await self._ready.wait()
 
     @property
@@ -256,15 +261,14 @@ class JobManagerService:
         return self._actors
 
     def pause(self) -> None:
-        """Whether this JobManager still leads cannot be confirmed: until ``resume`` it decides nothing, and what people
-        ask for is refused."""
+        """Decide nothing and refuse requests of people until ``resume``: the leadership cannot be confirmed."""
         self._paused = True
         if self._authority is not None:
             self._authority.pause()
         self._blobs.pause()
 
     def resume(self) -> None:
-        """It leads."""
+        """Decide again: the leadership is confirmed."""
         self._paused = False
         if self._authority is not None:
             self._authority.resume()
@@ -272,7 +276,7 @@ class JobManagerService:
 
     @property
     def problem(self) -> str:
-        """What it cannot do at present though it leads, and what to do; "" mostly."""
+        """What this leader cannot do now, and what to do about it; usually ""."""
         doubt = "" if self._authority is None else self._authority.problem
         return doubt or ("" if self._storage is None else self._storage.problem)
 
@@ -284,7 +288,7 @@ class JobManagerService:
             )
 
     async def _confirm_leadership(self) -> None:
-        """Raises RetryLater when another JobManager leads."""
+        """Raise RetryLater if another JobManager is the leader."""
         try:
             await self._store.confirm()
         except Conflict as error:
@@ -296,7 +300,10 @@ class JobManagerService:
         return self._authority
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when a state contradicts itself. For tests and the simulator; nothing while starting."""
+        """Raise AssertionError if a state contradicts itself.
+
+        For tests and the simulator; checks no actor during a start.
+        """
         for actor in self._actors or ():
             actor.check_invariants()
         self._blobs.check_invariants()
@@ -304,7 +311,7 @@ class JobManagerService:
     # --- RpcService ---------------------------------------------------------------------------------------------------
 
     async def serve(self, request: Message) -> Message:
-        """Answer one request of a TaskManager or JobMaster."""
+        """Answer one request of a TaskManager or JobMaster. See RpcService."""
         handler = self._requests.get(type(request))
         if handler is None:
             raise InvalidInput(f"a JobManager does not serve {type(request).__name__}")
@@ -333,7 +340,7 @@ class JobManagerService:
         return await self._resources.heartbeat(request)
 
     async def _register_jobmaster(self, request: RegisterJobMaster) -> Message:
-        self._confirming().check()  # its script would start
+        self._confirming().check()  # registration starts the script: only a confirmed leader may allow that
         if request.in_doubt:
             await self._confirm_leadership()
         newest = await self._dispatcher.register_jobmaster(request)
@@ -371,7 +378,7 @@ class JobManagerService:
         )
 
     async def _report_outcome(self, request: ReportOutcome) -> Message:
-        self._confirming().check()  # whoever is answered takes it for stored
+        self._confirming().check()  # after an Ack the driver stops reporting: only a confirmed leader may send one
         await self._dispatcher.report_outcome(request)
         if request.outcome.kind is None:
             self._resources.succeeded(request.job_id)

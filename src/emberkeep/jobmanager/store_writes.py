@@ -1,6 +1,6 @@
-"""Writes to the job store that go on until they are done: the store may be away for as long as it likes.
+"""Writes to the job store that are retried until they are done, however long the store is away.
 
-Conflict from a running job's write is passed on: another JobManager leads, and this one must end.
+A Conflict from a running job's write is passed on: another JobManager is the leader, and this one must end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 T = TypeVar("T")
 
-FIRST_PAUSE = 0.1  # seconds; doubles
+FIRST_PAUSE = 0.1  # seconds; doubles after each failure
 LONGEST_PAUSE = 5.0
 SUBMISSION_TRIES = 5
 
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreWrites:
-    """The job store, with patience. ``failed`` is told of each failure to write."""
+    """The job store with retries. ``failed`` is called after each failed attempt, to suspect the leadership."""
 
     def __init__(self, store: JobStore, rng: random.Random, failed: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class StoreWrites:
         self._failed = failed
 
     async def read(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Read, however long it takes until the store answers."""
+        """Retry a read until the store answers."""
         tries = 0
         while True:
             try:
@@ -47,16 +47,17 @@ class StoreWrites:
                 await self._pause(what, tries, error)
 
     async def create(self, graph: JobGraph, give_up: Callable[[EmberkeepError], None]) -> JobId | None:
-        """Create the job; returns its id, or None after ``give_up`` was told that it certainly does not exist.
+        """Create the job. Return its id, or None if it was not created.
 
-        When that is not certain ``give_up`` is told as well, but the work goes on: a job that may be in the store must
-        be known to the JobManager.
+        Before it returns None it calls ``give_up`` with the reason. It also calls ``give_up`` if the outcome is still
+        unknown after SUBMISSION_TRIES attempts, but then it continues: this JobManager must know a job that may be in
+        the store.
         """
         tries, uncertain = 0, False
         while True:
             try:
                 return await self._store.create(graph)
-            except Conflict as error:  # the id is taken, or another leads
+            except Conflict as error:  # the id is taken, or another JobManager is the leader
                 give_up(await self._deposed() or error)
                 return None
             except (RetryLater, UnknownOutcome, Fatal) as error:
@@ -69,7 +70,7 @@ class StoreWrites:
                 await self._pause(f"job {graph.job_id} is not stored", tries, error)
 
     async def _deposed(self) -> EmberkeepError | None:
-        """What to say when another JobManager leads, or may lead."""
+        """Return the error for the caller if another JobManager leads, or may lead; else None."""
         try:
             await self._store.confirm()
         except EmberkeepError as error:
@@ -77,7 +78,7 @@ class StoreWrites:
         return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
-        """True: written. False: not known, this number must not be used."""
+        """Write the attempt. Return False if the outcome is unknown: this number must not be used then."""
         tries = 0
         while True:
             try:
@@ -92,19 +93,26 @@ class StoreWrites:
                 return True
 
     async def adopt_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Write the number of an attempt that another leader has begun. Raises Conflict: another leads."""
+        """Write the number of an attempt that another leader has begun.
+
+        Raises Conflict if another JobManager is the leader.
+        """
         tries = 0
         while True:
             try:
                 return await self._store.record_attempt(job_id, attempt, None)
-            except Conflict:  # an earlier try has written it, or another leads
+            except Conflict:  # an earlier try has written it, or another JobManager is the leader
                 return await self.read("it is not known who leads", self._store.confirm)
             except (RetryLater, UnknownOutcome, Fatal) as error:
                 tries += 1
                 await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
 
     async def record_cancel(self, job_id: JobId) -> None:
-        """Raises Absent (it has ended meanwhile), RetryLater, UnknownOutcome, Fatal."""
+        """Write the cancellation, with at most SUBMISSION_TRIES attempts.
+
+        Raises Absent (the job has ended), Conflict (another JobManager is the leader), RetryLater, UnknownOutcome,
+        Fatal.
+        """
         tries = 0
         while True:
             try:
@@ -118,10 +126,13 @@ class StoreWrites:
     async def record_procedure(
         self, job_id: JobId, request: ProcedureRequest, give_up: Callable[[EmberkeepError], None]
     ) -> bool:
-        """True: written. False, after ``give_up`` was told why: certainly not. Raises Conflict: another leads.
+        """Write what the job is asked to do.
 
-        When that is not certain ``give_up`` is told as well, but the work goes on: what may be in the store must become
-        known to the JobManager.
+        Return False if it was certainly not written, after ``give_up`` got the reason.
+
+        It also calls ``give_up`` if the outcome is still unknown after SUBMISSION_TRIES attempts, but then it
+        continues: this JobManager must know what may be in the store. Raises Conflict if another JobManager is the
+        leader.
         """
         tries, uncertain = 0, False
         while True:
@@ -145,7 +156,10 @@ class StoreWrites:
                 return True
 
     async def forget_procedure(self, job_id: JobId) -> bool:
-        """Write that nothing is asked of the job any more. False: it has ended. Raises Conflict: another leads."""
+        """Write that the job is no longer asked for anything. Return False if it has ended.
+
+        Raises Conflict if another JobManager is the leader.
+        """
         tries = 0
         while True:
             try:
@@ -161,9 +175,11 @@ class StoreWrites:
     async def record_procedure_end(
         self, job_id: JobId, attempt: int, trigger_id: str, savepoint: SavepointPointer | None, *, stopped: bool
     ) -> JobPointers | None:
-        """Write it; returns all pointers. None: certainly not written, as the job has ended, a newer attempt is
-        recorded, or the store cannot do it (unreadable pointers, no space): to be tried again. Raises Conflict: another
-        leads."""
+        """Write the end of a request. Return all pointers of the job, or None if it was certainly not written.
+
+        That is so if the job has ended, a newer attempt is recorded, or the store cannot do it (unreadable pointers, no
+        space). In the last case the caller must try again. Raises Conflict if another JobManager is the leader.
+        """
         tries, uncertain = 0, False
         while True:
             try:
@@ -181,7 +197,7 @@ class StoreWrites:
                 await self._pause(f"the end of request {trigger_id} about job {job_id} is not stored", tries, error)
 
     async def record_result(self, result: JobResult) -> None:
-        """Write the result; repeating it is harmless."""
+        """Write the result. Repeating it does no harm."""
         tries = 0
         while True:
             try:
@@ -191,10 +207,11 @@ class StoreWrites:
                 await self._pause(f"the result of job {result.job_id} is not stored", tries, error)
 
     async def record_blocklist(self, blocklist: Blocklist, give_up: Callable[[EmberkeepError], None]) -> bool:
-        """True: written. False, after ``give_up`` was told why: certainly not.
+        """Write the list. Return False if it was certainly not written, after ``give_up`` got the reason.
 
-        When that is not certain ``give_up`` is told as well, but the work goes on: what may be in the store must become
-        known to the JobManager.
+        It also calls ``give_up`` if the outcome is still unknown after SUBMISSION_TRIES attempts, but then it
+        continues: this JobManager must know what may be in the store. Raises Conflict if another JobManager is the
+        leader.
         """
         tries, uncertain = 0, False
         while True:
@@ -212,7 +229,7 @@ class StoreWrites:
                 return True
 
     async def expire_results(self, keep: int) -> None:
-        """Forget old results; if that fails now, the next ended job brings it up again."""
+        """Delete old results. If that fails, the next job that ends triggers another attempt."""
         try:
             await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:

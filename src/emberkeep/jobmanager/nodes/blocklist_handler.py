@@ -1,7 +1,7 @@
 """The cluster's blocklist: one owner, one change at a time, each durable before it is acknowledged.
 
-A change is made on a copy and written; then the ResourceManager is told, and only then does whoever asked hear of it.
-So from the acknowledgement on nothing new is decided for a blocked place, by this JobManager or by a later one.
+A change is made on a copy and written. Then the ResourceManager and the Dispatcher learn of it, and only then its
+caller. So once a block is acknowledged, neither this JobManager nor a later one decides anything new for that place.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from emberkeep.jobmanager.store_writes import StoreWrites
 from emberkeep.jobmanager.views.blocklist import Blocking
 from emberkeep.protocol.messages import JobMasterStatus
 
-CHANGES_WAITING = 1000  # that clients and JobMasters have asked for and that are not written yet
-WATCH_INTERVAL = 0.5  # seconds between two looks for what has timed out
+CHANGES_WAITING = 1000  # requested changes that are not written yet
+WATCH_INTERVAL = 0.5  # seconds between two checks for expired entries
 
 _LOST = (
     "nothing new is placed until the drivers of running jobs have told it; where none runs, start the JobManager with "
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class BlockObserver(Protocol):
-    """The ResourceManager, and the Dispatcher."""
+    """The ResourceManager or the Dispatcher."""
 
     async def block(self, places: BlockedPlaces) -> None:
         """Return once nothing new is decided for these places."""
@@ -50,7 +50,10 @@ class BlockObserver(Protocol):
 
 @dataclass(frozen=True)
 class _Change:
-    """``make`` changes a copy of the list and returns the answer; it may refuse. ``answer`` None: nobody waits."""
+    """One change of the list. ``make`` applies it to a copy and returns the reply, or raises an EmberkeepError.
+
+    ``answer`` is None if no caller waits.
+    """
 
     what: str
     make: Callable[[BlocklistTracker], Any]
@@ -58,21 +61,21 @@ class _Change:
 
 
 class BlocklistHandler(Actor[Call]):
-    """Every public method puts a call in the inbox; nothing else touches the state."""
+    """The list's only owner. Every public method puts a call in the inbox; nothing else touches the state."""
 
     def __init__(self, system: System, found: FoundBlocklist, writes: StoreWrites, *observers: BlockObserver) -> None:
         super().__init__("blocklist")
         blocklist = found.blocklist
-        self._lost = found.lost  # nothing changes until the list is known again
+        self._lost = found.lost  # no change is accepted until the list is known again
         self._clock = system.clock
         self._writes = writes
         self._observers = observers
         self._tracker = BlocklistTracker(blocklist)
-        self._listed = blocklist  # durable, and known to the ResourceManager
+        self._listed = blocklist  # durable, and known to the observers
         self._waiting: deque[_Change] = deque()
         self._writing: _Change | None = None
         self._lapsing = False
-        self._reported: dict[Place, Report] = {}  # waits for its turn
+        self._reported: dict[Place, Report] = {}  # reports whose changes wait
 
     async def run(self) -> None:
         self.start_effect("watch", self._watch(), deadline=None)
@@ -86,19 +89,19 @@ class BlocklistHandler(Actor[Call]):
         return event()
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         if self._tracker.blocklist != self._listed:
             raise AssertionError("blocklist: not so: what is shown is what was recorded last")
 
     # --- what the edges ask -------------------------------------------------------------------------------------------
 
     async def blocklist(self) -> Blocklist:
-        """The list as it is now. Raises RetryLater (it is lost)."""
+        """Return the current list. Raises RetryLater if it cannot be read."""
         reply: Blocklist = await self.ask(self._look)
         return reply
 
     async def problem(self) -> str:
-        """Why the list is not known; empty when it is."""
+        """Return why the list cannot be read; "" if it can."""
         reply: str = await self.ask(lambda: "" if self._lost is None else self._lost.why)
         return reply
 
@@ -108,8 +111,10 @@ class BlocklistHandler(Actor[Call]):
         return self._listed
 
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
-        """Add an entry, or merge it into the one that is there. Raises AlreadyBlocked, BlocklistFull, RetryLater,
-        UnknownOutcome, Fatal."""
+        """Add an entry, or merge it into the existing one.
+
+        Raises AlreadyBlocked, BlocklistFull, RetryLater, UnknownOutcome, Fatal.
+        """
 
         def make(draft: BlocklistTracker) -> Blocking:
             made, was_merged = draft.put(entry, merge=merge, keep_drivers=keep_drivers)
@@ -131,8 +136,10 @@ class BlocklistHandler(Actor[Call]):
     # --- JobMasters ---------------------------------------------------------------------------------------------------
 
     async def exchange(self, status: JobMasterStatus) -> tuple[Blocklist | None, bool]:
-        """Take a JobMaster's word: which list it knows and what it wants in it. Returns the list unless it knows it,
-        and whether the list is lost: then it is to be told."""
+        """Take a JobMaster's list revision and reports. Return the list if the JobMaster has another revision.
+
+        The second value is True if the list cannot be read: the JobMaster must send its copy.
+        """
         listed: Blocklist | None = await self.ask(partial(self._exchange, status))
         if listed is None:
             return None, True
@@ -142,14 +149,14 @@ class BlocklistHandler(Actor[Call]):
         if self._lost is not None:
             if status.blocklist is not None:
                 self._lost.hear(status.blocklist_epoch, status.blocklist, self._clock.monotonic())
-            return None  # what it wants it says again
+            return None  # the JobMaster repeats its reports
         reports = status.block_reports
         now = self._clock.now_ms()
         for report in reports:
             if self._reported.get(report.entry.place) == report:
-                continue  # said again while it waits
+                continue  # repeated while it waits
             if len(self._waiting) >= CHANGES_WAITING:
-                break  # it will be said again
+                break  # the JobMaster will repeat it
             self._reported[report.entry.place] = report
             self._enqueue(_Change(f"report of {report.entry.place}", partial(self._take_report, report, now), None))
         return self._listed
@@ -181,7 +188,7 @@ class BlocklistHandler(Actor[Call]):
         self._enqueue(_Change(f"the time is over of {over}", self._let_lapse, None))
 
     def _find(self, lost: LostBlocklist) -> None:
-        """Record the list once it is known again; the next steps are those of any change."""
+        """Record the list once JobMasters have reported it. From there it is handled like any change."""
         found = lost.found(self._clock.monotonic())
         if found is None or self._writing is not None:
             return
@@ -192,7 +199,7 @@ class BlocklistHandler(Actor[Call]):
         self.start_effect("record", self._record(self._writing, BlocklistTracker(found), None), deadline=None)
 
     def _let_lapse(self, _: BlocklistTracker) -> None:
-        self._lapsing = False  # and they are gone, as before every change
+        self._lapsing = False  # ``_next`` drops expired entries before every change
 
     # --- one change after the other -----------------------------------------------------------------------------------
 
@@ -208,7 +215,7 @@ class BlocklistHandler(Actor[Call]):
         while self._waiting and self._writing is None:
             change = self._waiting.popleft()
             draft = BlocklistTracker(self._listed)
-            draft.expire(self._clock.now_ms())  # what is over refuses nothing, and nothing is merged into it
+            draft.expire(self._clock.now_ms())  # an expired entry neither refuses a new one nor merges with it
             try:
                 answer = change.make(draft)
             except EmberkeepError as error:
@@ -221,7 +228,7 @@ class BlocklistHandler(Actor[Call]):
             self.start_effect("record", self._record(change, draft, answer), deadline=None)
 
     async def _record(self, change: _Change, draft: BlocklistTracker, answer: Any) -> None:
-        """Raises Conflict (this JobManager leads no more), which ends the actor."""
+        """Write a change, then inform the observers. Raises Conflict, which ends the actor, if no longer the leader."""
         blocklist = draft.blocklist
         written = await self._writes.record_blocklist(blocklist, partial(_answer, change))
         if written:
@@ -241,7 +248,7 @@ class BlocklistHandler(Actor[Call]):
 
 
 def _answer(change: _Change, answer: Any) -> None:
-    """Tell whoever asked, if they still wait: a result, or the error that it came to."""
+    """Give the caller, if it still waits, the result or the error."""
     if change.answer is None:
         if isinstance(answer, EmberkeepError):
             logger.warning("%s: not done: %s", change.what, answer)
@@ -253,6 +260,6 @@ def _answer(change: _Change, answer: Any) -> None:
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Whoever asked may be gone: an error that nobody fetches is no error."""
+    """Fetch the error of a reply whose caller may be gone, so that asyncio does not log it."""
     if not answer.cancelled():
         answer.exception()

@@ -1,4 +1,4 @@
-"""The blocklist as a new leader finds it."""
+"""Reads the blocklist for a new leader."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class FoundBlocklist:
-    """``lost``: its record cannot be read; then nothing new is placed until a JobMaster has told the list."""
+    """The blocklist of a new leader. ``lost`` is set if its record cannot be read.
+
+    Nothing new is placed then until a JobMaster has sent its copy.
+    """
 
     blocklist: Blocklist
     lost: LostBlocklist | None = None
@@ -30,7 +33,7 @@ class FoundBlocklist:
 
 
 async def find_blocklist(store: JobStore, reads: StoreWrites, configuration: Configuration) -> FoundBlocklist:
-    """Read it, however long it takes until the store answers. Raises NewerFormat."""
+    """Read the blocklist, retrying until the store answers. Raises NewerFormat."""
     try:
         return FoundBlocklist(await reads.read("the blocklist cannot be read", store.blocklist))
     except NewerFormat:

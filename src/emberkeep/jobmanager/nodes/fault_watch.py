@@ -1,4 +1,4 @@
-"""What the ResourceManager hears of failed processes, as evidence about nodes (see ``blocklist.detection``)."""
+"""Turns process failures that the ResourceManager learns of into evidence about nodes; see ``blocklist.detection``."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from emberkeep.jobs.model import ExceptionEntry, FailureKind
 from emberkeep.protocol.messages import DriverReport, JobMasterStatus, ProcessState
 from emberkeep.slots.model import TaskManagerInfo
 
-NODES_KEPT = 20_000  # task managers whose node is remembered after they are gone
-JOBS_KEPT = 20_000  # whose exceptions are known
-NOT_STARTED = "could not be started"  # as the slot pool says it of an executor without a process
+NODES_KEPT = 20_000  # task managers whose node is remembered, lost ones included
+JOBS_KEPT = 20_000  # jobs whose exceptions are remembered
+NOT_STARTED = "could not be started"  # how the slot pool describes an executor without a process
 
 
 class FaultWatch:
-    """Belongs to the ResourceManager. Times are monotonic seconds, but for ``now_ms``.
+    """Feeds the fault detector. Belongs to the ResourceManager. Times are monotonic seconds, except ``now_ms``.
 
-    What a job says to this leader for the first time may be old, so it is no evidence. ``removals``: of the list as
-    this leader found it; whoever unblocked nodes by hand is respected for what is left of the pause.
+    A job's first report to this leader may contain old failures, so it is no evidence. ``removals``: those of the
+    blocklist that this leader has found. A node that was unblocked by hand is left alone for the rest of its pause.
     """
 
     def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:
@@ -38,20 +38,20 @@ class FaultWatch:
                 respect=configuration[options.DETECTION_RESPECT],
             )
         )
-        self._nodes: dict[TaskManagerId, str] = {}  # newest last
-        self._told: dict[JobId, tuple[int, tuple[ExceptionEntry, ...]]] = {}  # by the attempt, newest last
+        self._nodes: dict[TaskManagerId, str] = {}  # node of each task manager, newest last
+        self._told: dict[JobId, tuple[int, tuple[ExceptionEntry, ...]]] = {}  # attempt and its exceptions, newest last
         for removal in removals:
             if removal.by_hand:
-                ago = max(0, now_ms - removal.at_ms) / 1000  # the former leader's clock may be ahead
+                ago = max(0, now_ms - removal.at_ms) / 1000  # the previous leader's clock may have been ahead
                 self.unblocked(removal.place, now - ago)
 
     def stands(self, info: TaskManagerInfo) -> None:
-        """A task manager is on this node."""
+        """Note that a task manager is on this node."""
         self._nodes.pop(info.id, None)
         _remember(self._nodes, info.id, info.node_id, NODES_KEPT)
 
     def take(self, job_id: JobId, attempt: int, status: JobMasterStatus, now: float) -> None:
-        """A JobMaster's word: which executors it has lost, and where others run."""
+        """Take a JobMaster's status: executors that it has lost, and nodes where its executors run."""
         known = self._told.pop(job_id, None)
         _remember(self._told, job_id, (attempt, status.exceptions), JOBS_KEPT)
         if known is not None:
@@ -73,7 +73,7 @@ class FaultWatch:
             self._detector.failed(job_id, node_id, symptom, now)
 
     def drivers_ended(self, info: TaskManagerInfo, drivers: Collection[DriverReport], now: float) -> None:
-        """Drivers that a task manager lists for the first time as ended."""
+        """Take drivers that a task manager's report lists for the first time in this state. Only ended ones count."""
         for driver in drivers:
             outcome = driver.outcome
             if driver.state is not ProcessState.EXITED or outcome is None or outcome.kind is None:
@@ -84,16 +84,16 @@ class FaultWatch:
                 self._detector.failed(driver.job_id, info.node_id, symptom, now)
 
     def succeeded(self, job_id: JobId) -> None:
-        """The job has done its work."""
+        """Note that the job has succeeded."""
         self._detector.succeeded(job_id)
 
     def unblocked(self, place: Place, at: float) -> None:
-        """Somebody has wanted a node to be used then."""
+        """Note that a person unblocked this place at that time."""
         if place.kind is PlaceKind.NODE:
             self._detector.unblocked(place.id, at)
 
     def entries(self, nodes: Collection[str], places: BlockedPlaces, now: float, now_ms: int) -> list[BlockedNode]:
-        """What is to be blocked now, of all ``nodes`` that are registered."""
+        """Return the entries to add to the blocklist now. ``nodes``: all that have a registered task manager."""
         return [self._entry(suspicion, now_ms) for suspicion in self._detector.decide(nodes, places.nodes, now)]
 
     def _entry(self, suspicion: Suspicion, now_ms: int) -> BlockedNode:
@@ -107,7 +107,7 @@ class FaultWatch:
 
 
 def _remember(known: dict, key: str, value: object, most: int) -> None:  # type: ignore[type-arg]
-    """The oldest ones are forgotten beyond ``most``."""
+    """Set an entry and drop the oldest ones beyond ``most``."""
     known[key] = value
     while len(known) > most:
         del known[next(iter(known))]
