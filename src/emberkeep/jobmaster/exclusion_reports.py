@@ -1,8 +1,9 @@
 """Nodes that Spark itself excludes: which of them a JobMaster reports, so that other jobs avoid them as well.
 
 Spark excludes an executor on which tasks have failed repeatedly (``spark.excludeOnFailure.*``). A node is reported if
-Spark excludes all living executors of this job there, but not those on another node. A fault in the job's own code
-fails on every node, so it reports nothing. (FLIP-224 has such a source for slow nodes: speculative execution.)
+Spark excludes all living executors that this job has there, unless that is so on every node of the job. A fault in the
+job's own code fails on every node, so it reports nothing. (FLIP-224 has such a source for slow nodes: speculative
+execution.)
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ class AttemptLease:
             return self._looked
 
     def confirmed(self, asked: float) -> None:
-        """Note that the leader has confirmed the attempt.
+        """Note that the leader has confirmed the attempt. ``asked``: the result of ``asking``.
 
-        This ends the doubt if ``asked``, when it was asked, is after the gap.
+        This ends the doubt if the leader was asked after the gap.
         """
         with self._changed:
             self._look()

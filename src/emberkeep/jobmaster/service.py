@@ -27,7 +27,7 @@ from emberkeep.slots.pool.events import ApplicationStopped, ApplicationStopping
 
 log = structlog.get_logger(__name__)
 
-REPORT_PAUSE = 0.5  # seconds between two attempts to report the outcome
+REPORT_PAUSE = 0.5  # seconds between two tries to report the outcome
 
 
 class JobMasterService:

@@ -18,7 +18,7 @@ from emberkeep.slots.pool.events import ExecutorExited, HeldSlot, SlotGone
 
 log = structlog.get_logger(__name__)
 
-LONGEST_PAUSE = 2.0  # seconds between two attempts
+LONGEST_PAUSE = 2.0  # seconds between two tries
 
 
 def start_request(identity: Identity, application: Application, slot: HeldSlot) -> StartExecutor:
