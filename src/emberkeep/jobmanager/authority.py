@@ -1,4 +1,4 @@
-"""Whether this leader may decide anything: only while its job store confirms it by accepting writes.
+"""The leader's right to decide anything: it has it only while its job store accepts its writes.
 
 A leader that has lost its store cannot know whether another one leads, and nothing that it decides would survive it. So
 it gives no order, declares nothing lost and refuses no process until a write has confirmed its epoch. Its clock stands
@@ -17,7 +17,7 @@ from emberkeep.jobmanager.steady_clock import SteadyClock
 from emberkeep.jobs.hearing import Hearing
 
 FRESH = 1.0  # seconds that a confirmation is valid: much less than until another JobManager may lead
-PROBE_PAUSE = 0.5  # seconds between two attempts to get a confirmation
+PROBE_PAUSE = 0.5  # seconds between two tries to get a confirmation
 REMINDER_PAUSE = 60.0  # seconds between two log lines while in doubt
 
 logger = logging.getLogger(__name__)

@@ -39,7 +39,7 @@ from emberkeep.leadership.model import (
 )
 from emberkeep.leadership.ports import Election
 
-_LONGEST_PAUSE = 2.0  # seconds between two attempts to write or confirm the epoch
+_LONGEST_PAUSE = 2.0  # seconds between two tries to write or confirm the epoch
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,10 @@ class Turn(Protocol):
         """
 
     async def serve(self, epoch: int) -> None:
-        """Lead until cancelled. Raises Conflict if there is a newer leader, or another JobManager is to lead."""
+        """Lead until cancelled.
+
+        Raises Conflict if there is a newer leader, or if this JobManager steps aside for another.
+        """
 
     async def confirm(self) -> None:
         """Confirm the epoch. Raises Conflict if a newer one exists, RetryLater, UnknownOutcome."""
@@ -76,9 +79,9 @@ class Turn(Protocol):
 
 
 class Contender(Actor[Event]):
-    """``turn``: the current term while this JobManager leads, else None.
+    """Takes part in the election, one turn as leader at a time.
 
-    ``closed``: set once it has left permanently.
+    ``turn``: the current term while this JobManager leads, else None. ``closed``: set once it has left permanently.
     """
 
     def __init__(self, election: Election, new_turn: Callable[[], Turn], rng: random.Random) -> None:

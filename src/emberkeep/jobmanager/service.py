@@ -55,7 +55,7 @@ class SharedStorage(Protocol):
     problem: str
 
     async def expect(self) -> None:
-        """Check that the storage is there: this cluster has stored something in it."""
+        """Check the storage now, and expect data of this cluster in it: it has recovered jobs."""
 
 
 class JobManagerService:
@@ -120,7 +120,7 @@ class JobManagerService:
     async def run(self, epoch: int | None = None) -> None:
         """Recover and lead until cancelled. ``epoch``: the store's epoch, if the store is open already.
 
-        Raises Conflict if another JobManager is the leader or becomes it.
+        Raises Conflict if another JobManager is the leader or takes over.
         """
         reads = StoreWrites(self._store, self._system.rng)
         if epoch is None:

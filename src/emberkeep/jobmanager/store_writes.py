@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreWrites:
-    """The job store with retries. ``failed`` is called after each failed attempt, to suspect the leadership."""
+    """The job store with retries. ``failed`` is called after each failed try, to suspect the leadership."""
 
     def __init__(self, store: JobStore, rng: random.Random, failed: Callable[[], None] = lambda: None) -> None:
         self._store = store
@@ -50,8 +50,8 @@ class StoreWrites:
         """Create the job. Return its id, or None if it was not created.
 
         Before it returns None it calls ``give_up`` with the reason. It also calls ``give_up`` if the outcome is still
-        unknown after SUBMISSION_TRIES attempts, but then it continues: this JobManager must know a job that may be in
-        the store.
+        unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know a job that may be in the
+        store.
         """
         tries, uncertain = 0, False
         while True:
@@ -108,7 +108,7 @@ class StoreWrites:
                 await self._pause(f"attempt {attempt} of job {job_id} is not stored", tries, error)
 
     async def record_cancel(self, job_id: JobId) -> None:
-        """Write the cancellation, with at most SUBMISSION_TRIES attempts.
+        """Write the cancellation, with at most SUBMISSION_TRIES tries.
 
         Raises Absent (the job has ended), Conflict (another JobManager is the leader), RetryLater, UnknownOutcome,
         Fatal.
@@ -126,13 +126,11 @@ class StoreWrites:
     async def record_procedure(
         self, job_id: JobId, request: ProcedureRequest, give_up: Callable[[EmberkeepError], None]
     ) -> bool:
-        """Write what the job is asked to do.
+        """Write what the job is asked to do. Return True if it was written.
 
-        Return False if it was certainly not written, after ``give_up`` got the reason.
-
-        It also calls ``give_up`` if the outcome is still unknown after SUBMISSION_TRIES attempts, but then it
-        continues: this JobManager must know what may be in the store. Raises Conflict if another JobManager is the
-        leader.
+        Returns False if it was certainly not written, after ``give_up`` got the reason. It also calls ``give_up`` if
+        the outcome is still unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know what
+        may be in the store. Raises Conflict if another JobManager is the leader.
         """
         tries, uncertain = 0, False
         while True:
@@ -207,11 +205,11 @@ class StoreWrites:
                 await self._pause(f"the result of job {result.job_id} is not stored", tries, error)
 
     async def record_blocklist(self, blocklist: Blocklist, give_up: Callable[[EmberkeepError], None]) -> bool:
-        """Write the list. Return False if it was certainly not written, after ``give_up`` got the reason.
+        """Write the list. Return True if it was written.
 
-        It also calls ``give_up`` if the outcome is still unknown after SUBMISSION_TRIES attempts, but then it
-        continues: this JobManager must know what may be in the store. Raises Conflict if another JobManager is the
-        leader.
+        Returns False if it was certainly not written, after ``give_up`` got the reason. It also calls ``give_up`` if
+        the outcome is still unknown after SUBMISSION_TRIES tries, but then it continues: this JobManager must know what
+        may be in the store. Raises Conflict if another JobManager is the leader.
         """
         tries, uncertain = 0, False
         while True:
@@ -229,7 +227,7 @@ class StoreWrites:
                 return True
 
     async def expire_results(self, keep: int) -> None:
-        """Delete old results. If that fails, the next job that ends triggers another attempt."""
+        """Delete old results. If that fails, it is tried again when the next job ends."""
         try:
             await self._store.expire_results(keep)
         except (RetryLater, UnknownOutcome, Fatal) as error:

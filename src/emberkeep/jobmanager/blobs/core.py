@@ -20,7 +20,7 @@ from emberkeep.blobs.ports import BlobStorage, LocalStore
 from emberkeep.blobs.server_machine import ServerMachine
 from emberkeep.blobs.server_records import Deletion
 
-CONFIRMED_SECONDS = 2.0  # less than any session timeout that ZooKeeper grants by default
+CONFIRMED_SECONDS = 2.0  # less than any session timeout that ZooKeeper grants with its default tickTime
 SMALL = 64 * 1024  # bytes; hashing so few takes less time than a switch to a thread
 
 log = structlog.get_logger(__name__)
@@ -190,9 +190,9 @@ class BlobCore:
         clock = asyncio.get_running_loop().time
         asked = clock()
         await self.confirm()
-        # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so usually no other JobManager leads
-        # before that. One that takes over earlier, because our port refused, waits as long before it relies on any BLOB
-        # in the HA store.
+        # A session that has just confirmed lives longer than CONFIRMED_SECONDS, so no other JobManager leads before
+        # that, unless our port refused its connection. One that takes over so early waits as long before it relies on
+        # any BLOB in the HA store.
         await self.ha.delete(owner, keys, within=CONFIRMED_SECONDS - (clock() - asked))
 
     async def deletion_ended(self) -> None:

@@ -40,7 +40,7 @@ CHUNK = 1024**2
 
 
 class BlobServer:
-    """Implements BlobServerGateway. ``open`` it once, then ``run`` it; ``close`` only in an orderly exit."""
+    """Implements BlobServerGateway. Call ``open`` once, then ``run``; ``close`` only in an orderly exit."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class BlobServer:
         try:
             self._machine.get(owner, key)
         except Absent:
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         self._core.peers.ready(owner, key, peer)
 
     def forget_peer(self, peer: str) -> None:

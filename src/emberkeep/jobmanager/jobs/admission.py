@@ -22,7 +22,7 @@ def driver_need(graph: JobGraph, shunned: frozenset[str] = frozenset()) -> Drive
 
 
 def executor_profile(graph: JobGraph) -> ResourceProfile | None:
-    """Return the size of the executors that the job asks for at its start; None if it asks for none."""
+    """Return the size of one executor that the job asks for at its start; None if it asks for none."""
     resources = graph.resources
     if resources.executors == 0:
         return None

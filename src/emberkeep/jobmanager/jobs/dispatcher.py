@@ -250,7 +250,7 @@ class Dispatcher(Actor[Call]):
             self._apply(graph.job_id, ev.Begin(stored.problem, recovered))
 
     def _take_again(self, stored: StoredJob) -> None:
-        """Act on another attempt to read a job whose graph could not be read."""
+        """Act on what a repeated read of a job has found: its graph, or why it still cannot be read."""
         job = self._table.active.get(stored.job_id)
         if job is None or job.machine.phase is not Phase.WITHOUT_GRAPH:
             return
@@ -363,7 +363,7 @@ class Dispatcher(Actor[Call]):
     # --- evacuated nodes ----------------------------------------------------------------------------------------------
 
     async def block(self, places: BlockedPlaces) -> None:
-        """Start no driver in these places from now on, and move drivers away where they are evacuated."""
+        """Start no driver in blocked places from now on, and move drivers away from evacuated ones."""
         await self.ask(partial(self._block, places))
 
     def _block(self, places: BlockedPlaces) -> None:
@@ -489,7 +489,7 @@ class Dispatcher(Actor[Call]):
     def _accepted(self, job_id: JobId, attempt: int) -> Job:
         """Return the job if its JobMaster of this attempt may continue; else raise Conflict.
 
-        Either way, note the contact.
+        Either way, record that the attempt has made contact.
         """
         self._attempt_seen(job_id, attempt)
         job = self._table.active.get(job_id)
@@ -574,9 +574,9 @@ class Dispatcher(Actor[Call]):
             self._attempt_seen(seen.job_id, seen.attempt)
 
     def _attempt_seen(self, job_id: JobId, attempt: int) -> None:
-        """Note an attempt that some process knows.
+        """Note an attempt number that another process knows.
 
-        A newer one than ours shows that the store was put back from a copy.
+        One that is newer than ours shows that the job store was put back from an older copy.
         """
         job = self._table.active.get(job_id)
         if job is None or not job.machine.is_news(attempt):

@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Strangers:
-    """Task managers that were told to try again, until they register as followers of this job store."""
+    """Task managers that were told to try again, until they report as followers of this job store."""
 
     def __init__(self) -> None:
         self._named: dict[TaskManagerId, Stranger] = {}
@@ -51,9 +51,9 @@ class Strangers:
     def answer(self, request: Message, lineage: str, epoch: int) -> Message | None:
         """Return a special answer to a stranger; None if the sender follows ``lineage`` or any job store.
 
-        Raises RetryLater in most cases. A heartbeat from an unnamed stranger is answered with ``known`` False: so the
-        task manager registers, names itself, and then gets RetryLater. For senders with a later epoch see
-        ``_answer_of_older``.
+        A stranger gets RetryLater. Only a heartbeat from a stranger that is not listed here yet is answered with
+        ``known`` False: so the task manager registers, which lists it, and gets RetryLater then. ``_answer_of_older``
+        answers senders that know a later epoch.
         """
         task_manager: TaskManagerId | None = None
         match request:

@@ -48,7 +48,7 @@ class BlobFinding(msgspec.Struct, frozen=True, kw_only=True):
 class BlobVerification(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a verification.
 
-    ``checked`` counts the copies read, ``bytes`` the sound ones, each store's separately.
+    ``checked``: number of copies read, in both stores. ``bytes``: total size of the sound ones.
     """
 
     checked: int
@@ -84,9 +84,9 @@ class BlobLifecycle(Protocol):
         """
 
     def job_restarting(self, job_id: JobId, attempt: int) -> None:
-        """Drop all references to the job's transient BLOBs (BLOB-14), as this attempt failed.
+        """Drop all references to the job's transient BLOBs (BLOB-14): this attempt has failed.
 
-        Its requests are refused.
+        Requests of this attempt and earlier ones are refused from now on.
         """
 
     def job_ended(self, job_id: JobId) -> None:
@@ -112,7 +112,7 @@ class BlobServerGateway(BlobLifecycle, Protocol):
         holders: Sequence[str] = (),
         attempt: int = NO_ATTEMPT,
     ) -> int:
-        """Store a BLOB with these references (BLOB-5) and return its bytes. Repeating it does no harm.
+        """Store a BLOB with these references (BLOB-5) and return its size in bytes. Repeating it does no harm.
 
         ``attempt``: the attempt of the job that the uploader acts for. Raises InvalidInput (hash, size), Fatal (disk),
         RetryLater (the HA store is away), Conflict (the job or the attempt has ended).
@@ -124,14 +124,15 @@ class BlobServerGateway(BlobLifecycle, Protocol):
     async def path(self, owner: JobId, key: BlobKey) -> Path:
         """Return the verified file in the local store, copied there from the HA store if necessary.
 
-        Raises Absent, Damaged.
+        Raises Absent, Damaged, Unavailable (the local copy cannot be read now), and the HA store's RetryLater and
+        Fatal.
         """
 
     async def claim(self, owner: JobId, contents: Sequence[BlobContent]) -> None:
         """Reference a submission's artefacts until ``job_submitted`` or ``withdraw``.
 
         Raises NotUploaded for the first one that is missing, InvalidInput for another size (``field``:
-        "artefacts[i].sha256" or ".size").
+        "artefacts[i].sha256" or ".size"), RetryLater while the server is ending or the HA store has not answered.
         """
 
     def withdraw(self, owner: JobId) -> None:

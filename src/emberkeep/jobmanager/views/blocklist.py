@@ -28,8 +28,8 @@ class BlocklistGateway(Protocol):
     async def block(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> Blocking:
         """Add an entry durably. Once this returns, nothing new is decided for that place.
 
-        ``keep_drivers``: if the existing entry evacuates, it decides what happens to drivers. Raises AlreadyBlocked
-        (the place is listed and ``merge`` is False), BlocklistFull, RetryLater, UnknownOutcome, Fatal.
+        ``keep_drivers``: if the existing entry evacuates, its rule for drivers stays. Raises AlreadyBlocked (the place
+        is listed and ``merge`` is False), BlocklistFull, RetryLater, UnknownOutcome, Fatal.
         """
 
     async def unblock(self, place: Place) -> None:

@@ -16,7 +16,7 @@ from emberkeep.slots.model import ResourceProfile, TaskManagerInfo
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
-    """One job, active or ended. ``graph`` and ``status_report`` are None if it ended before this JobManager led."""
+    """One job, active or ended. ``graph`` and ``status_report`` are None if it ended under an earlier leader."""
 
     job_id: JobId
     name: str
@@ -105,14 +105,15 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
     async def submit(self, graph: JobGraph) -> Submission:
         """Accept a job durably.
 
-        Raises InvalidInput (unsatisfiable, unknown option), RetryLater (too many jobs), Fatal.
+        Raises InvalidInput (unsatisfiable, unknown option), NotUploaded (an artefact), Conflict (the id is taken),
+        RetryLater (too many jobs), Unavailable (the shared storage), UnknownOutcome, Fatal.
         """
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
         """Ask a job to end. Idempotent while the job ends.
 
         ``grace``: seconds until its driver is killed, None for ``task.cancellation.timeout``; a later call may shorten
-        it. Raises Absent; Conflict if the job has ended otherwise.
+        it. Raises Absent; Conflict if the job has ended otherwise; RetryLater, UnknownOutcome, Fatal.
         """
 
     async def jobs(self) -> list[JobView]:
@@ -138,5 +139,5 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
 
         Repeats do no harm.
 
-        Raises Absent, RetryLater (it does not answer).
+        Raises Absent, RetryLater (it does not answer), UnknownOutcome.
         """

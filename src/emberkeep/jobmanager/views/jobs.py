@@ -59,7 +59,7 @@ def view_of(
 
 
 def view_of_result(result: JobResult) -> JobView:
-    """Return the view of a job that ended before this JobManager led."""
+    """Return the view of a job that ended under an earlier leader."""
     newest = result.attempts[-1] if result.attempts else None
     return JobView(
         job_id=result.job_id,
@@ -84,5 +84,8 @@ def view_of_result(result: JobResult) -> JobView:
 
 
 def with_missing(view: JobView, missing: str) -> JobView:
-    """Return the view, with what the cluster cannot give now as what the job waits for."""
+    """Return the view with ``missing``, which the cluster cannot give now, as what the job waits for.
+
+    The view stays as it is if nothing is missing, or if the job waits for its graph.
+    """
     return msgspec.structs.replace(view, waiting=missing) if missing and not view.unreadable else view
