@@ -1,4 +1,7 @@
-"""What a task manager keeps in its working directory for its next life (LOC-3): its table and what it has to report."""
+"""The record that a task manager keeps in its working directory for its next process (LOC-3).
+
+It has the task manager's table and the outcomes of drivers that are still to be reported.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ RECORD_KIND, RECORD_VERSION = "task-manager-slots", 1
 
 
 class OutcomeRecord(Compatible, frozen=True, kw_only=True):
-    """How a driver ended that the JobManager has not taken note of yet."""
+    """How a driver ended; the JobManager has not acknowledged it."""
 
     job_id: JobId
     attempt: int
@@ -23,7 +26,11 @@ class OutcomeRecord(Compatible, frozen=True, kw_only=True):
 
 
 class AgentRecord(Compatible, frozen=True, kw_only=True):
-    """``instance``: the newest life that anybody outside has heard of: whose slots the next one takes over."""
+    """A task manager's record.
+
+    ``instance``: the newest instance of this task manager that another process knows; the next instance takes over its
+    slots.
+    """
 
     instance: InstanceId
     table: TableRecord
@@ -31,12 +38,15 @@ class AgentRecord(Compatible, frozen=True, kw_only=True):
 
 
 def encode(record: AgentRecord, over: bytes | None = None) -> bytes:
-    """``over``: the payload that it was read from, by this life: what a newer release had added to it is kept."""
+    """Encode a record. ``over``: the payload that this process read the record from, if any.
+
+    Fields that a newer release added to that payload are kept.
+    """
     return encode_kept(record, over, within=("table",))
 
 
 def decode(payload: bytes, *, where: str) -> AgentRecord:
-    """Raises Damaged naming ``where``."""
+    """Decode a record. Raises Damaged naming ``where``."""
     try:
         return msgspec.json.decode(payload, type=AgentRecord)
     except msgspec.DecodeError as error:

@@ -1,7 +1,8 @@
-"""A task manager's link to the JobManager: registers, then reports everything it holds, whatever happens over there.
+"""A task manager's link to the JobManager: registers, then reports everything that the task manager holds.
 
-Only a refusal for good ends it: another process has this one's id, or the two keep checkpoints in different places.
-While drivers or executors are here, not even that: they work for JobMasters that may know of no other process.
+Lost contact never ends the link. Only a lasting refusal does: another process has this one's id, or the first
+JobManager keeps checkpoints in another place. A refused id does not end the link while slots are held or drivers are
+alive here, because they work for JobMasters that may know no other process.
 """
 
 from __future__ import annotations
@@ -36,29 +37,30 @@ class LinkOwner(Protocol):
 
     @property
     def holds_nothing(self) -> bool:
-        """Whether no slot is held and no driver lives here."""
+        """True if no slot is held and no driver is alive here."""
 
     async def take_report(self) -> TaskManagerReport:
-        """The present state, with the next sequence number."""
+        """Return the current state, with the next sequence number."""
 
     def followed_lineage(self) -> str:
-        """Of the job store whose JobManagers alone are followed; "": any."""
+        """Return the lineage of the only job store whose JobManagers are followed; "" if any is followed."""
 
     def followed_epoch(self) -> int:
-        """The highest one that was heard of there; 0 where any job store is followed."""
+        """Return the highest epoch seen from that job store's JobManagers; 0 if any job store is followed."""
 
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
-        """The newest attempts that any JobManager has spoken of here, SEEN_JOBS at most."""
+        """Return the newest attempts that this task manager knows, at most SEEN_JOBS."""
 
     async def take_reply(self, reply: JobManagerReply) -> None:
-        """Act on an answer. Raises RetryLater when it comes from a JobManager that is not the newest."""
+        """Act on a reply. Raises RetryLater if its JobManager is not the newest leader."""
 
 
 class JobManagerLink:
-    """``job_manager``: its address at present. ``silence_timeout``: seconds after which a silent one counts as away.
+    """Registers a task manager at a JobManager and sends it reports.
 
-    After twice that time of uninterrupted Conflict this process gives up, if it holds nothing. One that was refused
-    and never registered lets others register before it at a JobManager that may not have met them yet.
+    ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice
+    ``silence_timeout`` (seconds), if the owner holds nothing. A process that was refused and never registered waits
+    ``silence_timeout`` before it registers at the next JobManager, so that the process with the same id comes first.
     """
 
     def __init__(
@@ -74,7 +76,8 @@ class JobManagerLink:
         silence_timeout: float,
     ) -> None:
         self.registered = False
-        self.on_silence: Callable[[], None] = lambda: None  # the JobManager has not answered, or is not the newest
+        # the JobManager has not replied, or is not the newest leader
+        self.on_silence: Callable[[], None] = lambda: None
         self._system = system
         self._rpc = rpc
         self.info = info
@@ -86,15 +89,15 @@ class JobManagerLink:
         self._beacon = Beacon(interval, system.rng)
         self._refused_since: float | None = None
         self._silent = False
-        self._welcomed = False  # some JobManager has registered this process
+        self._welcomed = False  # a JobManager has registered this process
         self._closed = False
 
     def wake(self) -> None:
-        """Something to report has changed."""
+        """Note that the state to report has changed."""
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:
-        """Another JobManager leads now."""
+        """Register at the new leader at this address. Nothing changes if it is the current one."""
         if job_manager == self.job_manager:
             return
         log.info("following the leader", job_manager=job_manager, before=self.job_manager)
@@ -104,19 +107,21 @@ class JobManagerLink:
         self._beacon.restart()
 
     async def run(self) -> None:
-        """Report until cancelled. Raises Fatal after a lasting refusal, or when the first
-        JobManager keeps checkpoints elsewhere."""
+        """Report until cancelled.
+
+        Raises Fatal after a lasting refusal, or if the first JobManager keeps checkpoints elsewhere.
+        """
         await self._beacon.run(self._send)
 
     async def say_goodbye(self) -> None:
-        """Report for the last time, once: who is gone must not register again."""
+        """Report one last time. Send nothing afterwards, so that an ending process does not register again."""
         try:
             await self._send()
         finally:
             self._closed = True
 
     async def _send(self) -> bool:
-        """Register or report once; returns whether the JobManager has answered. Raises Fatal, see ``run``."""
+        """Register or report once. Return True if the JobManager replied. Raises Fatal, see ``run``."""
         if self._closed:
             return True
         if not self.registered and self._system.clock.monotonic() < self._registers_from:
@@ -128,8 +133,9 @@ class JobManagerLink:
             self._note_refusal(error)
         except InvalidInput as error:
             if error.field == STORAGE_DIRECTORY.key and not self._welcomed:
-                # What runs here goes on: whoever mends the configuration starts this task manager again. Later it is
-                # another JobManager's mistake, which must not end anything here.
+                # Drivers and executors here continue to run: the task manager is started again with a corrected
+                # configuration. After the first registration the mistake is another JobManager's, which must not end
+                # anything here.
                 raise Fatal(
                     f"the JobManager at {self.job_manager} refuses this configuration: {error.message}", hint=error.hint
                 ) from error
@@ -169,14 +175,14 @@ class JobManagerLink:
             epoch=self._owner.followed_epoch(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
-        if not reply.known:  # there is nothing else in it
+        if not reply.known:  # such a reply has nothing else
             self.registered = False
             self._beacon.wake()
             return
         await self._owner.take_reply(reply)
 
     def _let_others_go_first(self) -> None:
-        """Whoever has the id that this process was refused is to reach the next JobManager before it."""
+        """Delay registration so that the process with the refused id reaches the next JobManager first."""
         if self._refused_since is not None and not self._welcomed:
             self._registers_from = self._system.clock.monotonic() + self._silence_timeout
         self._refused_since = None

@@ -1,4 +1,4 @@
-"""What a task manager says to JobMasters: which slots it offers them, and what has become of an executor."""
+"""Calls from a task manager to JobMasters: slot offers and changes of executors."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ OFFER_PAUSE = 0.2  # seconds between two tries to offer slots
 
 
 class JobMasterCalls:
-    """``timeout``: seconds for an answer."""
+    """Calls JobMasters. ``timeout``: seconds to wait for a reply."""
 
     def __init__(self, rpc: RpcClient, timeout: float) -> None:
         self._rpc = rpc
         self._timeout = timeout
 
     async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> OfferSlotsReply | None:
-        """Offer slots of one attempt, with the executors in them. None: no answer, which was waited out a little.
-        Raises Conflict: who answers there does not take any, now or later."""
+        """Offer slots of one attempt, with the executors in them.
+
+        Return None if no reply came, after a pause of OFFER_PAUSE. Raises Conflict if the receiver refuses all of them,
+        now and later.
+        """
         first = slots[0].allocation
         reports = [executor_report(slot) for slot in slots]
         offer = OfferSlots(
@@ -47,7 +50,10 @@ class JobMasterCalls:
             return None
 
     async def tell(self, info: TaskManagerInfo, slot: Slot) -> None:
-        """Of its executor, once: a loss of this only costs time, each answer to a beat says the same."""
+        """Report the state of a slot's executor once. A lost report only costs time.
+
+        Each reply to a beat has the same state.
+        """
         report = executor_report(slot)
         if report is None:
             return

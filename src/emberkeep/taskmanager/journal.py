@@ -1,6 +1,6 @@
-"""Keeps a task manager's record on disk up to date, beside its event loop: one write at a time, in order.
+"""Keeps a task manager's record on disk up to date, outside its event loop: one write at a time, in order.
 
-States that come while one is being written are gathered into the next write: only the newest one counts.
+Only the newest state matters: states that arrive during a write are combined into the next write.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from emberkeep.taskmanager.ports import AgentStore
 
 log = structlog.get_logger(__name__)
 
-RETRY_PAUSE = 1.0  # seconds after a write that failed
+RETRY_PAUSE = 1.0  # seconds after a failed write
 
 
 class Journal:
-    """``run`` it; ``put`` and ``settled`` belong to the same event loop."""
+    """Writes the newest record to its store while ``run`` runs. All methods belong to one event loop."""
 
     def __init__(self, store: AgentStore) -> None:
         self._store = store
         self._newest: AgentRecord | None = None
-        self._put = 0  # number of the newest state
-        self._written = 0  # number of the newest one on disk
+        self._put = 0  # number of the newest state that was put
+        self._written = 0  # number of the newest state on disk
         self._due = asyncio.Event()
         self._progress = asyncio.Condition()
-        self.problem = ""  # why the last write failed
+        self.problem = ""  # why the last write failed; empty if it succeeded
 
     async def read(self) -> AgentRecord | None:
-        """What the earlier life has left; None when there is nothing, or nothing that can be relied on. Raises
-        NewerFormat, Unavailable: whatever is concluded without it could end processes that slots stand for."""
+        """Return the record of the previous task manager process; None if there is none, or none that is usable.
+
+        Raises NewerFormat, Unavailable: the record may be intact, and deciding without it could end processes that hold
+        slots.
+        """
         try:
             return await self._store.read()
         except Absent:
@@ -44,7 +47,7 @@ class Journal:
             return None
 
     def put(self, record: AgentRecord) -> None:
-        """This is the state now. Equal to the last one: nothing is written."""
+        """Make ``record`` the state to write. Nothing is written if it equals the last one."""
         if record == self._newest:
             return
         self._newest = record
@@ -52,13 +55,13 @@ class Journal:
         self._due.set()
 
     async def settled(self) -> None:
-        """Return once everything that was put before is on disk."""
+        """Return once all records that were put before this call, or newer ones, are on disk."""
         wanted = self._put
         async with self._progress:
             await self._progress.wait_for(lambda: self._written >= wanted)
 
     async def run(self) -> None:
-        """Write until cancelled. A disk that refuses is tried again: what waits for it is not done meanwhile."""
+        """Write until cancelled. After a failed write, try again; ``settled`` does not return in the meantime."""
         while True:
             await self._due.wait()
             self._due.clear()

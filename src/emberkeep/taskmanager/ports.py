@@ -1,4 +1,4 @@
-"""What a task manager needs from outside: processes, a place for its record, and who follows its slots."""
+"""Ports of a task manager: process launcher, record store, allocation listeners and node usage."""
 
 from __future__ import annotations
 
@@ -37,104 +37,125 @@ ProcessKey = DriverKey | ExecutorKey
 
 
 class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
-    """A process has ended and nothing of its session is left. ``outcome`` is what a driver wrote before it ended, or
-    made up from the exit code or signal where it wrote nothing. ``detail``: last lines of its log when it failed."""
+    """A process that has ended, with nothing left of its session.
+
+    ``outcome``: how a driver ended, from its outcome file, or derived from the exit code or signal if it wrote none.
+    ``detail``: the last lines of its log if it failed.
+    """
 
     key: ProcessKey
-    exit_code: int | None  # negative: minus the signal; None: not known, an earlier life had started it
+    exit_code: int | None  # negative: minus the signal; None: unknown, an earlier task manager process started it
     outcome: AttemptOutcome | None = None
     detail: str = ""
 
 
 class Adopted(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of an earlier life's processes: pids of those that go on, and how drivers have ended: all ``wanted``
-    ones that do not go on, and of the others those that have written it down."""
+    """The result of adopting the processes of an earlier task manager process.
+
+    ``alive``: process ids of the adopted processes. ``outcomes``: how drivers ended, for every ``wanted`` driver that
+    is not alive, and for those other drivers that wrote an outcome.
+    """
 
     alive: dict[ProcessKey, int]
     outcomes: dict[DriverKey, AttemptOutcome]
 
 
 class Launcher(Protocol):
-    """Starts and ends processes. Each is a session of its own and outlives the process that runs this."""
+    """Starts and ends processes. Each process is a session of its own and outlives the task manager process."""
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
-        """Set who is told of ends; called once per started or adopted process, on the event loop."""
+        """Set the callback for ends. It is called on the event loop, once for each started or adopted process."""
 
     async def adopt(
         self, wanted: AbstractSet[ProcessKey], ended: AbstractSet[DriverKey], jobs: AbstractSet[JobId] | None
     ) -> Adopted:
-        """Take over those ``wanted`` processes that an earlier life has started and that still live: they go on, and
-        their ends are told. End everything else that it has left, look how the drivers ``ended`` have ended, and delete
-        what it kept for other jobs than ``jobs``. ``jobs`` None: no record tells of them; each driver that has written
-        how it ended counts, and its job is kept.
+        """Adopt the ``wanted`` processes that an earlier task manager process started and that are still alive.
 
-        Returns when all that is done. Call once, before anything is started. Raises Unavailable: how a driver has ended
-        cannot be read now, and nothing was deleted.
+        Adopted processes continue to run, and their ends are reported to the callback. End all other processes that the
+        earlier task manager process left, read how the drivers in ``ended`` ended, and delete the files of jobs that
+        are not in ``jobs``. ``jobs`` None: there is no record of jobs. Then the outcomes of all drivers that wrote one
+        are returned, and the files of their jobs are kept.
+
+        Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now; no files have
+        been deleted then.
         """
 
     async def start_driver(self, request: StartDriver) -> int:
-        """Fetch artefacts, prepare the directory, start the driver; returns its pid.
+        """Fetch the job's files, prepare the directory, start the driver. Return its process id.
 
-        Raises Fatal (missing or corrupt artefact, no interpreter, no Java, no space: the attempt has failed),
-        RetryLater. When it raises or is cancelled, nothing of the driver is left or comes to be.
+        Raises Fatal if the attempt has failed (missing or corrupt file, no interpreter, no Java, no space), RetryLater.
+        If it raises or is cancelled, nothing of the driver is left and the driver does not start later.
         """
 
     async def start_executor(self, request: StartExecutor) -> int:
-        """Fetch artefacts, prepare the directory, start Spark's executor; returns its pid.
+        """Fetch the job's files, prepare the directory, start Spark's executor. Return its process id.
 
-        Raises Fatal, RetryLater. When it raises or is cancelled, nothing of the executor is left or comes to be.
+        Raises Fatal, RetryLater. If it raises or is cancelled, nothing of the executor is left and it does not start
+        later.
         """
 
     async def stop(self, key: ProcessKey, grace: float) -> None:
-        """SIGTERM, after ``grace`` seconds SIGKILL to all that is left of the session. 0: SIGKILL at once. Returns when
-        the process has ended (its exit is told as well). One whose artefacts are still being fetched is not started:
-        Fatal to who starts it. Unknown keys return at once."""
+        """Send SIGTERM, and after ``grace`` seconds SIGKILL to what is left of the session. 0: SIGKILL at once.
+
+        Return when the process has ended and its end has been reported to the callback. If files of the process are
+        still being fetched, the process does not start and the call that starts it raises Fatal. Ignore unknown keys.
+        """
 
     def decommission(self, key: ExecutorKey) -> None:
-        """Have a running executor hand over what it keeps to others and end by itself (SIGPWR). Repeats do no harm;
-        unknown keys are ignored."""
+        """Ask a running executor to hand over its blocks to other executors and end (SIGPWR).
+
+        Idempotent; unknown keys are ignored.
+        """
 
     async def forget_job(self, job_id: JobId) -> None:
-        """The job has ended, or not been here for long: delete its files except its logs. Its processes have ended."""
+        """Delete the files of a job except its logs. The job has no processes here: it ended, or left long ago."""
 
 
 class AgentStore(Protocol):
-    """Where a task manager keeps its record. One call at a time."""
+    """Stores a task manager's record. One call at a time."""
 
     async def read(self) -> AgentRecord:
-        """What was written last. Raises Absent, Fatal (damaged, of another version)."""
+        """Return the last written record. Raises Absent, Fatal (damaged or of another version)."""
 
     async def write(self, record: AgentRecord) -> None:
-        """Replace it; durable on return. Raises Fatal, RetryLater; the old one or the new one is there then."""
+        """Replace the record; it is durable on return.
+
+        Raises Fatal, RetryLater. After an error either the old or the new record is stored.
+        """
 
 
 class AllocationListener(Protocol):
-    """Who keeps something on this node for each slot. Calls come on the event loop and return at once."""
+    """Keeps something on this node for each slot. Calls come on the event loop and return at once."""
 
     def allocation_recovered(self, allocation: Allocation) -> None:
-        """The earlier life of this task manager held it. All of these come before anything else: whatever was kept for
-        other allocations belongs to nobody any more."""
+        """Note an allocation that the previous task manager process held.
+
+        These calls come before all others. What was kept for any other allocation has no owner.
+        """
 
     def allocation_begun(self, allocation: Allocation) -> None:
-        """A slot was reserved for an attempt; its executor has not been started."""
+        """Note that a slot was reserved for an attempt. Its executor has not been started."""
 
     def allocation_freed(self, allocation: Allocation, may_return: bool) -> None:
-        """The slot was given back and nothing of its executor is left. ``may_return``: it, or the whole attempt,
-        has ended, or the slot was never used, and the job's next one may come back to this node."""
+        """Note that a slot was released and nothing of its executor is left.
+
+        ``may_return`` True: the job's next slot may be on this node again, as the executor or the whole attempt has
+        ended or the slot was never used. False: the job continues without the slot, or no JobMaster claimed it.
+        """
 
     def job_forgotten(self, job_id: JobId) -> None:
-        """The job has ended, or not been here for long."""
+        """Note that the job has ended, or has held nothing here for long."""
 
 
 class ProcessEnvironment(Protocol):
-    """Adds to the environment of the processes that are started here."""
+    """Adds variables to the environment of processes that this node starts."""
 
     def environ(self, job_id: JobId, attempt: int, allocation_id: AllocationId) -> dict[str, str]:
-        """Variables for one process; ``allocation_id``: of an executor, ``local_state.model.DRIVER`` for the driver."""
+        """Return the variables of one process. ``allocation_id``: the executor's, or ``local_state.model.DRIVER``."""
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True):
-    """What a task manager's machine has left, for people to see; zeros where nothing measures it."""
+    """Resource usage of a task manager's machine, for display. Zero where nothing is measured."""
 
     disk_free_mb: int = 0
     memory_used_mb: int = 0

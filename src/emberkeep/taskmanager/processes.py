@@ -1,6 +1,7 @@
-"""Starts and ends processes for the TaskExecutor: calls to the Launcher are bounded, their ends come back as events.
+"""Starts and ends processes for the TaskExecutor.
 
-Nothing is started before the table that knows of it is on disk.
+Calls to the Launcher have a time limit, and their results come back as events. Nothing is started before the table that
+lists it is on disk.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from emberkeep.taskmanager.ports import DriverKey, ExecutorKey, Launcher, Proces
 
 log = structlog.get_logger(__name__)
 
-RETRY_PAUSE = 1.0  # seconds before a process is tried again that could not be started for the time being
+RETRY_PAUSE = 1.0  # seconds before another try to start a process after a temporary failure
 NOT_WANTED = "it was asked to end before it was started"
-KILL_MARGIN = 30.0  # seconds that the system may take to end a killed process before it is tried again
+KILL_MARGIN = 30.0  # seconds that the system may take to end a killed process before StopLapsed is sent
 
 
 class DriverNotStarted(msgspec.Struct, frozen=True):
-    """The Launcher could not start a driver, or took too long. ``lasting``: it could not later either."""
+    """A driver that the Launcher could not start, or not in time. ``lasting``: a later start would fail as well."""
 
     key: DriverKey
     message: str
@@ -37,7 +38,7 @@ ProcessEvent = DriverStarted | DriverNotStarted | ExecutorStarted | ExecutorEnde
 
 
 class StartEffect(Protocol):
-    """``Actor.start_effect``."""
+    """The signature of ``Actor.start_effect``."""
 
     def __call__(
         self,
@@ -50,8 +51,11 @@ class StartEffect(Protocol):
 
 
 class Processes:
-    """``start_timeout``: seconds that starting one process may take, the fetching of its files included. ``settled``
-    returns once what has been decided is on disk."""
+    """Process starts and ends that are under way.
+
+    ``start_timeout``: seconds that the start of one process may take, fetching its files included. ``settled`` returns
+    once all decisions made so far are on disk.
+    """
 
     def __init__(
         self,
@@ -69,7 +73,7 @@ class Processes:
         self._forgetting: dict[JobId, asyncio.Task[None]] = {}
 
     def launch_driver(self, request: StartDriver, still_wanted: Callable[[], bool]) -> None:
-        """Comes back as DriverStarted or DriverNotStarted."""
+        """Start a driver. The result is sent as DriverStarted or DriverNotStarted."""
         self._start_effect("launch-driver", self._launch_driver(request, still_wanted), deadline=None)
 
     async def _launch_driver(self, request: StartDriver, still_wanted: Callable[[], bool]) -> None:
@@ -95,12 +99,12 @@ class Processes:
             message = f"the driver could not be started within {self._start_timeout:g} s: {problem}"
             self._tell(DriverNotStarted(key, message))
         except EmberkeepError as error:
-            # What a disk or another store said may pass.
+            # An error of a disk or of another store may be temporary.
             passing = isinstance(error, Conflict | UnknownOutcome) or isinstance(error.__cause__, OSError | Absent)
             self._tell(DriverNotStarted(key, str(error), lasting=not passing))
 
     def launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:
-        """Comes back as ExecutorStarted, or as ExecutorEnded without an exit code."""
+        """Start an executor. The result is sent as ExecutorStarted, or as ExecutorEnded without an exit code."""
         self._start_effect("launch-executor", self._launch_executor(request, still_wanted), deadline=None)
 
     async def _launch_executor(self, request: StartExecutor, still_wanted: Callable[[], bool]) -> None:
@@ -128,13 +132,13 @@ class Processes:
         self._tell(ExecutorEnded(request.allocation_id, request.executor_id, None, problem))
 
     def end(self, key: ProcessKey, grace: float) -> None:
-        """The Launcher tells of the end; StopLapsed when it does not come."""
+        """End a process. The Launcher reports its end; StopLapsed is sent if that takes too long."""
         allocation_id = key.allocation_id if isinstance(key, ExecutorKey) else None
         lapse = StopLapsed(key.job_id, key.attempt, allocation_id)
         self._run("end-process", self._launcher.stop(key, grace), grace + KILL_MARGIN, lapse)
 
     def decommission(self, key: ExecutorKey) -> None:
-        """Have an executor hand over its blocks and end; its end is told as any other."""
+        """Ask an executor to hand over its blocks and end. Its end is reported like any other."""
         log.info("executor is decommissioned", job=key.job_id, executor=key.executor_id)
         self._launcher.decommission(key)
 
@@ -145,7 +149,7 @@ class Processes:
         task.add_done_callback(lambda _: self._forgetting.pop(job_id, None))
 
     async def _forgotten(self, job_id: JobId) -> None:
-        """Files of a job are not made anew while old ones are being deleted."""
+        """Wait while the job's old files are being deleted, so that new ones are not deleted with them."""
         task = self._forgetting.get(job_id)
         if task is not None:
             await asyncio.wait({task})

@@ -1,4 +1,4 @@
-"""What the table of an earlier life says about processes, and what is said of those that are not found."""
+"""Finds processes and drivers in the table of the previous task manager process, and names outcomes of lost drivers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ GONE = "ended, or was not started yet, while its task manager was away"
 
 
 def recorded_processes(table: SlotTable) -> list[ProcessKey]:
-    """Those that had been started, or were about to be. Executors first: the end of a driver frees all slots of its
-    attempt."""
+    """Return the processes that were started or about to be started.
+
+    Executors come first, because the end of a driver frees all slots of its attempt.
+    """
     executors = [
         ExecutorKey(
             job_id=slot.allocation.job_id,
@@ -29,7 +31,7 @@ def recorded_processes(table: SlotTable) -> list[ProcessKey]:
 
 
 def ended_drivers(table: SlotTable) -> frozenset[DriverKey]:
-    """Those whose end is still to be told."""
+    """Return the drivers whose end the JobManager has not acknowledged."""
     return frozenset(
         DriverKey(job_id=driver.job_id, attempt=driver.attempt)
         for driver in table.drivers.by_attempt.values()
@@ -38,11 +40,11 @@ def ended_drivers(table: SlotTable) -> frozenset[DriverKey]:
 
 
 def jobs_held(table: SlotTable) -> frozenset[JobId]:
-    """Jobs that hold a slot, or of which a driver is listed."""
+    """Return the jobs that hold a slot or have a driver in the table."""
     held = {slot.allocation.job_id for slot in table.slots.values()}
     return frozenset(held | {job_id for job_id, _ in table.drivers.by_attempt})
 
 
 def lost_outcome(message: str, exit_code: int | None = None) -> AttemptOutcome:
-    """Of a driver that left none. ``exit_code`` None: not known."""
+    """Return the outcome of a driver that wrote none. ``exit_code`` None: unknown."""
     return AttemptOutcome(exit_code=1 if exit_code is None else exit_code, kind=FailureKind.LOST, message=message)

@@ -1,4 +1,4 @@
-"""How a task manager's table looks to the others."""
+"""Reports that a task manager makes of its table: for the JobManager, and of an executor for its JobMaster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def task_manager_report(
     sequence: int,
     adopted: int,
 ) -> TaskManagerReport:
-    """Everything, for the JobManager; slots that are being released are still taken."""
+    """Return the report of everything this task manager holds, for the JobManager.
+
+    Slots that are being released count as held.
+    """
     return TaskManagerReport(
         sequence=sequence,
         allocations=tuple(slot.allocation for slot in table.slots.values()),
@@ -56,7 +59,7 @@ def _driver_report(driver: DriverPlace, outcomes: Mapping[DriverKey, AttemptOutc
 
 
 def executor_report(slot: Slot) -> ExecutorReport | None:
-    """For the JobMaster; None while no executor lives in the slot, or while it is being released."""
+    """Return an executor's report for its JobMaster; None if the slot has no executor or is being released."""
     state = _REPORTED.get(slot.state)
     if state is None or slot.executor_id is None:
         return None

@@ -1,4 +1,4 @@
-"""A task manager process as its edges see it: one RPC service, one thing to run, one orderly end."""
+"""A task manager process as its callers see it: one RPC service, one ``run`` and one orderly shutdown."""
 
 from __future__ import annotations
 
@@ -34,14 +34,18 @@ from emberkeep.taskmanager.task_executor import TaskExecutor
 log = structlog.get_logger(__name__)
 
 SERVED = (StartDriver, StopDriver, StopTaskManager, AllocateSlot, StartExecutor, ReleaseSlot, JobMasterBeat)
-RETIRE_POLL = 0.2  # seconds between two looks whether a task manager that is to end has become empty
-CLOSE_MARGIN = 5.0  # seconds beyond the grace for killing what did not end by itself
+RETIRE_POLL = 0.2  # seconds between two checks whether a retiring task manager is empty
+CLOSE_MARGIN = 5.0  # seconds beyond the grace period to kill processes that did not end by themselves
 
 
 class TaskManagerService:
-    """``store`` keeps the slots for the next life, see ``Journal``. ``usage`` measures the machine at each report; it
-    must not block. Without it nothing is measured. ``logs`` answers ListLogs and UploadLog; without it they are
-    refused. ``listeners`` follow the slots. ``local_state`` answers ListLocalState; without it none is kept here."""
+    """Serves the RPC requests of a task manager.
+
+    ``store`` keeps the slots for the next task manager process, see ``Journal``. ``usage`` measures the machine for
+    each report and must not block; by default nothing is measured. ``logs`` serves ListLogs and UploadLog; without it
+    they are refused. ``listeners`` follow the slots. ``local_state`` serves ListLocalState; without it the reply is
+    empty.
+    """
 
     def __init__(
         self,
@@ -65,28 +69,28 @@ class TaskManagerService:
 
     @property
     def registered(self) -> bool:
-        """Whether the JobManager knows this process at present."""
+        """True if this process is registered at its current JobManager."""
         return self.executor.link.registered
 
     @property
     def job_manager(self) -> str:
-        """Address of the JobManager at present."""
+        """Address of the current JobManager."""
         return self.executor.link.job_manager
 
     def job_masters(self) -> list[str]:
-        """Addresses of the JobMasters that have slots here."""
+        """Return the addresses of the JobMasters that hold slots here."""
         return sorted({slot.allocation.job_master for slot in self.executor.table.slots.values()})
 
     def follow(self, job_manager: str) -> None:
-        """Register at another JobManager: it leads now."""
+        """Register at another JobManager, the new leader."""
         self.executor.link.follow(job_manager)
 
     async def run(self) -> None:
-        """Serve and report until cancelled. Raises Fatal when another process has this one's id."""
+        """Serve and report until cancelled. Raises what ``TaskExecutor.run`` raises."""
         await self.executor.run()
 
     async def serve(self, request: Message) -> Message:
-        """See RpcService. Needs ``run``."""
+        """See RpcService. Requires that ``run`` runs."""
         if isinstance(request, ListLogs | UploadLog) and self._logs is not None:
             return await self._logs.serve(request)
         if isinstance(request, ListLocalState):
@@ -96,29 +100,39 @@ class TaskManagerService:
         if not isinstance(request, SERVED):
             raise InvalidInput(f"a task manager does not serve {type(request).__name__}")
         reply: Message = await self.executor.ask(request)
-        if not isinstance(request, JobMasterBeat):  # which changes nothing that anybody relies on
+        if not isinstance(request, JobMasterBeat):  # a beat changes nothing that its sender relies on
             await self._settled()
         return reply
 
     async def _settled(self) -> None:
-        """Who has an answer may rely on it: the next life of this task manager knows of it too."""
+        """Wait until the record is on disk, so that the next task manager process knows what the reply promises.
+
+        Raises RetryLater.
+        """
         try:
-            async with asyncio.timeout(self._rpc_timeout / 2):  # so that the caller hears why, within its own timeout
+            # half of it, so that the caller gets the reason within its own timeout
+            async with asyncio.timeout(self._rpc_timeout / 2):
                 await self.executor.journal.settled()
         except TimeoutError:
             problem = self.executor.journal.problem or "the disk does not answer"
             raise RetryLater(f"the task manager cannot write its record: {problem}") from None
 
     async def retired(self) -> None:
-        """Return when this process is to ``shutdown``: the JobManager has asked for it, and its work had its time."""
+        """Return when this process must call ``shutdown``.
+
+        That is when the JobManager has asked for it, and all work has ended or its time is over.
+        """
         executor = self.executor
         await executor.stop_asked.wait()
         while not executor.emptied.is_set() and self._system.clock.monotonic() < executor.stop_by:  # noqa: ASYNC110
             await asyncio.sleep(RETIRE_POLL)
 
     async def shutdown(self, grace: float) -> None:
-        """End drivers (with ``grace`` seconds) and executors, take nothing new, tell the JobManager. ``run`` must go on
-        until this returns, which takes at most the grace, a margin for killing, and two RPC timeouts."""
+        """End drivers, with ``grace`` seconds, and executors; refuse new work and report this to the JobManager.
+
+        ``run`` must continue until this returns. That takes at most the grace period, CLOSE_MARGIN and two RPC
+        timeouts.
+        """
         await self.executor.ask(Close(grace))
         self.executor.link.wake()
         try:

@@ -1,7 +1,8 @@
 """The actor that owns a task manager's slots and processes.
 
-Decisions are the SlotTable's. This carries them out through the Launcher, and tells JobMasters and the JobManager. What
-has been decided is on disk before anything depends on it, so that the next life can go on from there.
+The SlotTable decides. This actor carries out its decisions through the Launcher, and calls JobMasters and the
+JobManager. Each decision is on disk before anything depends on it, so that the next task manager process can continue
+from there.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ from emberkeep.taskmanager.reports import executor_report, task_manager_report
 
 log = structlog.get_logger(__name__)
 
-# Seconds for which a job's files stay after it held anything here, unless the JobManager says that it has ended: its
-# next attempt may come back, which may have to wait for a pause and for a place.
+# Seconds for which a job's files stay after the job last held something here, unless the JobManager reports that the
+# job has ended. Its next attempt may come back after waiting for a restart delay and for a place.
 FORGET_AFTER = 3600.0
 TICKS_PER_HEARTBEAT = 4
 
@@ -89,7 +90,7 @@ TICKS_PER_HEARTBEAT = 4
 
 
 class TakeReport(msgspec.Struct, frozen=True):
-    """Asks for the present TaskManagerReport."""
+    """Asks for the current TaskManagerReport."""
 
 
 class TakeReply(msgspec.Struct, frozen=True):
@@ -97,12 +98,12 @@ class TakeReply(msgspec.Struct, frozen=True):
 
 
 class OfferReturned(msgspec.Struct, frozen=True):
-    """``answer`` None: there was none, and the offer is repeated."""
+    """The result of an offer. ``answer`` None: no answer, so the offer is repeated, unless it was ``refused``."""
 
     attempt: tuple[JobId, int]
     offered: tuple[AllocationId, ...]
     answer: OfferSlotsReply | None
-    refused: bool = False  # as a whole, by who may not be the attempt's JobMaster at all
+    refused: bool = False  # the whole offer was refused, perhaps by a process that is not the attempt's JobMaster
 
 
 Event = (
@@ -123,7 +124,7 @@ Event = (
 
 
 class TaskExecutor(Actor[Event]):
-    """``ask`` it the messages that JobManager and JobMasters send to a task manager."""
+    """Owns a task manager's slots and processes. ``ask`` it the messages of JobManager and JobMasters."""
 
     def __init__(
         self,
@@ -140,24 +141,24 @@ class TaskExecutor(Actor[Event]):
         super().__init__("task-executor")
         self.info = info
         self.journal = Journal(store)
-        self.emptied = asyncio.Event()  # set while it is closing and nothing is left
-        self.stop_asked = asyncio.Event()  # set once the JobManager wants this task manager to end
-        self.stop_by = 0.0  # on the monotonic clock: until then its work may end by itself
+        self.emptied = asyncio.Event()  # set when it is closing and nothing is left
+        self.stop_asked = asyncio.Event()  # set once the JobManager has asked this task manager to end
+        self.stop_by = 0.0  # on the monotonic clock: the work here may end by itself until then
         self._system = system
         self._job_masters = JobMasterCalls(rpc, configuration[RPC_TIMEOUT])
         self._usage = usage
         self._heartbeat_interval = configuration[HEARTBEAT_INTERVAL]
         self._launcher = launcher
         self._listeners = listeners
-        self._adopted = 0  # processes of the earlier life that went on
-        self._known = info.instance  # the newest life that anybody outside has heard of
+        self._adopted = 0  # processes of the previous task manager process that continue to run
+        self._known = info.instance  # the newest instance that another process knows
         self.table = SlotTable(
             TableLimits(
                 slots=info.slots,
                 driver_places=info.driver_places,
                 total=info.total,
                 slot_timeout=configuration[SLOT_TIMEOUT],
-                # A JobMaster that is silent counts as lost after the one; the other is its time to answer.
+                # A silent JobMaster counts as lost after the heartbeat timeout; the slot timeout is its time to answer.
                 recovery_timeout=configuration[HEARTBEAT_TIMEOUT] + configuration[SLOT_TIMEOUT],
                 silence_timeout=configuration[HEARTBEAT_TIMEOUT],
                 forget_after=FORGET_AFTER,
@@ -174,7 +175,7 @@ class TaskExecutor(Actor[Event]):
             silence_timeout=configuration[HEARTBEAT_TIMEOUT],
         )
         self._sequence = 0
-        self._adopts_leader = configuration[ADOPT_LEADER]  # until one is followed
+        self._adopts_leader = configuration[ADOPT_LEADER]  # until this process has registered at a JobManager
         self._outcomes: dict[DriverKey, AttemptOutcome] = {}  # of drivers that the table lists as ended
         self._offering: set[tuple[JobId, int]] = set()  # attempts with an offer under way
         self._processes = Processes(
@@ -197,10 +198,10 @@ class TaskExecutor(Actor[Event]):
         launcher.on_exit(self.tell)
 
     async def run(self) -> None:
-        """Take over what an earlier life has left, then serve until cancelled.
+        """Take over what the previous task manager process left, then serve until cancelled.
 
-        Raises Fatal when the JobManager refuses this process for good, Unavailable or NewerFormat when what an earlier
-        life has left cannot be read now or by this release: all of it goes on.
+        Raises Fatal after a lasting refusal by the JobManager. Raises Unavailable or NewerFormat if what the previous
+        process left cannot be read now, or not by this release; its drivers and executors continue to run.
         """
         await self._recover()
         self.start_effect("journal", self.journal.run(), deadline=None)
@@ -217,7 +218,7 @@ class TaskExecutor(Actor[Event]):
 
     @property
     def holds_nothing(self) -> bool:
-        """Implements LinkOwner."""
+        """True if no slot is held and no driver is alive. Implements LinkOwner."""
         return self.table.is_empty
 
     async def take_report(self) -> TaskManagerReport:
@@ -226,12 +227,14 @@ class TaskExecutor(Actor[Event]):
 
     @property
     def _follows_any(self) -> bool:
-        """Whether a JobManager with another job store is followed: nothing here is lost by that, or a person has said
-        so."""
+        """True if this task manager accepts a JobManager with another job store.
+
+        It does if it holds nothing that could be lost, or if the ADOPT_LEADER option allows it.
+        """
         return self.table.holds_nothing or self._adopts_leader
 
     def followed_lineage(self) -> str:
-        """Of the job store whose JobManagers alone are followed; "": any."""
+        """Return the lineage of the only job store whose JobManagers are followed; "" if any is."""
         return "" if self._follows_any else self.table.fences.lineage
 
     def followed_epoch(self) -> int:
@@ -249,7 +252,7 @@ class TaskExecutor(Actor[Event]):
     # --- the earlier life ---------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """Nothing is served yet."""
+        """Take over the recorded table and its processes. Nothing is served yet."""
         earlier = await self.journal.read()
         if earlier is not None:
             self.table = restore_table(self.table.limits, earlier.table, self._system.clock.monotonic())
@@ -279,7 +282,7 @@ class TaskExecutor(Actor[Event]):
         self._keep()
 
     def _found(self, key: ProcessKey, pid: int | None, outcomes: dict[DriverKey, AttemptOutcome]) -> None:
-        """``pid`` None: it lives no more."""
+        """Update the table for a recorded process. ``pid`` None: it is no longer alive."""
         if isinstance(key, ExecutorKey):
             self._decide(
                 table.ExecutorStarted(key.allocation_id, key.executor_id, pid)
@@ -304,7 +307,7 @@ class TaskExecutor(Actor[Event]):
         return Ack()
 
     def _may_start(self, key: DriverKey) -> bool:
-        """Whether a driver that is being started has not been asked to end."""
+        """True if the driver that is being started has not been asked to end."""
         driver = self.table.drivers.by_attempt.get((key.job_id, key.attempt))
         return driver is not None and driver.stop_grace is None
 
@@ -364,7 +367,7 @@ class TaskExecutor(Actor[Event]):
         return Ack()
 
     def _may_start_executor(self, allocation_id: AllocationId, executor_id: ExecutorId) -> bool:
-        """Whether the slot of an executor that is being started has not been given back."""
+        """True if the executor that is being started still has its slot."""
         slot = self.table.slots.get(allocation_id)
         return slot is not None and slot.executor_id == executor_id and slot.state is SlotState.STARTING
 
@@ -416,7 +419,10 @@ class TaskExecutor(Actor[Event]):
     # --- carrying out -------------------------------------------------------------------------------------------------
 
     def _decide(self, event: table.TableEvent) -> list[table.TableEffect]:
-        """Returns the effects; what is to be launched is left to the caller, who has the request."""
+        """Have the table decide, carry out the effects and return them.
+
+        Launches are left to the caller, which has the request.
+        """
         effects = self.table.handle(event, self._system.clock.monotonic())
         for effect in effects:
             self._carry_out(effect)
@@ -443,7 +449,7 @@ class TaskExecutor(Actor[Event]):
             case table.ReportChanged():
                 self.link.wake()
             case table.LaunchDriver() | table.LaunchExecutor():
-                pass  # done by who handles the request
+                pass  # the handler of the request launches it
             case table.EndExecutor() | table.DecommissionExecutor():
                 self._tell_executor(effect)
             case table.EndDriver():
@@ -479,14 +485,14 @@ class TaskExecutor(Actor[Event]):
             await self.ask(table.Tick())
 
     def _offer_all(self) -> None:
-        """Offer what waits for that and is not being offered."""
+        """Offer all slots that wait for acceptance, unless an offer to their attempt is under way."""
         for attempt in self.table.offers():
             if attempt not in self._offering:
                 self._offering.add(attempt)
                 self.start_effect("offer", self._offer(attempt), deadline=None)
 
     async def _offer(self, attempt: tuple[JobId, int]) -> None:
-        """Offer what the attempt has not accepted yet, as it is once all of it is on disk."""
+        """Offer the slots that the attempt has not accepted, once the record that lists them is on disk."""
         await self.journal.settled()
         slots = self.table.offers().get(attempt, ())
         offered = tuple(slot.allocation.id for slot in slots)

@@ -1,6 +1,6 @@
-"""A process's BLOB cache: verified files of jobs by key, one transfer for all who ask, staged clean-up.
+"""A process's BLOB cache: verified files of jobs by key, one transfer for all callers, staged clean-up.
 
-What is kept and deleted is ``blobs.cache_machine``'s decision, where bytes come from is ``blob_cache_supply``'s.
+``blobs.cache_machine`` decides what is kept and deleted; ``taskmanager.blobs.supply`` decides where bytes come from.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from emberkeep.taskmanager.blobs.supply import BlobSupply
 
 log = structlog.get_logger(__name__)
 
-PATIENCE = 30.0  # seconds for which a retrieval waits for sources that do not answer
-_LANDING = 20.0  # seconds for which a peer waits for what is under way: the server sends peers here once it has sent it
+PATIENCE = 30.0  # seconds for which a retrieval waits for sources that do not reply
+# seconds for which a peer waits for a transfer under way: the BLOB server sends peers here once it has sent the BLOB
+_LANDING = 20.0
 
 
 class BlobCache:
@@ -40,7 +41,7 @@ class BlobCache:
         retention: float,
         patience: float = PATIENCE,
     ) -> None:
-        """``ha`` is only read. ``retention``: seconds between two clean-ups."""
+        """``ha`` is only read. ``retention``: seconds between two clean-ups. ``patience``: see ``BlobSupply``."""
         self._local = local
         self._retention = retention
         self._supply = BlobSupply(system, local, ha, sources, patience=patience)
@@ -54,19 +55,19 @@ class BlobCache:
         self._closed = False
 
     async def start(self) -> None:
-        """Open the local store. What an earlier process left is kept for now, and verified at its first use."""
+        """Open the local store. BLOBs of an earlier process are kept for now and verified at their first use."""
         await self._local.open_store()
         for owner, blobs in (await self._local.listing()).items():
             self._machine.found(owner, [blob.key for blob in blobs])
 
     async def run(self) -> None:
-        """Clean up at every interval, until cancelled."""
+        """Clean up after each interval, until cancelled."""
         while True:
             await asyncio.sleep(self._retention)
             await self.collect()
 
     async def close(self) -> None:
-        """Orderly exit: end transfers, delete everything (BLOB-16). Idempotent."""
+        """End transfers and delete everything, for an orderly exit (BLOB-16). Idempotent."""
         if self._closed:
             return
         await self.leave()
@@ -78,7 +79,7 @@ class BlobCache:
                 log.warning("cached BLOBs are left behind", reason=str(error))
 
     async def leave(self) -> None:
-        """End transfers and leave everything to the next life of this process. ``close`` does nothing then."""
+        """End transfers and keep all files for the next process. ``close`` does nothing afterwards."""
         self._closed = True
         flights = list(self._flights.values())
         for flight in flights:
@@ -89,7 +90,7 @@ class BlobCache:
     # --- retrieval ----------------------------------------------------------------------------------------------------
 
     async def acquire(self, owner: JobId, key: BlobKey, holder: str) -> Path:
-        """See BlobAccess. A caller that is cancelled leaves the transfer to the others."""
+        """See BlobAccess. A cancelled caller does not stop the transfer for the others."""
         claim = self._machine.claim(owner, key, holder)
         try:
             path = await self._flown(owner, key)
@@ -106,7 +107,10 @@ class BlobCache:
         self._machine.release_all(owner, holder)
 
     async def serve(self, owner: JobId, key: BlobKey) -> Path:
-        """The file for a peer, if it is here or about to be, whole and verified. It brings nothing. Raises Absent."""
+        """Return the verified file for a peer if it is here, or arrives within ``_LANDING`` seconds.
+
+        Starts no transfer. Raises Absent.
+        """
         flight = self._flights.get((owner, key))
         if flight is not None:
             await asyncio.wait([flight], timeout=_LANDING)
@@ -119,7 +123,7 @@ class BlobCache:
         return path
 
     async def _flown(self, owner: JobId, key: BlobKey) -> Path:
-        """The result of the one flight of this key."""
+        """Return the result of the only transfer of this key, which is started if there is none."""
         if self._closed:
             raise RetryLater("this process's BLOB cache is closed")
         flight = self._flights.get((owner, key))
@@ -147,12 +151,12 @@ class BlobCache:
     def _landed(self, owner: JobId, key: BlobKey, flight: asyncio.Task[Path]) -> None:
         del self._flights[owner, key]
         if not flight.cancelled():
-            flight.exception()  # those who wait raise it; there may be nobody left
+            flight.exception()  # mark it as retrieved: waiters raise it themselves, but there may be none
 
     # --- clean-up -----------------------------------------------------------------------------------------------------
 
     async def collect(self) -> int:
-        """Run the staged clean-up once (BLOB-10); returns how many BLOBs it deleted."""
+        """Run the staged clean-up once (BLOB-10). Return how many BLOBs were deleted."""
         async with self._collecting:
             deletions = self._machine.turn()
             self._cleanup_runs += 1
@@ -184,13 +188,13 @@ class BlobCache:
         return len(deletion.keys)
 
     def _deletion_over(self, owner: JobId) -> None:
-        """Those who want a BLOB of this owner again may bring it now."""
+        """Let transfers of this owner's BLOBs continue."""
         future = self._deletions.pop(owner, None)
         if future is not None:
             future.set_result(None)
 
     def report(self) -> BlobCacheReport:
-        """Counters, for the heartbeat."""
+        """Return the counters, for the heartbeat."""
         counters = self._supply.counters
         return BlobCacheReport(
             blobs=self._machine.blobs,

@@ -1,6 +1,6 @@
-"""How a BLOB gets into this machine's local store: from there, another job's copy, the HA store, the BLOB server.
+"""Brings a BLOB into the local store: from another job's copy, the HA store, or the BLOB sources in their order.
 
-Nothing is believed that was not verified; what is damaged in one place is asked for in the next (BLOB-2, BLOB-7).
+Every copy is verified. If one is damaged, the next place is asked (BLOB-2, BLOB-7).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from emberkeep.blobs.ports import BlobSource, BlobStorage, LocalStore
 
 log = structlog.get_logger(__name__)
 
-TRANSFERS = 64  # at once
+TRANSFERS = 64  # at the same time
 _FIRST_PAUSE = 0.2  # seconds between two rounds through all sources; doubled each time
 _LONGEST_PAUSE = 5.0
-_HA_PAUSE = 30.0  # seconds for which an HA store that failed is left alone
+_HA_PAUSE = 30.0  # seconds for which an HA store that failed is not asked
 
 Fetch = Callable[[Path], Awaitable[str | None]]
 
 
 @dataclass
 class SupplyCounters:
-    """Since the process started."""
+    """Counts since the process started."""
 
     hits: int = 0
     shared: int = 0
@@ -45,7 +45,7 @@ class SupplyCounters:
 
 @dataclass
 class _Tried:
-    """What each place said of one BLOB; the newest word counts. ``damage`` survives later rounds."""
+    """What each place replied about one BLOB; the newest reply counts. ``damage`` survives later rounds."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     damage: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class _Tried:
             self.refusal = error
 
     def error(self, owner: JobId, key: BlobKey) -> EmberkeepError:
-        """The error for the end: what kind it is, the key, both checksums, every place that was asked."""
+        """Return the final error: its class, the key, both checksums, and every place that was asked."""
         places = [f"{place}: damaged ({found}, not {key.sha256})" for place, found in self.damage.items()]
         places += [f"{place}: {reason}" for place, reason in self.reasons.items() if place not in self.damage]
         message = f"BLOB {key} of job {owner} is not to be had: {'; '.join(places) or 'nothing holds it'}"
@@ -77,7 +77,7 @@ class _Tried:
 
 
 class BlobSupply:
-    """Brings BLOBs. ``patience``: seconds for which it goes on asking while somebody does not answer."""
+    """Brings BLOBs. ``patience``: seconds for which it repeats rounds while a source does not reply."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class BlobSupply:
         self._ha_rests_until: float | None = None
 
     async def bring(self, owner: JobId, key: BlobKey, *, look_here: bool) -> Path:
-        """The verified file. ``look_here``: this owner's may be in the local store already.
+        """Return the verified file. ``look_here``: this owner's copy may already be in the local store.
 
         Raises Absent, RetryLater, CannotStore, Fatal.
         """
@@ -108,7 +108,7 @@ class BlobSupply:
         damage: dict[str, str] = {}
         while True:
             tried = _Tried(damage=damage)
-            # The same content for two jobs is transferred once: the second one finds it here.
+            # One transfer at a time for the same content: a second job finds the first one's copy in the local store.
             async with self._contents.setdefault(key.sha256, asyncio.Lock()):
                 path = await self._stored(owner, key, tried) if look_here else None
                 if path is not None:
@@ -135,7 +135,7 @@ class BlobSupply:
             return None
 
     async def _shared(self, owner: JobId, key: BlobKey, tried: _Tried) -> bool:
-        """Whether another owner's copy is this one's now, too."""
+        """Copy the BLOB from another owner in the local store. Return True if there was a copy."""
         try:
             found = await self._local.share(owner, key)
         except (Absent, Damaged) as error:
@@ -145,7 +145,7 @@ class BlobSupply:
         return found
 
     async def _from_elsewhere(self, owner: JobId, key: BlobKey, tried: _Tried) -> bool:
-        """Whether some source's copy is in the local store now."""
+        """Transfer the BLOB from the HA store or a source into the local store. Return True if one succeeded."""
         async with self._slots:
             if await self._from_ha(owner, key, tried):
                 self.counters.ha_hits += 1
@@ -174,7 +174,8 @@ class BlobSupply:
         own = _Tried()
         found = await self._transfer(ha.location, copy, owner, key, own)
         tried.damage.update(own.damage)
-        tried.reasons.update(own.reasons)  # its being away does not matter: the BLOB server has what it holds
+        # an HA store that is away does not matter: the BLOB server has what the store holds
+        tried.reasons.update(own.reasons)
         failure = own.away or own.refusal
         if failure is not None:
             if self._ha_rests_until is None:
@@ -186,7 +187,10 @@ class BlobSupply:
         return found
 
     async def _transfer(self, place: str, fetch: Fetch, owner: JobId, key: BlobKey, tried: _Tried) -> bool:
-        """One copy from ``place`` into the local store. Raises CannotStore and what the local store raises."""
+        """Transfer one copy from ``place`` into the local store. Return True if it is there.
+
+        Raises CannotStore and what the local store raises.
+        """
         file = self._local.temporary()
         try:
             try:

@@ -1,9 +1,9 @@
-"""Archives unpacked once on a node, for all tasks of all jobs that bring the same content.
+"""Archives unpacked once on a node, for all tasks of all jobs that use the same content.
 
-``<directory>/<sha256>/content`` holds what was in the archive, ``<sha256>/complete.record`` says that it is whole. It
-is made under another name and renamed at the end, so a crash leaves either all of it or something without a record.
-Files are not forced to disk one by one: the record names the boot that it was written in, and after the next one the
-archive is unpacked again. What no task uses is deleted in two stages, as BLOBs are.
+``<directory>/<sha256>/content`` holds the archive's content; ``<sha256>/complete.record`` marks it complete. An archive
+is unpacked under a temporary name and renamed at the end, so a crash leaves either a complete archive or one without a
+record. Files are not synced one by one: the record names the boot in which it was written, and after a reboot the
+archive is unpacked again. Unused archives are deleted in two stages, as BLOBs are.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class UnpackedArchives:
-    """Call ``start`` first. Methods are called on one event loop; disks are worked on in threads."""
+    """The unpacked archives of one node. Call ``start`` first.
+
+    Methods belong to one event loop; disk work runs in threads.
+    """
 
     def __init__(self, directory: Path, limits: UnpackLimits | None = None) -> None:
         self._directory = directory
@@ -46,7 +49,7 @@ class UnpackedArchives:
         self._left = False
 
     async def start(self) -> None:
-        """Make the directory, remove what an earlier life has not completed, and stage the rest. Raises Fatal."""
+        """Create the directory, delete an earlier process's incomplete archives, stage the others. Raises Fatal."""
         try:
             self._present = await asyncio.to_thread(_take_over, self._directory)
         except OSError as error:
@@ -57,8 +60,10 @@ class UnpackedArchives:
             self._staging.stage(sha256)
 
     async def use(self, sha256: str, archive: Path, name: str, holder: str) -> Path:
-        """The directory with what is in ``archive``, a file with this hash, called ``name``; it stays until the holder
-        is released. Concurrent calls unpack once. Raises Fatal: see ``unpack``."""
+        """Return the directory with the content of ``archive``, a file with this hash and this ``name``.
+
+        The directory stays until the holder is released. Concurrent calls unpack once. Raises Fatal, see ``unpack``.
+        """
         self._holders.setdefault(sha256, set()).add(holder)
         self._staging.unstage(sha256)
         try:
@@ -70,23 +75,26 @@ class UnpackedArchives:
         return self._directory / sha256 / CONTENT
 
     def release(self, holder: str) -> None:
-        """End every use of this holder; one that is not there is fine."""
+        """End all uses of this holder. Unknown holders are ignored."""
         for sha256 in list(self._holders):
             self._drop(sha256, holder)
 
     def users(self, sha256: str) -> int:
-        """How many holders use it."""
+        """Return how many holders use this archive."""
         return len(self._holders.get(sha256, ()))
 
     async def collect(self) -> list[str]:
-        """One retention interval is over: delete what nobody has used for at least one. Returns the hashes."""
+        """Delete the archives that have been unused for a whole retention interval. Return their hashes.
+
+        Call once at the end of each interval.
+        """
         due = self._staging.turn()
         removed = [self._put_aside(sha256) for sha256 in due]
         await asyncio.to_thread(_remove_all, removed)
         return due
 
     async def close(self) -> None:
-        """Delete everything: the task manager ends in order, and so do all tasks that use it."""
+        """Delete everything. Call when the task manager ends in order and no task is left."""
         if self._left:
             return
         self._stop.set()
@@ -95,7 +103,7 @@ class UnpackedArchives:
         await asyncio.to_thread(remove_tree, self._directory)
 
     async def leave(self) -> None:
-        """Stop unpacking and leave everything to the next life of the task manager."""
+        """Stop unpacking and leave all archives to the next task manager process."""
         self._left = True
         self._stop.set()
         await asyncio.gather(*self._flights.values(), return_exceptions=True)
@@ -104,7 +112,7 @@ class UnpackedArchives:
         return sha256 in self._present and await asyncio.to_thread((self._directory / sha256 / CONTENT).is_dir)
 
     async def _unpacked(self, sha256: str, archive: Path, name: str) -> None:
-        """Unpack it, or wait for who does. A waiter that is cancelled does not stop it for the others."""
+        """Unpack the archive, or wait for the unpacking under way. A cancelled caller does not stop it for others."""
         flight = self._flights.get(sha256)
         if flight is None:
             flight = asyncio.create_task(self._fly(sha256, archive, name), name=f"unpack-{sha256[:8]}")
@@ -130,7 +138,7 @@ class UnpackedArchives:
             self._settle(sha256)
 
     def _settle(self, sha256: str) -> None:
-        """Stage what nobody uses."""
+        """Stage the archive if nothing uses it."""
         if self._holders.get(sha256):
             return
         self._holders.pop(sha256, None)
@@ -138,7 +146,7 @@ class UnpackedArchives:
             self._staging.stage(sha256)
 
     def _put_aside(self, sha256: str) -> Path:
-        """Out of the way at once, so that it can be unpacked anew while the old one is being deleted."""
+        """Move the archive away at once, so that it can be unpacked again while the old one is being deleted."""
         self._present.discard(sha256)
         aside = self._directory / f"{_REMOVED_PREFIX}{secrets.token_hex(8)}"
         try:
@@ -149,7 +157,7 @@ class UnpackedArchives:
 
 
 def _take_over(directory: Path) -> set[str]:
-    """The complete archives of an earlier life; everything else of ours is removed."""
+    """Return the complete archives of an earlier process; delete incomplete and temporary ones."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     present = set()
     for path in sorted(directory.iterdir()):
@@ -178,7 +186,7 @@ def _unpack_aside(
         temporary.mkdir(mode=0o700)
         unpack(archive, name, temporary / CONTENT, limits, stop)
         write_record(temporary / RECORD_FILE, RECORD_KIND, RECORD_VERSION, boot_id().encode())
-        if target.exists():  # somebody has deleted a part of it by hand
+        if target.exists():  # part of it was deleted by hand
             remove_tree(target)
         temporary.rename(target)
         sync_directory(directory)

@@ -1,9 +1,9 @@
-"""Binds a job's cached artefacts to a task: its driver, or one of its executors.
+"""Binds a job's cached files to a task: its driver or one of its executors.
 
-Each task has a directory of its own in which the job's files lie under the names that the job knows them by. What a
-task may want to change (script, modules, plain files) is copied there; jars and packages are links to the node's BLOB
-cache; archives and wheels are links to the place where the node has unpacked them, once for all tasks. One reference
-per task and BLOB keeps them until the task has ended (BLOB-13).
+Each task has its own directory with the job's files, under the names that the job uses. Files that a task may change
+(script, modules, plain files) are copied. Jars and packages are links to the node's BLOB cache. Archives and wheels are
+links to where the node has unpacked them, once for all tasks. One reference per task and BLOB keeps the BLOB until the
+task has ended (BLOB-13).
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from emberkeep.jobs.model import Artefact, ArtefactRole
 from emberkeep.taskmanager.libraries.archives import UnpackedArchives
 from emberkeep.taskmanager.libraries.python import check_interpreter
 
-TRANSFERS = 4  # artefacts of one task that are brought at a time
+TRANSFERS = 4  # artefacts of one task that are fetched at once
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class BoundFile(Compatible, frozen=True, kw_only=True):
-    """An artefact in a task's directory. ``name``: as the job sees it. ``path``: absolute; a directory where an archive
-    or a wheel was unpacked."""
+    """An artefact in a task's directory.
+
+    ``name``: as the job sees it. ``path``: absolute; a directory if an archive or a wheel was unpacked.
+    """
 
     role: ArtefactRole
     name: str
@@ -46,13 +48,18 @@ class _Placing(Enum):
 
 
 class LibraryCache:
-    """``start`` it first; ``run`` cleans up. ``holder`` in all methods names the task, uniquely on this node."""
+    """The files that tasks on this node are bound to. ``start`` it first; ``run`` cleans up.
+
+    ``holder`` in all methods names the task, uniquely on this node.
+    """
 
     def __init__(
         self, blobs: BlobAccess, archives: UnpackedArchives, *, retention: float, python: str = PYTHON
     ) -> None:
-        """``retention``: seconds between two clean-ups of unpacked archives. ``python``: major and minor version of the
-        drivers here, which packed interpreters have to be of."""
+        """``retention``: seconds between two clean-ups of unpacked archives.
+
+        ``python``: the drivers' Python version, "major.minor"; packed interpreters must have the same one.
+        """
         self._blobs = blobs
         self._archives = archives
         self._retention = retention
@@ -60,7 +67,7 @@ class LibraryCache:
         self._checked: set[tuple[str, str]] = set()
 
     async def start(self) -> None:
-        """Look at what an earlier process has unpacked. Raises Fatal."""
+        """Take over what an earlier process has unpacked. Raises Fatal."""
         await self._archives.start()
 
     async def run(self) -> None:
@@ -70,19 +77,19 @@ class LibraryCache:
             await self._archives.collect()
 
     async def close(self) -> None:
-        """Orderly exit, when all tasks have ended: delete what is unpacked."""
+        """Delete all unpacked archives. Call on orderly exit, when all tasks have ended."""
         await self._archives.close()
 
     async def leave(self) -> None:
-        """The process ends and its tasks go on: all that is unpacked stays. ``close`` does nothing then."""
+        """Keep all unpacked archives for tasks that outlive this process. ``close`` does nothing afterwards."""
         await self._archives.leave()
 
     async def bind(
         self, owner: JobId, holder: str, artefacts: Sequence[Artefact], directory: Path, *, python: str = ""
     ) -> tuple[BoundFile, ...]:
-        """Put all ``artefacts`` into ``directory``, which is made anew; they stay until ``release``.
+        """Put all ``artefacts`` into ``directory``, which is created again; they are held until ``release``.
 
-        ``python``: what Python workers are started with; one in an archive is tried out. Raises Fatal, RetryLater;
+        ``python``: the interpreter of Python workers; one from an archive is tested first. Raises Fatal, RetryLater;
         nothing is held then.
         """
         try:
@@ -108,9 +115,9 @@ class LibraryCache:
         )
 
     async def take_back(self, owner: JobId, holder: str, artefacts: Sequence[Artefact]) -> None:
-        """Hold again what a task of an earlier life uses; it lies in the task's directory already.
+        """Hold again the files of an adopted task, which are in its directory already.
 
-        It stays until ``release``. Raises EmberkeepError when something of it is not to be had; the rest is held.
+        They are held until ``release``. Raises EmberkeepError if one of them is unavailable; the others are held.
         """
         found = await asyncio.gather(
             *(self._bring(owner, holder, [artefact]) for artefact in _by_name(artefacts).values()),
@@ -121,12 +128,12 @@ class LibraryCache:
                 raise problem
 
     def release(self, owner: JobId, holder: str) -> None:
-        """The task has ended, for whatever reason; unknown ones are fine."""
+        """Release all files of a task that has ended. Unknown tasks are ignored."""
         self._archives.release(holder)
         self._blobs.release_all(owner, holder)
 
     async def _bring(self, owner: JobId, holder: str, artefacts: Iterable[Artefact]) -> dict[str, Path]:
-        """Where the content of each artefact lies on this node, by name: a file, or a directory."""
+        """Return the path of each artefact's content on this node, by name: a file, or a directory."""
         gate = asyncio.Semaphore(TRANSFERS)
 
         async def bring(artefact: Artefact) -> Path:
@@ -160,12 +167,12 @@ def _name(artefact: Artefact) -> str:
 
 
 def _placing(artefact: Artefact) -> _Placing:
-    """How an artefact comes into a task's directory."""
+    """Return how an artefact is put into a task's directory."""
     match artefact.role:
         case ArtefactRole.ARCHIVE if is_unpacked(artefact.name):
             return _Placing.UNPACK
         case ArtefactRole.PY_FILE if is_wheel(artefact.name):
-            return _Placing.UNPACK  # from a zip file Python loads neither extension modules nor package data
+            return _Placing.UNPACK  # Python loads neither extension modules nor package data from a zip file
         case ArtefactRole.PY_FILE if not artefact.name.lower().endswith(".py"):
             return _Placing.LINK
         case ArtefactRole.JAR:
@@ -174,7 +181,10 @@ def _placing(artefact: Artefact) -> _Placing:
 
 
 def _by_name(artefacts: Iterable[Artefact]) -> dict[str, Artefact]:
-    """What to put under each name. One file may come in several roles. Raises Fatal: two things of one name."""
+    """Return the artefact to place under each name. One file may have several roles.
+
+    Raises Fatal if two different artefacts have the same name.
+    """
     named: dict[str, Artefact] = {}
     for artefact in artefacts:
         other = named.setdefault(_name(artefact), artefact)
@@ -192,21 +202,21 @@ def _is_directory(artefact: Artefact) -> bool:
 
 
 def _fill(directory: Path, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
-    """Make ``directory`` anew. Blocks."""
+    """Create ``directory`` again and place the artefacts in it. Blocks."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700, parents=True)
     for name, artefact in artefacts.items():
         target = directory / name
         if _placing(artefact) is _Placing.COPY:
             shutil.copyfile(sources[name], target)
-            target.chmod(0o700)  # executable, as Spark makes files: they may be programs to pipe through
+            target.chmod(0o700)  # executable, as in Spark: a file may be a program to pipe through
         else:
             _protect(sources[name])
             target.symlink_to(sources[name])
 
 
 def _protect(source: Path) -> None:
-    """What a task reaches by a link is shared: it can be read only."""
+    """Make a file that tasks reach by a link read-only, because they share it."""
     mode = source.stat().st_mode
     if source.is_file() and mode & 0o222:
         source.chmod(mode & 0o555)

@@ -1,4 +1,4 @@
-"""Whether a packed Python environment works here: environments are full of paths of the machine that made them."""
+"""Checks that a packed Python environment works here: environments contain paths of the machine that made them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from emberkeep.base.errors import Fatal
 from emberkeep.jobs.interpreter import PACKING_HINT
 
 START_SECONDS = 120.0
-_MOST_LINKS = 40  # as the kernel has it
+_MOST_LINKS = 40  # the kernel's limit
 _PROGRAM = "import encodings, sys; print('%d.%d' % sys.version_info[:2])"
 _LAST_CHARACTERS = 600
 
 
 def check_interpreter(environment: Path, path: str, archive: str, python: str) -> None:
-    """See that the interpreter at ``path`` below ``environment`` starts and is Python ``python`` ("3.11"). Blocks.
+    """Check that the interpreter at ``path`` below ``environment`` starts and is Python ``python`` ("3.11"). Blocks.
 
-    Raises Fatal that names what is wrong with ``archive``, and how to pack it instead.
+    Raises Fatal with the defect of ``archive`` and how to pack it instead.
     """
     interpreter = environment / path
     _check_links(interpreter, path, archive)
@@ -36,7 +36,7 @@ def check_interpreter(environment: Path, path: str, archive: str, python: str) -
 
 
 def _check_links(interpreter: Path, path: str, archive: str) -> None:
-    """Name the link that leads nowhere, not only that something is missing."""
+    """Raise Fatal if the interpreter is missing, with the target of the link that is broken."""
     here = interpreter
     for _ in range(_MOST_LINKS):
         if not here.is_symlink():
@@ -50,7 +50,7 @@ def _check_links(interpreter: Path, path: str, archive: str) -> None:
 
 
 def _start(interpreter: Path, environment: Path, path: str, archive: str) -> str:
-    """The version that it says it is."""
+    """Start the interpreter and return the version that it prints."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     try:
         process = subprocess.Popen(
@@ -85,7 +85,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _absent_home(environment: Path) -> str:
-    """Where ``pyvenv.cfg`` says the standard library is, when that is not there."""
+    """Return the interpreter's home directory from ``pyvenv.cfg`` if it does not exist here, else ""."""
     try:
         lines = (environment / "pyvenv.cfg").read_text("utf-8", "replace").splitlines()
     except OSError:

@@ -1,7 +1,7 @@
-"""Unpacking an archive that somebody else has made, without letting it write or point outside its directory.
+"""Unpacks an archive of unknown origin without letting it write or point outside its directory.
 
-Links are made last, so nothing is ever written through one; where they lead is looked at when all of them are there.
-What is unpacked is shared by jobs, so it is made read-only.
+Links are created last, so nothing is written through a link; their targets are checked once all links exist. The
+content is shared by jobs, so it is made read-only.
 """
 
 from __future__ import annotations
@@ -37,18 +37,21 @@ _DAMAGED = (
     lzma.LZMAError,
     EOFError,
     NotImplementedError,  # a compression that Python does not know
-    RuntimeError,  # a zip file that wants a password
+    RuntimeError,  # a zip file that needs a password
     UnicodeError,
     ValueError,
 )
-# An environment made by `python -m venv` links to the interpreter that made it; whether that one is here is looked at
-# when the environment is used.
+# An environment made by `python -m venv` links to the interpreter that made it. Whether that interpreter exists here is
+# checked when the environment is used.
 _INTERPRETER = re.compile(r"(.*/)?bin/python[0-9.]*")
 
 
 @dataclass(frozen=True)
 class UnpackLimits:
-    """How large an archive may become. ``ratio``: unpacked bytes for each packed one, beyond ``free`` bytes."""
+    """Limits of an unpacked archive.
+
+    The whole may have ``free`` bytes plus ``ratio`` bytes for each packed byte, and never more than ``size`` bytes.
+    """
 
     members: int = 1_000_000
     size: int = 64 * 1024**3  # bytes
@@ -57,9 +60,10 @@ class UnpackLimits:
 
 
 def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: threading.Event) -> None:
-    """Unpack into the new directory ``target``; ``name`` tells the format. Blocks; ends early when ``stop`` is set.
+    """Unpack into the new directory ``target``; ``name`` determines the format. Blocks until done or ``stop`` is set.
 
-    Raises Fatal: damaged, too large, it points outside, or the disk is full. What is there then is worth nothing.
+    Raises Fatal if the archive is damaged, too large or points outside, if the disk is full, or if ``stop`` is set.
+    What ``target`` contains then is unusable.
     """
     tree = _Tree(name, target, limits, archive.stat().st_size, stop)
     try:
@@ -80,7 +84,7 @@ def unpack(archive: Path, name: str, target: Path, limits: UnpackLimits, stop: t
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a directory that ``unpack`` has made, read-only ones in it too; links are not followed."""
+    """Delete a directory that ``unpack`` made, including read-only directories in it. Links are not followed."""
     for directory, _, _ in os.walk(path):
         Path(directory).chmod(0o700)
     shutil.rmtree(path, ignore_errors=True)
@@ -104,14 +108,14 @@ def _unpack_tar(archive: Path, tree: _Tree) -> None:
 
 
 class _StrictHeader(tarfile.TarInfo):
-    """By itself tarfile takes a cut off or damaged header for the end of the archive, and what follows is missing."""
+    """A header that fails on damage: tarfile takes a truncated or damaged header for the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:
         try:
             return super().fromtarfile(tarfile)
         except EOFHeaderError:
-            raise  # the mark that ends an archive
+            raise  # the end-of-archive mark
         except HeaderError as error:
             raise ReadError(f"it is cut off or damaged ({error})") from error
 
@@ -148,7 +152,7 @@ class _Tree:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def file(self, name: str, size: int, content: IO[bytes], mode: int) -> None:
-        """Write ``size`` bytes; of ``mode`` only counts whether somebody may execute it."""
+        """Write a file of ``size`` bytes. Of ``mode`` only the executable bits count."""
         self.check_size(size)
         path = self._new(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -164,12 +168,12 @@ class _Tree:
             os.fchmod(file.fileno(), 0o555 if mode & 0o111 else 0o444)
 
     def link(self, name: str, target: str) -> None:
-        """A symbolic link; made at the end."""
+        """Add a symbolic link, which ``finish`` creates."""
         path = self._new(name)
         self._links[str(path.relative_to(self._root))] = target
 
     def hard_link(self, name: str, target: str) -> None:
-        """``target``: a member that came before."""
+        """Create a hard link to ``target``, an earlier member."""
         source = self._root / _inside(self.name, target)
         path = self._new(name)
         if not source.is_file():
@@ -177,7 +181,7 @@ class _Tree:
         path.hardlink_to(source)
 
     def check_size(self, size: int) -> None:
-        """Count ``size`` bytes more. Raises Fatal: too many."""
+        """Add ``size`` bytes to the total. Raises Fatal if that exceeds the limit."""
         self._size += size
         if size < 0 or self._size > self._most:
             raise Fatal(
@@ -200,7 +204,7 @@ class _Tree:
             Path(directory).chmod(0o555)
 
     def _new(self, name: str) -> Path:
-        """Where a member goes that is no directory: what came before under this name is replaced, as tar does."""
+        """Return the path of a member that is no directory. An earlier member of this name is replaced, as tar does."""
         path = self._place(name)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
@@ -217,7 +221,7 @@ class _Tree:
 
 
 def _inside(archive: str, name: str) -> str:
-    """The path below the root that a member's name means; a leading "/" counts for nothing, as with tar and zip."""
+    """Return a member's path below the root. A leading "/" is ignored, as in tar and zip. Raises Fatal for ".."."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts or "\0" in name:
         raise Fatal(f"{archive} holds {name!r}, which is outside of the archive", hint="pack it again")

@@ -1,4 +1,4 @@
-"""The local copies as the gateway uses them: whatever is wrong with this disk costs time, never a request (LOC-7)."""
+"""The local copies as the gateway uses them: an error of this disk costs time but never fails a request (LOC-7)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from emberkeep.taskmanager.state_gateway.counters import StateCounters
 
 log = structlog.get_logger(__name__)
 
-_PAUSE_SECONDS = 30.0  # in which a disk that refused a write is not asked for another one
-_EXCESS = 20  # a twentieth of the quota may be used beyond it, until there is room
+_PAUSE_SECONDS = 30.0  # after a failed write, no other write to this disk is tried for this long
+_EXCESS = 20  # a twentieth of the quota may be used beyond it until room is made
 ResultT = TypeVar("ResultT")
 
 
 class LocalDisk:
-    """Any thread may call it; it raises nothing but bugs."""
+    """The disk of the local copies. Any thread may call it; it raises nothing but bugs."""
 
     def __init__(self, copies: LocalCopies, quota: int, counters: StateCounters, clock: Clock) -> None:
         """``quota``: bytes."""
@@ -32,23 +32,23 @@ class LocalDisk:
         self._counters = counters
         self._clock = clock
         self._paused_until = float("-inf")
-        self.when_full: Callable[[], None] = lambda: None  # told, by any thread, that ``make_room`` has something to do
+        self.when_full: Callable[[], None] = lambda: None  # called by any thread when ``make_room`` has work
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
-        """Those that lie on this disk. Call once, before all else."""
+        """Return the copies on this disk. Call once, before anything else."""
         records = self._tried("open", self.copies.open_copies)
         if records is None:
             log.warning("the local state of earlier lives is not used; the next start of this process looks for it")
         return records or ()
 
     def stage(self) -> StagedCopy | None:
-        """None: this disk takes nothing at present, or copies come faster than room is made."""
+        """Return a place for a new copy. None: this disk takes no writes now, or is too far beyond its quota."""
         if self._clock.monotonic() < self._paused_until or self.copies.used() > self._quota + self._quota // _EXCESS:
             return None
         return self._tried("stage", self.copies.stage)
 
     def keep(self, staged: StagedCopy, path: StatePath, caller: Caller, status: FileStatus) -> bool:
-        """Make what was staged the local copy of the durable file; whether it worked."""
+        """Make the staged data the local copy of the durable file. Return True if that succeeded."""
 
         def keep() -> bool:
             staged.keep(
@@ -67,7 +67,7 @@ class LocalDisk:
         return kept
 
     def failed(self, step: str, error: EmberkeepError) -> None:
-        """The disk refused something: it is left alone for a while."""
+        """Note an error of the disk: stage nothing on it for a while."""
         self._counters.add("disk_failures")
         if self._clock.monotonic() >= self._paused_until:
             log.warning(
@@ -76,7 +76,7 @@ class LocalDisk:
         self._paused_until = self._clock.monotonic() + _PAUSE_SECONDS
 
     def move(self, source: StatePath, target: StatePath, status: FileStatus) -> None:
-        """The durable file was renamed; this is what it is now."""
+        """Note that the durable file was renamed. ``status`` is the file's new status."""
         record = self.copies.find(source)
         if record is None:
             self.drop(target)
@@ -86,16 +86,16 @@ class LocalDisk:
             )
 
     def drop(self, path: StatePath) -> None:
-        """The copy of one file is of no use any more."""
+        """Drop the copy of one file, if there is one."""
         if self.copies.find(path) is not None:
             self._tried("drop", lambda: self.copies.drop(path))
 
     def drop_below(self, path: StatePath) -> None:
-        """The file or directory is gone."""
+        """Drop the copies of a file, or of all files below a directory, that is gone."""
         self._tried("drop", lambda: self.copies.drop(path))
 
     def drop_records(self, records: Iterable[CopyRecord]) -> int:
-        """Drop those that are still what they were; returns how many."""
+        """Drop the copies whose record has not changed. Return how many."""
         dropped = 0
         for record in records:
             if self.copies.find(record.path) == record:
@@ -113,13 +113,13 @@ class LocalDisk:
         self._tried("hand over", lambda: self.copies.hand_over(job_id, source, target))
 
     def limit(self, quota: int) -> None:
-        """Keep to this many bytes from now on."""
+        """Set the quota to this many bytes."""
         self._quota = quota
         if self.copies.used() > quota:
             self.when_full()
 
     def make_room(self) -> None:
-        """Keep to the quota. By one thread at a time: no request waits for it."""
+        """Drop copies until the quota is kept. Only one thread may call this at a time; no request waits for it."""
         if self.copies.used() > self._quota:
             going = evictions(self.copies.records(), self.copies.used(), self._quota)
             self._counters.add("evictions", self.drop_records(going))
@@ -128,7 +128,7 @@ class LocalDisk:
         try:
             return work()
         except Absent:
-            return None  # dropped meanwhile
+            return None  # dropped in the meantime
         except EmberkeepError as error:
             self.failed(step, error)
             return None

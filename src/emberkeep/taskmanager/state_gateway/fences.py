@@ -1,15 +1,15 @@
-"""Old attempts change nothing, on whatever node they are (P3).
+"""Fences old attempts: they change nothing, on any node (P3).
 
-Each attempt leaves an empty file ``.attempts/<number>`` in the job's own durable root before the first request of its
-driver is answered, which is before its executors have anything to do. Whoever changes something lists these files
-before, and again before the change is acknowledged. An executor on a node that sees another storage than the driver's
-finds no root there, and waits; where there is a root without a mark, it is refused.
+Each attempt has an empty file ``.attempts/<number>`` in the job's own durable root, its mark. The gateway writes the
+mark before it answers the first request of the attempt's driver, which is before the executors have work. Every change
+lists the marks before it begins, and again before it is acknowledged. An executor whose node sees another storage than
+the driver's is refused: it finds no mark there.
 
-What this guarantees: once any request of attempt N has been answered, no change that an older attempt begins anywhere
-reaches the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may
-still reach the store (one file operation for each request under way), but is not acknowledged. It does no harm: what
-attempt N has written is not overwritten by a create or rename that must find nothing, and a state file is the work of a
-micro-batch whose offsets had been acknowledged before, so that N computes it from the same input.
+The guarantee: once any request of attempt N has been answered, no change that an older attempt begins anywhere reaches
+the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may still reach
+the store (one file operation for each request under way), but is not acknowledged. It does no harm. A create or rename
+that must find nothing does not overwrite what attempt N has written. A state file belongs to a micro-batch whose
+offsets were acknowledged before, so attempt N computes it from the same input.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ log = structlog.get_logger(__name__)
 
 FENCE_DIRECTORY = ".attempts"
 _REMEMBERED_JOBS = 10_000
-_LANES = 4  # listings of a job at once; more changes at once share them
+_LANES = 4  # listings of a job at once; further changes share them
 
 
 class _Lane:
-    """Listings of a job's marks, one after the other. ``listing`` is held while the durable store is asked."""
+    """Listings of a job's marks, one after the other. ``listing`` is held during the request to the durable store."""
 
     def __init__(self) -> None:
         self.listing = threading.Lock()
-        self.begun = 0  # listings
-        self.seen = -1  # the newest attempt that the last one showed
+        self.begun = 0  # number of listings
+        self.seen = -1  # the newest attempt in the last listing
 
 
 class _Job:
@@ -51,36 +51,39 @@ class _Job:
     def __init__(self) -> None:
         self.newest = -1
         self.admitted: set[int] = set()
-        # Several, so that a far store is not waited for twice: first for a listing that began too early.
+        # With several lanes, a change need not wait for two listings of a remote store: one that began too early, and
+        # its own.
         self.lanes = tuple(_Lane() for _ in range(_LANES))
         self.turn = itertools.cycle(self.lanes)
 
 
 class AttemptFences:
-    """Of one gateway; any thread may call it."""
+    """The fences of one gateway. Any thread may call it."""
 
     def __init__(self, own_state: Callable[[JobId], DurableState], spool: Callable[[], Spool]) -> None:
-        """``own_state``: the durable store of a job's own root. ``spool``: makes the empty file that is stored."""
+        """``own_state`` returns the durable store of a job's own root; ``spool`` makes the empty file of a mark."""
         self._own_state = own_state
         self._spool = spool
         self._lock = threading.Lock()
         self._jobs: OrderedDict[JobId, _Job] = OrderedDict()  # least recently used first
 
     def see(self, job_id: JobId, attempt: int) -> None:
-        """The task manager knows of this attempt: older ones are refused from now on."""
+        """Note that the task manager knows this attempt: refuse older ones from now on."""
         job = self._job(job_id)
         with self._lock:
             job.newest = max(job.newest, attempt)
 
     def check_memory(self, caller: Caller) -> None:
-        """For what changes nothing. Raises Fenced where a newer attempt is known here."""
+        """Check a request that changes nothing. Raises Fenced if a newer attempt is known here."""
         newest = self._job(caller.job_id).newest
         if caller.attempt < newest:
             raise _fenced(caller, newest)
 
     def admit(self, caller: Caller) -> None:
-        """Before anything else that a request does: the attempt's driver has left its mark. Raises Fenced, RetryLater,
-        Fatal."""
+        """Check an attempt at its first request; for a driver, write the attempt's mark first.
+
+        Call before anything else that a request does. Raises Fenced, RetryLater, Fatal.
+        """
         self.check_memory(caller)
         job = self._job(caller.job_id)
         if caller.attempt in job.admitted:
@@ -94,8 +97,11 @@ class AttemptFences:
             self._clear_older(caller)
 
     def check(self, caller: Caller) -> None:
-        """Ask the durable store for a newer attempt, by a listing that begins after this call. Raises Fenced (also:
-        the job's marks are gone, its state was removed), RetryLater, Fatal."""
+        """List the marks in the durable store, by a listing that begins after this call.
+
+        Raises Fenced if a newer attempt has a mark, or if this attempt has none (its state was removed); RetryLater,
+        Fatal.
+        """
         newest = self._newest(caller.job_id)
         if newest > caller.attempt:
             self.see(caller.job_id, newest)
@@ -108,12 +114,12 @@ class AttemptFences:
             )
 
     def forget(self, job_id: JobId) -> None:
-        """Nothing of the job is here any more. Should one of its processes come back, it is admitted again."""
+        """Forget a job that has nothing here any more. If one of its processes comes back, it is admitted again."""
         with self._lock:
             self._jobs.pop(job_id, None)
 
     def _newest(self, job_id: JobId) -> int:
-        """Where no lane is free, all who wait for one share its next listing."""
+        """Return the newest attempt that has a mark. If no lane is free, waiting callers share its next listing."""
         job = self._job(job_id)
         free = next((lane for lane in job.lanes if lane.listing.acquire(blocking=False)), None)
         if free is not None:
@@ -132,12 +138,12 @@ class AttemptFences:
         try:
             lane.seen = self._listed(job_id)
         except BaseException:
-            lane.begun -= 1  # nobody may take the earlier result for that of this listing
+            lane.begun -= 1  # so that no waiting caller takes the earlier result for that of this listing
             raise
         return lane.seen
 
     def _listed(self, job_id: JobId) -> int:
-        """-1 where there is no mark."""
+        """Return the newest attempt that has a mark, -1 if there is none."""
         return max(self._marks(job_id), default=-1)
 
     def _marks(self, job_id: JobId) -> list[int]:
@@ -149,7 +155,10 @@ class AttemptFences:
         return [int(name) for name in names if name.isdecimal()]
 
     def _mark(self, caller: Caller) -> None:
-        """Before it is asked whether it is the newest: of two new attempts at least one sees the other."""
+        """Write the attempt's mark.
+
+        This comes before the check for newer marks: of two new attempts, at least one sees the other's.
+        """
         spool = self._spool()
         try:
             spool.finish()
@@ -160,7 +169,7 @@ class AttemptFences:
             spool.discard()
 
     def _clear_older(self, caller: Caller) -> None:
-        """Marks below the newest say nothing."""
+        """Delete marks below this attempt's, which have no effect any more. Errors are ignored."""
         try:
             for attempt in self._marks(caller.job_id):
                 if attempt < caller.attempt:

@@ -1,8 +1,8 @@
 """A job's state files as its processes on this node see them: the durable store, with copies on this node's disk.
 
-The durable store says what there is; directories, listings and status come from it. A write is staged here, made
-durable, then kept as the local copy. A read takes the local copy while it is current and its blocks verify. See
-``state_gateway_fences`` for what keeps old attempts out, and ``state_gateway_upkeep`` for how long copies live.
+Directories, listings and status come from the durable store. A write is staged here, made durable, then kept as the
+local copy. A read uses the local copy while the copy is current and its blocks verify. See ``fences`` for how old
+attempts are kept out, and ``upkeep`` for how long copies live.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ class StateGateway:
         *,
         quota: int,
     ) -> None:
-        """``open_state``: the durable store of a root; raises Fatal. ``own_root``: location of a job's own root.
-        ``quota``: bytes for local copies."""
+        """``open_state`` opens the durable store of a root, or raises Fatal.
+
+        ``own_root`` returns the location of a job's own root. ``quota``: bytes for local copies.
+        """
         self.counters = StateCounters()
         self.disk = LocalDisk(copies, quota, self.counters, clock)
         self.roots = StateRoots(open_state)
@@ -52,7 +54,7 @@ class StateGateway:
         self._journal = journal
         self._spool = spool
         self._reads = GatewayReads(self.disk, self.counters)
-        # For which allocations copies are kept: the upkeep's decision, replaced as a whole.
+        # Allocations for which copies are kept. The upkeep decides this and replaces the whole set.
         self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
 
     # --- what there is ------------------------------------------------------------------------------------------------
@@ -142,11 +144,11 @@ class StateGateway:
             if status_before is None or unknown:
                 self._count(self._journal.void(rename))
                 if status_before is not None and unknown:
-                    raise unknown from None  # it may have been done before: whoever asks again learns it
+                    raise unknown from None  # the rename may have been done before: a later retry finds out
                 raise
             status = status_before
         except UnknownOutcome as error:
-            raise RetryLater(error.message, hint=error.hint) from error  # the repetition finds out
+            raise RetryLater(error.message, hint=error.hint) from error  # the retry finds out
         except EmberkeepError:
             if not repeated:
                 self._count(self._journal.void(rename))
@@ -171,14 +173,14 @@ class StateGateway:
     # --- for the upkeep -----------------------------------------------------------------------------------------------
 
     def forget(self, job_id: JobId) -> None:
-        """Nothing of the job is here any more."""
+        """Forget the job's attempts and close the stores that only this job used. The job has nothing here any more."""
         self.fences.forget(job_id)
         self.roots.forget(job_id)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _admitted(self, caller: Caller, path: StatePath) -> DurableState:
-        """The durable store, for a caller whose attempt is not over as far as is known here."""
+        """Return the durable store, for a caller whose attempt is not known here to be over."""
         self.admit(caller)
         return self.roots.state(caller.job_id, path.root)
 
@@ -202,14 +204,17 @@ class StateGateway:
         return (caller.job_id, caller.allocation_id) in self.held
 
     def _is_repeated(self, rename: Rename) -> tuple[bool, Unavailable | None]:
-        """Whether it was begun before; with the reason where that is not known now."""
+        """Return True if the rename was begun before; with an error if that cannot be read now."""
         try:
             return self._journal.knows(rename), None
         except Unavailable as error:
             return False, error
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
-        """Whether the answer to the same request was lost: its source is gone, its target is there."""
+        """Return the target's status if this rename was done before: its source is gone and its target exists.
+
+        The reply to the earlier request was lost then.
+        """
         try:
             durable.status(rename.source)
         except Absent:

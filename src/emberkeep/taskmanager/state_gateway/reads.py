@@ -1,4 +1,4 @@
-"""A state file on its way out: from the local copy while its blocks verify, else from the durable store."""
+"""Reads a state file: from the local copy while its blocks verify, else from the durable store."""
 
 from __future__ import annotations
 
@@ -19,15 +19,18 @@ log = structlog.get_logger(__name__)
 
 
 class GatewayReads:
-    """Of one gateway; any thread may call it."""
+    """The reads of one gateway. Any thread may call it."""
 
     def __init__(self, disk: LocalDisk, counters: StateCounters) -> None:
         self._disk = disk
         self._counters = counters
 
     def status(self, path: StatePath, durable: DurableState) -> FileStatus:
-        """The durable file's. Of a name that was made for its bytes alone the copy's record knows it, and nobody is
-        asked: Spark's client looks at each file before it opens it. Raises Absent."""
+        """Return the durable file's status. Raises Absent.
+
+        For a unique name with a local copy, the status comes from the copy's record without a request: Spark's client
+        asks for the status of each file before it opens the file.
+        """
         record = self._disk.copies.find(path) if is_unique(path.name) else None
         if record is None or not record.modified_ms:
             return durable.status(path.name)
@@ -59,7 +62,7 @@ class GatewayReads:
         seen: str,
         keep: bool,
     ) -> OpenedFile:
-        """See StateFiles. ``keep``: whether there is an allocation to keep a local copy for."""
+        """See StateFiles. ``keep``: True if the caller's allocation keeps local copies."""
         record = self._current(path, durable, seen)
         if record is not None:
             wanted = _wanted(path, record.length, offset, length)
@@ -75,11 +78,10 @@ class GatewayReads:
         return OpenedFile(wanted, self._filling(self._counted(pieces), staged, status, path, caller))
 
     def _current(self, path: StatePath, durable: DurableState, seen: str) -> CopyRecord | None:
-        """The record of a local copy that is as good as the durable file.
+        """Return the record of a local copy that equals the durable file, or None.
 
-        A name that was made for its bytes alone is not asked for: it is never written twice. Any other costs one
-        request, which tells whether its generation is still that of the copy: ``look_for`` has made it already where
-        ``seen`` is the copy's. Raises Absent.
+        A unique name needs no request, because it is never written twice. Any other name costs one request, to compare
+        the generations, unless ``look_for`` has just made it: then ``seen`` is the copy's generation. Raises Absent.
         """
         record = self._disk.copies.find(path)
         if record is None or is_unique(path.name) or (seen and seen == record.generation):
@@ -104,7 +106,7 @@ class GatewayReads:
         return status, pieces
 
     def _local(self, record: CopyRecord, durable: DurableState, offset: int, length: int) -> Iterator[bytes]:
-        """What does not verify comes from the durable store, from the first wrong block on."""
+        """Yield the local copy's bytes; from the first block that does not verify on, yield the durable store's."""
         sent = 0
         try:
             for piece in self._disk.copies.read(record, offset, length):
@@ -141,7 +143,7 @@ class GatewayReads:
     def _filling(
         self, pieces: Iterator[bytes], staged: StagedCopy, status: FileStatus, path: StatePath, caller: Caller
     ) -> Iterator[bytes]:
-        """What is read in full from the durable store becomes the local copy on the way."""
+        """Yield the durable store's bytes, and keep them as the local copy if all of them were read."""
         sound = True
         received = 0
         try:
@@ -169,7 +171,7 @@ class GatewayReads:
 
 
 def _wanted(path: StatePath, size: int, offset: int, length: int | None) -> int:
-    """Bytes from ``offset`` on, at most ``length``."""
+    """Return the number of bytes from ``offset`` on, at most ``length``. Raises InvalidInput beyond the end."""
     if offset > size:
         raise InvalidInput(f"{path.name} has {size} bytes: offset {offset} is beyond its end", field="offset")
     return size - offset if length is None else min(length, size - offset)

@@ -1,4 +1,4 @@
-"""The durable stores that jobs here use, one for each root, opened once."""
+"""The durable stores that jobs on this node use: one for each root, opened once."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from emberkeep.base.ids import JobId
 from emberkeep.local_state.gateway_paths import durable_location
 from emberkeep.local_state.ports import DurableState
 
-_ROOTS_PER_JOB = 256  # a job with more has made a mistake: each query needs one at most
+_ROOTS_PER_JOB = 256  # a job with more has an error: each query needs one at most
 
 
 class StateRoots:
-    """Any thread may call it."""
+    """The open durable stores. Any thread may call it."""
 
     def __init__(self, open_state: Callable[[str], DurableState]) -> None:
         self._open_state = open_state
@@ -23,7 +23,7 @@ class StateRoots:
         self._users: dict[JobId, set[str]] = {}
 
     def state(self, job_id: JobId, root: str) -> DurableState:
-        """Raises Fatal (it cannot be opened), InvalidInput (too many roots)."""
+        """Return the store of a root; open it if needed. Raises Fatal (open failed), InvalidInput (too many roots)."""
         root = durable_location(root)
         with self._lock:
             used = self._users.setdefault(job_id, set())
@@ -36,12 +36,12 @@ class StateRoots:
             return state
 
     def opened(self) -> dict[str, DurableState]:
-        """Those in use, by location."""
+        """Return the open stores by location."""
         with self._lock:
             return dict(self._states)
 
     def forget(self, job_id: JobId) -> None:
-        """Close what only this job used."""
+        """Close the stores that only this job used."""
         with self._lock:
             others = set[str]().union(*(used for user, used in self._users.items() if user != job_id))
             going = self._users.pop(job_id, set()) - others
@@ -50,7 +50,7 @@ class StateRoots:
             state.close()
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close all stores. Idempotent."""
         with self._lock:
             states = list(self._states.values())
             self._states.clear()

@@ -1,7 +1,7 @@
-"""How long local copies live: with their slot, with Spark's own purges, and with the room that there is.
+"""Decides how long local copies live: as long as their slot, until Spark's own purges, and within the quota.
 
-Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). What goes is decided by
-``local_state.machine``; one step after the other is carried out in a thread, in the order of what caused it.
+Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). ``local_state.machine`` decides what
+is deleted; a thread carries out one step after the other, in the order of their causes.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from emberkeep.taskmanager.state_gateway.gateway import StateGateway
 
 log = structlog.get_logger(__name__)
 
-CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier life wait for their job
-SWEEP_INTERVAL = 60.0  # seconds between two comparisons with the durable store
-_DIRECTORIES_PER_SWEEP = 200  # that are listed in the durable store, in turn
-_MEASURE_INTERVAL = 2.0  # seconds: the heartbeat tells what was measured last, as there may be many copies
-_QUEUED = 20_000  # far above what a task manager's slots do between two turns
+CLAIM_TIMEOUT = 300.0  # seconds for which copies of an earlier process wait for their job
+SWEEP_INTERVAL = 60.0  # seconds between two sweeps, and between two comparisons with the durable store
+_DIRECTORIES_PER_SWEEP = 200  # directories listed in the durable store in one sweep, in turn
+_MEASURE_INTERVAL = 2.0  # seconds: the heartbeat has the last measurement, because counting many copies takes time
+_QUEUED = 20_000  # far above what a task manager's slots cause between two turns
 
-Step = Callable[[float], tuple[Effect, ...]]  # given the time: changes the ownership, returns what is to be done
+Step = Callable[[float], tuple[Effect, ...]]  # takes the time, changes the ownership, returns the effects
 
 
 class StateUpkeep:
@@ -44,12 +44,12 @@ class StateUpkeep:
         self._ownership = Ownership(CLAIM_TIMEOUT)
         self._effects: asyncio.Queue[Effect] = asyncio.Queue(_QUEUED)
         self._directories: list[tuple[str, str]] = []  # still to be compared in this round
-        self.jobs: tuple[LocalStateReport, ...] = ()  # what lies here, as of some seconds ago
+        self.jobs: tuple[LocalStateReport, ...] = ()  # copies of each job on this disk, as of some seconds ago
         self._copies = 0
         self._used = 0  # bytes
 
     def opened(self, records: tuple[CopyRecord, ...]) -> None:
-        """What lay on the disk when the gateway was opened. Before anything else."""
+        """Note the copies that were on the disk when the gateway was opened. Call before anything else."""
         owners = dict.fromkeys((record.job_id, record.allocation_id) for record in records)
         self._ownership.found(owners, self._clock.monotonic())
 
@@ -70,7 +70,7 @@ class StateUpkeep:
         self._carry_out(self._ownership.forgotten(job_id))
 
     def clear(self) -> None:
-        """Drop every copy: this task manager is given up. Blocks; nothing else may be under way."""
+        """Drop all copies, because this task manager is being shut down. Blocks; nothing else may be under way."""
         for job_id in dict.fromkeys(record.job_id for record in self._gateway.disk.copies.records()):
             self._gateway.disk.drop_job(job_id)
 
@@ -82,7 +82,7 @@ class StateUpkeep:
         self._copies, self._used = len(records), self._gateway.disk.copies.used()
 
     def report(self) -> StateGatewayReport:
-        """Counters of now; copies and bytes as of some seconds ago."""
+        """Return the current counters, with copies and bytes as of some seconds ago."""
         counts = vars(self._gateway.counters.take())
         return StateGatewayReport(copies=self._copies, used_bytes=self._used, **counts)
 
@@ -92,13 +92,14 @@ class StateUpkeep:
             try:
                 self._effects.put_nowait(effect)
             except asyncio.QueueFull:
-                # The sweep finds what has no owner; what was to be handed over is read from the durable store.
+                # The sweep drops copies without an owner; copies that were not handed over are read from the durable
+                # store.
                 log.warning("too much to do for the local state: a step is left out", step=str(effect))
 
     # --- the work -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Carry out decisions, make room, sweep, compare and measure, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._apply_all(), name="local state effects")
             tasks.create_task(self._make_room_all(), name="local state quota")
@@ -141,7 +142,7 @@ class StateUpkeep:
             self.sweep()
 
     async def _compare_all(self) -> None:
-        """Apart from all else: a store may hang."""
+        """Compare in a task of its own, because a store may hang."""
         while True:
             await asyncio.sleep(self._sweep_interval)
             await self.compare()
@@ -152,17 +153,22 @@ class StateUpkeep:
             await asyncio.sleep(_MEASURE_INTERVAL)
 
     def sweep(self) -> None:
-        """Once: drop what nobody claims."""
-        records = self._gateway.disk.copies.records()  # first: who came to own one meanwhile is known below
+        """Drop the copies that no allocation claims. Runs once."""
+        # first, so that owners that appear in the meantime are known below
+        records = self._gateway.disk.copies.records()
         self._carry_out(self._ownership.expired(self._clock.monotonic()))
         self._carry_out(self._ownership.orphans((record.job_id, record.allocation_id) for record in records))
 
     async def compare(self) -> None:
-        """Once: drop what the durable store has no more. Spark's DELETE reaches the gateway of one process only."""
+        """Drop the copies whose durable file was deleted or replaced, for the next directories in turn.
+
+        Spark's DELETE reaches only the gateway of one process. Runs once.
+        """
         await asyncio.to_thread(self._compare)
 
     def _compare(self) -> None:
-        records = self._gateway.disk.copies.records()  # before the durable store is listed: each was durable then
+        # before the durable store is listed, as each copy was durable by then
+        records = self._gateway.disk.copies.records()
         by_directory: dict[tuple[str, str], list[CopyRecord]] = {}
         for record in records:
             directory = record.path.name.rpartition("/")[0]
@@ -175,7 +181,7 @@ class StateUpkeep:
         )
         opened = self._gateway.roots.opened()
         for root, directory in turn:
-            durable = opened.get(root)  # a root that nobody has asked for since the start is left alone
+            durable = opened.get(root)  # a root that was not used since the start is skipped
             if durable is not None and (root, directory) in by_directory:
                 self._compare_directory(durable, directory, by_directory[root, directory])
 
@@ -197,7 +203,7 @@ def _is_current(record: CopyRecord, status: FileStatus | None) -> bool:
 
 
 def _of_jobs(records: tuple[CopyRecord, ...]) -> tuple[LocalStateReport, ...]:
-    """Per job what its copies take, those of the largest jobs."""
+    """Return what the copies of each job take, for the largest LOCAL_STATE_JOBS jobs."""
     by_job: dict[JobId, list[CopyRecord]] = {}
     for record in records:
         by_job.setdefault(record.job_id, []).append(record)

@@ -1,4 +1,4 @@
-"""A state file on its way in: staged on this node's disk, then durable, then kept as the local copy."""
+"""Writes a state file: staged on this node's disk, then durable, then kept as the local copy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from emberkeep.local_state.ports import DurableState, StagedCopy
 from emberkeep.taskmanager.state_gateway.counters import StateCounters
 from emberkeep.taskmanager.state_gateway.disk import LocalDisk
 
-_REMEMBERED = 1024 * 1024  # bytes kept in memory, so that a disk that fails in the middle costs nothing
-_PATIENCE = 20.0  # seconds for a durable store that does not answer: Hadoop's client does not repeat an upload
+# bytes kept in memory, so that a disk failure during a small write needs no retry by the client
+_REMEMBERED = 1024 * 1024
+_PATIENCE = 20.0  # seconds to wait for a durable store that does not reply: Hadoop's client does not repeat an upload
 _PAUSE = 0.25  # seconds between two tries
 
 
@@ -35,7 +36,7 @@ class GatewayWrite:
         overwrite: bool,
         keep: bool,
     ) -> None:
-        """``check`` raises Fenced. ``keep``: whether there is an allocation to keep a local copy for."""
+        """``check`` raises Fenced. ``keep``: True if the caller's allocation keeps local copies."""
         self._caller = caller
         self._path = path
         self._durable = durable
@@ -44,7 +45,7 @@ class GatewayWrite:
         self._check = check
         self._counters = counters
         self._overwrite = overwrite
-        self._begin: list[bytes] | None = []  # all that was received; None: it is too much to remember
+        self._begin: list[bytes] | None = []  # all received data; None: more than _REMEMBERED bytes
         self._received = 0
         self._staged: StagedCopy | None = disk.stage() if keep else None
         self._spool: Spool | None = None if self._staged is not None else spool()
@@ -74,7 +75,7 @@ class GatewayWrite:
         self._check(self._caller)
         status = self._stored()
         self._check_length(status)
-        if not is_temporary(self._path.name):  # what nobody reads before its rename is acknowledged by that
+        if not is_temporary(self._path.name):  # a temporary file is acknowledged by its rename, which checks again
             self._check(self._caller)
         self._counters.add("written_bytes", status.length)
         self._keep(status)
@@ -87,7 +88,7 @@ class GatewayWrite:
             self._spool.discard()
 
     def _stage_elsewhere(self, error: EmberkeepError) -> None:
-        """This node's disk failed in the middle. Raises RetryLater where what was received is not remembered."""
+        """Continue in a spool after this node's disk failed. Raises RetryLater if the data so far is not in memory."""
         assert self._staged is not None, "only a staged copy can fail"  # noqa: S101
         self._disk.failed("write", error)
         self._staged.discard()
@@ -100,7 +101,10 @@ class GatewayWrite:
             self._spool.write(data)
 
     def _stored(self) -> FileStatus:
-        """Raises what ``DurableState.create`` raises, after some patience with a store that is away."""
+        """Store the file durably and return its status; retry for ``_PATIENCE`` seconds while the store is away.
+
+        Raises what ``DurableState.create`` raises.
+        """
         source = self._staged or self._spool
         assert source is not None, "a file is staged somewhere"  # noqa: S101
         unknown = False
@@ -113,7 +117,7 @@ class GatewayWrite:
                     return self._stored_before()
                 raise
             except UnknownOutcome:
-                # Of a name that others may take, only they and the caller can tell whose it is.
+                # If other writers may use this name, only they and the caller can tell whose file exists.
                 if time.monotonic() > deadline or not (self._overwrite or is_unique(self._path.name)):
                     raise
                 unknown = True
@@ -123,7 +127,7 @@ class GatewayWrite:
             time.sleep(_PAUSE)
 
     def _check_length(self, status: FileStatus) -> None:
-        """Whatever came between: other bytes than were received are never acknowledged. Raises Fatal."""
+        """Raise Fatal if the stored file has another length than was received: it is never acknowledged."""
         if status.length != self._received:
             raise Fatal(
                 f"{self._path.name} has {status.length} bytes in {self._durable.location}, though {self._received} "
@@ -132,7 +136,10 @@ class GatewayWrite:
             )
 
     def _stored_before(self) -> FileStatus:
-        """The answer to an earlier try was lost; nobody else writes this name."""
+        """Return the status of the file that an earlier try stored. No other writer uses this name.
+
+        The reply to that try was lost. Raises Exists if the file differs.
+        """
         status = self._durable.status(self._path.name)
         if status.kind is not FileKind.FILE or status.length != self._received:
             raise Exists(f"{self._path.name} exists")
