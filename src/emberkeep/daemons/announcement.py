@@ -1,4 +1,4 @@
-"""One line of JSON on standard output tells whoever started a daemon that it serves, or why it cannot."""
+"""Announces to the starter of a daemon, in one line of JSON on standard output, that it serves or why it cannot."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from emberkeep.base.errors import EmberkeepError
 
 
 def announce_ready(url: str, token_file: Path) -> None:
-    """The process serves at ``url``; callers show the token in ``token_file``."""
+    """Announce that the process serves at ``url``. Callers authenticate with the token in ``token_file``."""
     _write({"url": url, "token_file": str(token_file)})
 
 
 def announce_failure(error: EmberkeepError) -> None:
-    """The process ends because it cannot serve."""
+    """Announce that the process ends because it cannot serve."""
     _write({"error": error.message, "hint": error.hint})
 
 

@@ -1,4 +1,4 @@
-"""The arguments that all daemons take: where the configuration comes from."""
+"""The arguments that all daemons take: the sources of their configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from emberkeep.base.configuration.values import Configuration
 def parse_arguments(daemon: str, arguments: list[str]) -> tuple[Configuration, StateLayout]:
     """Read ``--state-dir DIR``, ``--config FILE`` and any number of ``-D key=value``.
 
-    Raises InvalidInput (a setting is wrong; a place means another one on each process), SystemExit (the arguments are).
+    Raises InvalidInput (a wrong setting, or a place that differs from process to process), SystemExit (wrong
+    arguments).
     """
     parser = argparse.ArgumentParser(prog=f"emberkeep {daemon}", allow_abbrev=False)
     parser.add_argument("--state-dir", metavar="DIR", help="keep everything below this directory")

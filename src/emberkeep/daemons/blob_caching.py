@@ -1,4 +1,4 @@
-"""A process's BLOB cache, wired: its directory, the HA store where it can be read here, transfers over HTTP."""
+"""Wires a process's BLOB cache: its directory, the HA store if it is readable here, transfers over HTTP."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class BlobLink:
-    """How a process gets BLOBs, and stores transient ones at the BLOB server."""
+    """A process's access to BLOBs: ``cache`` fetches them, ``uploads`` stores transient ones at the BLOB server."""
 
     cache: BlobCache
     uploads: HttpBlobUploads
@@ -33,9 +33,12 @@ class BlobLink:
 
 @dataclass(frozen=True)
 class BlobPlaces:
-    """``directory``: of this process's cache alone. ``ha``: where the HA store is, "" when it is not to be asked.
-    ``server``: address of the BLOB server at present, None where there is none. ``own_address``: where this process
-    serves its BLOBs to peers, None when it does not."""
+    """The places of a process's BLOBs.
+
+    ``directory``: of this process's cache alone. ``ha``: location of the HA store, "" to use none. ``server`` returns
+    the current address of the BLOB server, None if there is none. ``own_address``: where this process serves its BLOBs
+    to peers, None if it does not.
+    """
 
     directory: Path
     ha: str
@@ -53,7 +56,10 @@ async def blob_link(
     *,
     thread_name: str = "emberkeep-blob-transfer",
 ) -> AsyncIterator[BlobLink]:
-    """Open a cache; on leaving, delete all that it holds (BLOB-16). Raises Fatal: its directory cannot be used."""
+    """Open a cache. On leaving, delete all its BLOBs (BLOB-16), unless ``cache.leave`` was called.
+
+    Raises Fatal if its directory cannot be used.
+    """
     async with contextlib.AsyncExitStack() as stack:
         threads = BlobThreads(token, thread_name=thread_name)
         stack.callback(threads.close)
@@ -71,7 +77,7 @@ async def blob_link(
 
 
 def _open_storage(location: str) -> BlobStorage | None:
-    """The HA store, or None when this machine cannot use it: the BLOB server has everything too."""
+    """Return the HA store; None if this machine cannot use it, as the BLOB server has everything, too."""
     if not location:
         return None
     try:

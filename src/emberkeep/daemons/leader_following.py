@@ -1,8 +1,8 @@
-"""How a task manager or driver stays with the leader, whoever that is at present.
+"""Keeps a task manager or driver connected to the current leader.
 
-A node has one session to ZooKeeper, its task manager's. Drivers read what the task manager writes to a file. Whoever
-gets no answer from the leader asks the other processes that it knows of. Of two answers the one with the higher epoch
-is right, wherever it comes from.
+A node has one ZooKeeper session, that of its task manager. Drivers read a file that the task manager writes. A process
+that gets no reply from the leader asks the other processes that it knows. Of two replies, the one with the higher epoch
+is right, whatever its source.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from emberkeep.protocol.transport import RpcClient
 
 
 class Follower(Protocol):
-    """The part of a process that speaks to the leader."""
+    """The part of a process that calls the leader."""
 
-    on_silence: Callable[[], None]  # to be called whenever the leader does not answer
+    on_silence: Callable[[], None]  # called whenever the leader does not reply
 
     @property
     def job_manager(self) -> str:
-        """Whom it takes for the leader at present."""
+        """Address of the process that it takes for the leader now."""
 
     def follow(self, job_manager: str) -> None:
-        """Another one leads now."""
+        """Follow the new leader at this address."""
 
 
 def is_highly_available(configuration: Configuration) -> bool:
-    """Whether there may be several JobManagers."""
+    """True if there may be several JobManagers."""
     return configuration[HA_TYPE] == "zookeeper"
 
 
 def locate_by_zookeeper(
     configuration: Configuration, services: Services, stack: contextlib.AsyncExitStack
 ) -> ZooKeeperLocator:
-    """For the one process of a node that has a session to ZooKeeper. Raises InvalidInput (settings)."""
+    """Return the locator of a node's only process with a ZooKeeper session. Raises InvalidInput (settings)."""
     session = ZooKeeperSession(session_settings(configuration))
     locator = ZooKeeperLocator(session, zookeeper_layout(configuration))
     session.start()
@@ -59,8 +59,8 @@ def locate_by_zookeeper(
 async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> None:
     """Keep the file at ``path`` that the node's drivers read.
 
-    An earlier life knew where JobManagers are. Who leads now, they are to say themselves: the file may be of another
-    cluster, whose epochs mean nothing here.
+    Take the JobManagers' addresses from the previous task manager process's file, but not the leader: the file may be
+    of another cluster, whose epochs mean nothing here. The JobManagers report the leader themselves.
     """
     earlier = await asyncio.to_thread(read_leader_file, path)
     known.hear(LeaderNews(job_managers=earlier.job_managers))
@@ -68,7 +68,7 @@ async def tell_drivers(path: Path, known: LeaderLocator, services: Services) -> 
 
 
 def locate_by_file(path: Path, services: Services) -> KnownLeader:
-    """For a driver; ``path``: what its task manager keeps."""
+    """Return a driver's locator. ``path``: the file that its task manager keeps."""
     known = KnownLeader()
     services.start("leader file", watch_leader_file(path, known))
     return known
@@ -83,9 +83,9 @@ def follow_leader(
     is_informed: Callable[[], bool],
     others: Callable[[], Iterable[str]] = tuple,
 ) -> None:
-    """Let ``follower`` go to each new leader, and ask around while none answers it.
+    """Make ``follower`` follow each new leader, and ask other processes while the leader does not reply.
 
-    ``is_informed``: whether ``known`` would hear of a new leader by itself. ``others``: whom to ask beside the
+    ``is_informed``: True if ``known`` learns of a new leader by itself. ``others``: addresses to ask besides the
     JobManagers.
     """
     known.hear(LeaderNews(job_managers=(follower.job_manager,)))

@@ -1,4 +1,4 @@
-"""Asking around for the leader: who has no ZooKeeper session, or cannot reach ZooKeeper, learns so of a new one."""
+"""Asks other processes for the leader, for a process without a ZooKeeper session or cut off from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from emberkeep.leadership.ports import LeaderLocator
 from emberkeep.protocol.messages import AskLeader, LeaderTold, Message
 from emberkeep.protocol.transport import RpcClient, RpcService
 
-PAUSE = 1.0  # seconds between two rounds of questions at least
-UNINFORMED_INTERVAL = 5.0  # seconds between two rounds while nobody would tell of a new leader
+PAUSE = 1.0  # least seconds between two rounds of questions
+UNINFORMED_INTERVAL = 5.0  # seconds between two rounds while no other source reports a new leader
 ANSWER_SECONDS = 2.0
 MOST_ASKED = 32  # in one round
 
@@ -23,10 +23,10 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderInquiry:
-    """Asks the JobManagers that are known, and ``others``, and tells ``known`` what they know.
+    """Asks the known JobManagers, and ``others``, for the leader and passes their replies to ``known``.
 
-    It asks once the leader is in doubt, and at an interval while not ``is_informed``: a leader that is cut off from
-    ZooKeeper as well goes on answering, and does not know of its successor.
+    It asks when the leader is in doubt, and at an interval while not ``is_informed``: a leader that is cut off from
+    ZooKeeper, too, still replies and does not know of its successor.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class LeaderInquiry:
         self._doubts = asyncio.Event()
 
     def doubt(self) -> None:
-        """The leader, or who was taken for it, has not answered."""
+        """Note that the supposed leader has not replied."""
         self._doubts.set()
 
     async def run(self) -> None:
@@ -70,7 +70,7 @@ class LeaderInquiry:
 
 
 class TellsLeader:
-    """RpcService that answers AskLeader from what is ``known``; ``service`` answers all else."""
+    """RpcService that answers AskLeader from ``known``; ``service`` answers all other requests."""
 
     def __init__(self, known: LeaderLocator, service: RpcService) -> None:
         self._known = known

@@ -1,8 +1,8 @@
 """JobManager and task manager on one event loop: ``python -m emberkeep.daemons.local``.
 
-What ``emberkeep run`` starts when there is no cluster. Ends, with all its jobs and processes, on SIGTERM and when its
-standard input closes (its parent ended, however that happened). Started again over the same directory after a SIGKILL,
-it takes over its jobs, with the drivers and executors that still live.
+``emberkeep run`` starts this process if there is no cluster. It ends, with all its jobs and processes, on SIGTERM and
+when its standard input closes, because its parent has ended. If it is started again in the same directory after a
+SIGKILL, it takes over its jobs, with the drivers and executors that are still alive.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
 
 
 def _own_blobs(configuration: Configuration, role: str) -> Configuration:
-    """BLOB server and BLOB cache need a directory each, also where one is configured for both."""
+    """Return the configuration with a BLOB directory for this role: BLOB server and BLOB cache must not share one."""
     directory = configuration[BLOB_DIRECTORY]
     return (
         configuration.with_texts({BLOB_DIRECTORY.key: f"{directory}/{role}"}, "embedded")
@@ -63,7 +63,7 @@ def _own_blobs(configuration: Configuration, role: str) -> Configuration:
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    """Set ``stop`` when the parent's end of the pipe is closed. Nothing is ever written to it."""
+    """Set ``stop`` when the parent closes its end of the pipe. The parent writes nothing to it."""
     loop = asyncio.get_running_loop()
     descriptor = sys.stdin.fileno()
 
@@ -75,7 +75,7 @@ def _stop_at_end_of_input(stop: asyncio.Event) -> None:
     try:
         loop.add_reader(descriptor, look)
     except PermissionError:
-        # A regular file or /dev/null cannot be watched: then only signals end this process.
+        # A regular file or /dev/null cannot be watched; then only signals end this process.
         log.info("standard input is no pipe; only signals end this process")
 
 

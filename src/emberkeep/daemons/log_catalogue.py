@@ -1,7 +1,7 @@
-"""Which log files a process holds, by id.
+"""Lists the log files that a process holds, by id.
 
-A task manager's logs lie at ``logs/jobs/<job>/<attempt>/<name>``; ids are made from what is found there, and an id is
-looked up by listing, never by joining it to a path.
+A task manager's logs are at ``logs/jobs/<job>/<attempt>/<name>``. Ids are made from the files that exist. An id is
+looked up in the listing and never joined to a path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IsLive = Callable[[JobId, int, str], bool]
 
 
 class ProcessLogs:
-    """The own logs of one daemon: the current file and the rotated ones."""
+    """One daemon's own logs: the current file and the rotated ones."""
 
     def __init__(self, directory: Path, kind: LogKind) -> None:
         self._directory = directory
@@ -41,12 +41,12 @@ class ProcessLogs:
         return [_entry(path.name, self._kind, path, complete=path.suffix[1:].isdigit()) for path in found]
 
     def find(self, log_id: str) -> LogEntry:
-        """Raises Absent."""
+        """Return the log with this id. Raises Absent."""
         return _find(self.entries(None), log_id)
 
 
 class TaskManagerLogs:
-    """A task manager's own logs and those of the drivers and executors that it started, ended ones included."""
+    """A task manager's own logs and those of the drivers and executors that it started, including ended ones."""
 
     def __init__(self, working_directory: WorkingDirectory, is_live: IsLive) -> None:
         self._jobs = working_directory.logs / "jobs"
@@ -59,7 +59,7 @@ class TaskManagerLogs:
         return self._own.entries(job_id) + found
 
     def find(self, log_id: str) -> LogEntry:
-        """Raises Absent."""
+        """Return the log with this id. Raises Absent."""
         return _find(self.entries(None), log_id)
 
     def _of_job(self, job_id: JobId, directory: Path) -> Iterator[LogEntry]:

@@ -1,4 +1,4 @@
-"""Where a process stores and finds the parts of off-loaded messages: at its own BLOB server, or through its cache."""
+"""Stores and fetches parts of offloaded messages: in this process's BLOB server, or through its BLOB cache."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from emberkeep.jobmanager.views.blobs import BlobServerGateway
 
 
 class ServerMessageBlobs:
-    """Implements MessageBlobs in the process of the BLOB server, which acts for no attempt but its own leadership."""
+    """Implements MessageBlobs in the BLOB server's process, which acts for no attempt, only as the leader."""
 
     def __init__(self, server: BlobServerGateway) -> None:
         self._server = server
         self._storing: WeakValueDictionary[tuple[JobId, BlobKey], asyncio.Lock] = WeakValueDictionary()
 
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
-        """Content that is there already, for another receiver, is referenced only."""
+        """Store ``data``, or only add ``holder`` if the content is already stored for another receiver."""
         del attempt
         key = transient((await asyncio.to_thread(hashlib.sha256, data)).hexdigest())
         lock = self._storing.get((owner, key)) or asyncio.Lock()
@@ -46,7 +46,7 @@ class ServerMessageBlobs:
 
 
 class CacheMessageBlobs:
-    """Implements MessageBlobs in every other process."""
+    """Implements MessageBlobs in all other processes."""
 
     def __init__(self, cache: BlobAccess, uploads: HttpBlobUploads) -> None:
         self._cache = cache
@@ -67,7 +67,7 @@ class CacheMessageBlobs:
 
 
 async def read(owner: JobId, key: BlobKey, path: Path) -> bytes:
-    """The whole file. Raises Absent (deleted meanwhile), Fatal."""
+    """Return the file's content. Raises Absent (deleted in the meantime), Fatal."""
     try:
         return await asyncio.to_thread(path.read_bytes)
     except FileNotFoundError:

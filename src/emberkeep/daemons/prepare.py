@@ -1,4 +1,4 @@
-"""``emberkeep prepare``: build the class-data archive for this Java and this Spark, or say that it is there."""
+"""``emberkeep prepare``: builds the class-data archive for this Java and this Spark, unless it exists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.spark.jvm.class_archive import build_class_archive, default_direc
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Build the archive if needed. Return the exit code."""
     directory = default_directory(os.environ)
     try:
         java = find_java(os.environ)

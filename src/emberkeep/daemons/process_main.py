@@ -1,7 +1,7 @@
-"""How a daemon process runs: supervised services on one loop, a stop on SIGTERM or SIGINT, truthful exit codes.
+"""Runs a daemon process: supervised services on one loop, a stop on SIGTERM or SIGINT, and an exit code for each cause.
 
-A service that ends while nobody asked for it, normally or by an error, ends the process: a half-alive daemon is worse
-than a dead one, because the dead one is noticed.
+A service that ends unasked, normally or with an error, ends the process. A daemon that runs only in part is worse than
+one that has ended, because the latter is noticed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Serve = Callable[[Configuration, StateLayout, asyncio.Event], Coroutine[Any, Any
 
 
 class ServiceEnded(Exception):
-    """A service that must run for ever has returned."""
+    """A service that must run forever has returned."""
 
 
 class Services:
-    """The background tasks of a process, each named; the first to end takes the process with it."""
+    """The background tasks of a process, each with a name. The first one to end ends the process."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[Any]] = []
@@ -45,15 +45,15 @@ class Services:
         self._tasks.append(asyncio.create_task(work, name=name))
 
     def watch(self, task: asyncio.Task[Any]) -> None:
-        """Supervise a task that somebody else ends."""
+        """Supervise a task that its owner ends."""
         self._watched.append(task)
 
     async def run_until(self, stop: asyncio.Event) -> None:
-        """Return when ``stop`` is set; raise the error of the first service that ends before that."""
+        """Return when ``stop`` is set. Raises the error of a service that ends before, or ServiceEnded."""
         await self.run_until_done(stop.wait())
 
     async def run_until_done(self, awaited: Coroutine[Any, Any, Any]) -> None:
-        """Like ``run_until``, for anything that can be awaited."""
+        """Like ``run_until``, but return when ``awaited`` is done."""
         stopping = asyncio.create_task(awaited, name="awaited")
         try:
             done, _ = await asyncio.wait({stopping, *self._tasks, *self._watched}, return_when=asyncio.FIRST_COMPLETED)
@@ -66,14 +66,14 @@ class Services:
             raise ServiceEnded(f"service {task.get_name()} has ended")
 
     async def cancel(self) -> None:
-        """End all services, last started first."""
+        """Cancel all started services, the newest first."""
         for task in reversed(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
-    """Parse the arguments, run ``serve`` to its end, return the exit code. SIGTERM and SIGINT ask it to end."""
+    """Parse the arguments, run ``serve`` until it returns, return the exit code. SIGTERM and SIGINT set its event."""
 
     async def supervised(configuration: Configuration, layout: StateLayout) -> None:
         for warning in configuration.warnings():
@@ -85,7 +85,7 @@ def run_daemon(daemon: str, arguments: list[str], serve: Serve) -> int:
         await serve(configuration, layout, stop)
 
     if not structlog.is_configured():
-        # Until the log file is known: standard output belongs to the announcement.
+        # Until the log file is known, log to standard error: standard output is for the announcement.
         structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     try:
         asyncio.run(supervised(*parse_arguments(daemon, arguments)))

@@ -76,8 +76,8 @@ class Launcher(Protocol):
         are not in ``jobs``. ``jobs`` None: there is no record of jobs. Then the outcomes of all drivers that wrote one
         are returned, and the files of their jobs are kept.
 
-        Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now; no files have
-        been deleted then.
+        Call once, before starting anything. Raises Unavailable if a driver's outcome cannot be read now, NewerFormat if
+        a newer release wrote it; no files have been deleted then.
         """
 
     async def start_driver(self, request: StartDriver) -> int:

@@ -249,7 +249,7 @@ class TaskExecutor(Actor[Event]):
     async def take_reply(self, reply: JobManagerReply) -> None:
         await self.ask(TakeReply(reply))
 
-    # --- the earlier life ---------------------------------------------------------------------------------------------
+    # --- recovery -----------------------------------------------------------------------------------------------------
 
     async def _recover(self) -> None:
         """Take over the recorded table and its processes. Nothing is served yet."""
@@ -416,7 +416,7 @@ class TaskExecutor(Actor[Event]):
         self._outcomes.setdefault(event.key, outcome)
         self._decide(table.DriverEnded(event.key.job_id, event.key.attempt))
 
-    # --- carrying out -------------------------------------------------------------------------------------------------
+    # --- effects ------------------------------------------------------------------------------------------------------
 
     def _decide(self, event: table.TableEvent) -> list[table.TableEffect]:
         """Have the table decide, carry out the effects and return them.

@@ -1,7 +1,7 @@
 """The driver process of one attempt: ``python -m emberkeep.daemons.driver <spec>``.
 
-The script runs in the main thread as ``python script.py`` would run it; the JobMaster runs beside it on a thread. The
-script starts only after the JobManager has accepted the attempt, so an attempt that was superseded never runs.
+The script runs in the main thread, as ``python script.py`` would run it; the JobMaster runs on another thread. The
+script starts only after the JobManager has accepted the attempt, so a superseded attempt never runs.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ log = structlog.get_logger(__name__)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the attempt that the record at ``arguments[0]`` describes; returns the script's exit code."""
-    if sys.flags.safe_path:  # no file in the job's directory has replaced a module of ours; the script's own are next
+    """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
+    # our modules are loaded, so a file in the job's directory cannot replace them; now allow the script's own
+    if sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
     spec = read_spec(Path(arguments[0]))
     configuration = Configuration().with_texts(spec.options, "task manager").with_texts(spec.graph.options, "job")
@@ -116,7 +117,7 @@ class _Driver:
         self._job_master.application_stopped()
 
     def _told(self) -> None:
-        """In the handler of SIGTERM: no lock, no I/O."""
+        """Note SIGTERM. Runs in the signal handler: no lock, no I/O."""
         self._told_to_end = True
         if self._functions is not None:
             self._functions.ended_badly()
@@ -143,8 +144,10 @@ class _Driver:
         return run_script(self._script_path(), list(graph.arguments), self._body_ended)
 
     def _end_sources(self, script: ScriptOutcome, runtime: DriverRuntime) -> ScriptOutcome:
-        """The script's sources have ended with it, unless it failed or was told to end. Where its functions cannot end
-        so, it has failed."""
+        """Note that the script's sources have ended, unless the script failed or was asked to end.
+
+        Return the script's outcome: a failure if its functions fail at the end of their sources.
+        """
         if script.exit_code != 0:
             return script
         try:
@@ -154,7 +157,7 @@ class _Driver:
             return ScriptOutcome(1, OutcomeKind.RAISED, type(error).__name__, str(error))
         except Cancelled:
             return CANCELLED
-        # A handler of its own has let it end in order. That is no end of its sources all the same.
+        # A script whose own handler ended it in order was still asked to end: its sources have not ended.
         return CANCELLED if self._told_to_end and not runtime.procedures.ended_on_request() else script
 
     def _job_environment(self) -> Mapping[str, str]:
@@ -162,7 +165,10 @@ class _Driver:
         return job_environment(Job(job_id=graph.job_id, attempt=self._spec.attempt, name=graph.name))
 
     def _script_path(self) -> str:
-        """The client's own file where it is on this node and unchanged (its neighbours can be imported then)."""
+        """Return the client's own file if this node has it unchanged, else the copy.
+
+        With the client's own file, the script can import modules beside it.
+        """
         artefact = next(a for a in self._spec.graph.artefacts if a.role is ArtefactRole.SCRIPT)
         original = Path(self._spec.graph.entry_point.source_path)
         try:
@@ -203,7 +209,7 @@ class _Driver:
         )
 
     def _gateway_job(self) -> JobId | None:
-        """The job, where its checkpoints go through state gateways; the driver's own one serves then."""
+        """Start the driver's own gateway and return the job. None if its checkpoints use no state gateways."""
         if not self._configuration[LOCAL_RECOVERY]:
             return None
         if GATEWAY_VARIABLE not in os.environ:
@@ -219,8 +225,8 @@ class _Driver:
         )
         runtime = RuntimeVersions(python=f"{sys.version_info.major}.{sys.version_info.minor}", spark=spark_version())
         wanted = application.executor_instances or self._spec.graph.resources.executors
-        # Modules beside the script and in its directory are importable in local mode; so they are on executors
-        # wherever these folders exist.
+        # In local mode, modules beside the script and in its directory can be imported. On executors they can be
+        # imported, too, if these folders exist there.
         folders = dict.fromkeys((sys.path[0], str(Path.cwd())))
         return Application(
             app_id=application.app_id,
@@ -259,11 +265,11 @@ class _Driver:
         )
 
     def _failure_kind(self, script: ScriptOutcome) -> FailureKind:
-        # Whoever sent SIGTERM (a cancellation, a task manager that ends, a person), the script did not fail by itself;
-        # where it was a cancellation, the JobManager knows.
+        # SIGTERM (from a cancellation, a task manager that ends, or a person) is no failure of the script. The
+        # JobManager knows whether it was a cancellation.
         if script.kind is OutcomeKind.CANCELLED:
             return FailureKind.LOST
-        # An attempt before this one wrote a last entry while this one ran: the next attempt continues after it.
+        # An earlier attempt wrote a last entry while this one ran: the next attempt continues after that entry.
         if self._spec.attempt > 1 and was_overtaken(f"{script.message} {script.traceback_text}"):
             return FailureKind.LOST
         return FailureKind.SCRIPT
@@ -280,6 +286,6 @@ def _cause(script: ScriptOutcome) -> str:
 
 if __name__ == "__main__":
     code = main(sys.argv[1:])
-    # The script's exit handlers have run and the outcome is told: nothing that still hangs may keep the process.
+    # The script's exit handlers have run and the outcome is handed over: end at once, even if threads still hang.
     logging.shutdown()
     os._exit(code)

@@ -1,7 +1,7 @@
-"""A driver's eye on its task manager: who has been without one for too long is an orphan.
+"""A driver's watch on its task manager: a driver without a task manager for too long is an orphan.
 
-Nobody restarts, cleans up after or can cancel what no task manager looks after. The process is looked at itself, not
-the network: one that is cut off or busy is no reason to end.
+An orphan cannot be restarted, cleaned up or cancelled. The watch checks the task manager's process, not the network: a
+task manager that is cut off or busy is no reason to end.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from emberkeep.daemons.records.agent_files import read_agent_life
 
 log = structlog.get_logger(__name__)
 
-LOOKS = 10  # in the time that it may be away
-LONGEST_PAUSE = 5.0  # seconds between two looks
+LOOKS = 10  # checks within the timeout
+LONGEST_PAUSE = 5.0  # seconds between two checks
 
 
 class AgentWatch:
-    """``record``: where each life of the task manager says which process it is. ``timeout``: seconds."""
+    """Watches the task manager of a driver.
+
+    ``record``: the file in which each task manager process names itself. ``timeout``: seconds.
+    """
 
     def __init__(self, record: Path, timeout: float, clock: Clock) -> None:
         self._record = record
@@ -33,11 +36,11 @@ class AgentWatch:
 
     @property
     def is_away(self) -> bool:
-        """As of the last look."""
+        """True if the task manager was away at the last check."""
         return self._away_since is not None
 
     async def orphaned(self) -> float:
-        """Return once no task manager has lived for longer than the timeout: for how many seconds."""
+        """Return once no task manager process has been alive for longer than the timeout, with the time in seconds."""
         while True:
             away = self.look(await asyncio.to_thread(self.lives))
             if away > self._timeout:
@@ -45,17 +48,17 @@ class AgentWatch:
             await asyncio.sleep(min(self._timeout / LOOKS, LONGEST_PAUSE))
 
     def lives(self) -> bool:
-        """Whether somebody looks after this node now. Blocks."""
+        """True if a task manager process of this node is alive, or its record cannot be read now. Blocks."""
         try:
             life = read_agent_life(self._record)
-        except NewerFormat:  # the node was upgraded beneath this driver: somebody is there, and may well live
+        except NewerFormat:  # the node was upgraded while this driver ran: assume that its task manager is alive
             return True
-        except Unavailable:  # says nothing about anybody
+        except Unavailable:  # no evidence that the task manager has ended
             return True
         return life is not None and is_alive(life.process)
 
     def look(self, lives: bool) -> float:
-        """For how many seconds it has been away at this look; 0: it lives."""
+        """Note the result of a check. Return for how many seconds the task manager has been away; 0 if it is alive."""
         now = self._clock.monotonic()
         if lives:
             if self._away_since is not None:

@@ -1,7 +1,7 @@
-"""How a driver hands over its outcome: by a file for its task manager, and by a report to the JobManager.
+"""Hands over a driver's outcome: in a file for its task manager, and in a report to the JobManager.
 
-Either is enough. An outcome that reaches neither counts as the loss of the attempt, and a script that has succeeded
-would run again. So a driver whose disk is full keeps its process until one of the two has succeeded.
+Either is enough. An outcome that reaches neither counts as a lost attempt, and a script that succeeded would run again.
+So a driver whose disk is full keeps its process until one of the two has succeeded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Reports(Protocol):
 
 
 def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
-    """Write the outcome for the task manager. Return False, and log why, where the disk does not take it."""
+    """Write the outcome for the task manager. Return False, and log the error, if that fails."""
     try:
         write_outcome(Path(spec.directory) / OUTCOME_FILE, outcome)
     except EmberkeepError as error:
@@ -41,8 +41,8 @@ def store_outcome(spec: DriverSpec, outcome: AttemptOutcome) -> bool:
 def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -> None:
     """Store the outcome, then report it. Return once one of the two has succeeded.
 
-    The task manager can end the process at any time (a cancellation, its own end); so can the loss of the task manager.
-    A lost attempt is not worth the wait: without any outcome it counts as lost, too.
+    The process can end before that: the task manager may kill it, or be lost. The outcome LOST is tried only once,
+    because an attempt without an outcome counts as lost anyway.
     """
     stored = store_outcome(spec, outcome)
     _flush_output()
@@ -54,9 +54,9 @@ def hand_over(spec: DriverSpec, outcome: AttemptOutcome, job_manager: Reports) -
 
 
 def _flush_output() -> None:
-    """Write out what the script has printed, as far as the disk takes it."""
+    """Flush the script's output, as far as the disk allows."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError) as error:  # ValueError: the script has closed it
+        except (OSError, ValueError) as error:  # ValueError: the script has closed the stream
             log.warning("the end of the job's output is lost", reason=str(error))

@@ -1,8 +1,8 @@
-"""The state gateway of a driver's own JVM, inside the driver process: it is there for as long as the driver is.
+"""The state gateway of a driver's own JVM. It runs in the driver process and lives as long as the driver.
 
-Spark repeats a task whose gateway was away in the middle of an upload; what the driver itself writes at each
-micro-batch (offsets, commits) it does not repeat, and the query would end. So the driver does not depend on its task
-manager's process. It keeps no local copies: nothing that it writes is read again but by a driver that starts.
+Spark repeats a task if its gateway disappears during an upload. Spark does not repeat what the driver itself writes in
+each micro-batch (offsets, commits): the query would end. So the driver does not depend on the task manager's process.
+This gateway keeps no local copies, because only a driver that starts reads these files again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ _HOST = "127.0.0.1"
 
 
 def serve_own_gateway(spec: DriverSpec) -> None:
-    """Serve a gateway on a thread of its own until the process ends, and lead this process's JVM to it. Call before
-    the JVM starts. Raises Fatal (no port)."""
+    """Serve a gateway on its own thread until the process ends, and configure this process's JVM to use it.
+
+    Call before the JVM starts. Raises Fatal (no port).
+    """
     port = bind_port(_HOST, 0)
     clock = SystemClock()
     root = spec.checkpoint_root
@@ -67,10 +69,10 @@ def serve_own_gateway(spec: DriverSpec) -> None:
         try:
             asyncio.run(serve())
         except BaseException:
-            # Without it no batch can be committed any more: the next attempt goes on.
+            # Without the gateway no batch can be committed: end the process, so that the next attempt continues.
             log.exception("the driver's state gateway ended")
             os._exit(1)
 
-    port.socket.listen()  # requests may come before the thread has begun to serve
+    port.socket.listen()  # requests may arrive before the thread serves
     threading.Thread(target=run, name=f"{OWN_THREAD_PREFIX}-state-gateway", daemon=True).start()
     os.environ[GATEWAY_VARIABLE] = port.address

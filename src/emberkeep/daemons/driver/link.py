@@ -1,4 +1,4 @@
-"""The JobMaster's thread inside a driver process, and the bridge between it and the Spark driver in the main thread."""
+"""The JobMaster's thread in a driver process, and the bridge from it to the Spark driver in the main thread."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
-WAITING_SECONDS = 30.0  # between two words that the script waits for a JobManager
-REPORT_SECONDS = 10.0  # usually the outcome is on disk for the task manager, so this wait need not be long
+WAITING_SECONDS = 30.0  # between two log lines that the script waits for a JobManager
+REPORT_SECONDS = 10.0  # the outcome is usually on disk for the task manager, so this wait can be short
 
 
 class SparkBridge:
-    """SparkDriver port over the runtime in the main thread; JVM calls run in threads of the loop's pool."""
+    """The SparkDriver port over the runtime in the main thread. JVM calls run on a thread of their own."""
 
     def __init__(self, configuration: Configuration, on_failure: Callable[[AttemptOutcome], None]) -> None:
         self._configuration = configuration
         self._on_failure = on_failure
-        # PySpark gives each calling thread a connection and a JVM thread: one is enough.
+        # One thread is enough, and PySpark opens a connection and a JVM thread for each calling thread.
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
         self._seen: frozenset[ExecutorId] = frozenset()
         self.runtime: DriverRuntime | None = None
-        self.functions: UserFunctions | None = None  # the user's, once the driver is set up
+        self.functions: UserFunctions | None = None  # the user's functions, once the driver is set up
 
     async def view(self, asked: Asked) -> SparkView | None:
         if self.runtime is None or not self.runtime.application_up():
@@ -94,17 +94,17 @@ class SparkBridge:
             log.info("no SparkContext to remove the executor from", executor=executor_id, reason=str(error))
 
     async def fail(self, message: str) -> None:
-        """End the script as SIGTERM would; where it does not listen, end the process with the outcome written."""
+        """End the script with a resource failure, see ``end_script``."""
         log.error("the attempt cannot go on", reason=message)
         await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.RESOURCES, message=message))
 
     async def end_orphan(self, message: str) -> None:
-        """No task manager looks after this process: end it as ``fail`` does; the attempt counts as lost."""
+        """End the script because no task manager looks after this process. The attempt counts as lost."""
         log.error("this driver is an orphan; ending it", reason=message)
         await self.end_script(AttemptOutcome(exit_code=1, kind=FailureKind.LOST, message=message))
 
     async def end_script(self, outcome: AttemptOutcome) -> None:
-        """As SIGTERM would, with this outcome; where the script does not listen, end the process."""
+        """End the script as SIGTERM would, with this outcome. If it does not end in time, kill the process."""
         self._on_failure(outcome)
         os.kill(os.getpid(), signal.SIGTERM)
         await asyncio.sleep(self._configuration[CANCELLATION_TIMEOUT])
@@ -112,7 +112,10 @@ class SparkBridge:
         end_session()
 
     async def abandon(self, message: str) -> None:
-        """No goodbye: whatever this process did next could reach a place where its successor already works."""
+        """Kill this process at once, because a newer attempt runs.
+
+        An orderly end could write to places that the newer attempt already uses.
+        """
         log.error("this attempt has been superseded; ending at once", reason=message)
         end_session()
 
@@ -124,21 +127,22 @@ def _log_failure(done: Future[None]) -> None:
 
 
 def end_session() -> None:
-    """Kill every process of this one's group (the JVM, Python workers) and itself."""
+    """Kill all processes of this process group (the JVM, Python workers), this one included."""
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
 class JobMasterThread:
-    """Runs the JobMaster on an event loop of its own. Methods are called from the script's thread."""
+    """Runs the JobMaster on its own event loop. Methods are called from the script's thread."""
 
     def __init__(self, spec: DriverSpec, configuration: Configuration, bridge: SparkBridge) -> None:
         self._spec = spec
         self._configuration = configuration
         self._bridge = bridge
         self._loop = asyncio.new_event_loop()
-        # Named as ours, so that the script's end does not wait for its idle threads.
+        # The name marks the threads as ours, so that the script's end does not wait for idle ones.
         self._loop.set_default_executor(ThreadPoolExecutor(4, f"{OWN_THREAD_PREFIX}-jobmaster-io"))
-        # Nobody follows before this attempt was silent for the whole lease: a stop of half of it is noticed in time.
+        # A successor starts only after this attempt was silent for the whole lease. A stop of half the lease is thus
+        # detected in time.
         self.lease = AttemptLease(configuration[DRIVER_LEASE] / 2)
         self._registered = threading.Event()
         self._stop = asyncio.Event()
@@ -148,8 +152,8 @@ class JobMasterThread:
     def start(self) -> None:
         """Start the thread and wait until a JobManager has accepted this attempt.
 
-        That none answers ends nothing: the next leader may need its time. A refusal ends the process, and so does the
-        task manager when it is told that the attempt is over.
+        Waits without limit if no JobManager replies: the next leader may need time. A refusal ends the process, and so
+        does the task manager when the JobManager reports that the attempt is over.
         """
         self._thread.start()
         StopWatch(self.lease, self._jvm_pid, self._ask).start()
@@ -167,7 +171,7 @@ class JobMasterThread:
         return None if runtime is None else runtime.jvm_pid()
 
     def _ask(self) -> None:
-        """Let the JobManager be asked at once."""
+        """Make the JobMaster ask the JobManager at once."""
         service = self._service
         if service is not None:
             self._loop.call_soon_threadsafe(service.master.link.ask)
@@ -182,7 +186,10 @@ class JobMasterThread:
         self._call(lambda service: service.application_stopped())
 
     def survey_local_state(self) -> Survey:
-        """What the job's nodes hold of its state. Not for the JobMaster's own thread. Raises RetryLater."""
+        """Return what local state of the job its nodes hold. Raises RetryLater.
+
+        Do not call on the JobMaster's own thread.
+        """
         service = self._service
         assert service is not None, "the script runs only after the JobMaster is up"  # noqa: S101
         future = asyncio.run_coroutine_threadsafe(service.survey_local_state(), self._loop)
@@ -198,8 +205,10 @@ class JobMasterThread:
         self._loop.call_soon_threadsafe(call, service)
 
     def report(self, outcome: AttemptOutcome) -> bool:
-        """Report how the attempt ended, within a bound. True if the JobManager has stored the end, or has refused it
-        because it knows another one."""
+        """Report how the attempt ended; give up after REPORT_SECONDS.
+
+        True if the JobManager replied: it has stored the outcome, or knows another one and refused this one.
+        """
         service = self._service
         if service is None:
             return False
@@ -213,7 +222,7 @@ class JobMasterThread:
         return True
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread; wait at most REPORT_SECONDS."""
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(REPORT_SECONDS)
 
@@ -221,7 +230,7 @@ class JobMasterThread:
         try:
             self._loop.run_until_complete(self._serve())
         except Exception as error:
-            # The JobMaster is the only link between this job and its cluster: without it the process must not go on.
+            # The JobMaster is the only link between this job and its cluster: without it the process must end.
             log.critical("the JobMaster crashed; ending the process", exc_info=error)
             end_session()
             raise
@@ -283,7 +292,7 @@ class JobMasterThread:
     async def _offload(
         self, system: System, token: str, services: Services, stack: contextlib.AsyncExitStack
     ) -> Offload:
-        """For large messages. They come from the BLOB server alone, so no HA store is asked for them."""
+        """Return the offload of large messages. They come only from the BLOB server, so the HA store is not asked."""
         places = BlobPlaces(Path(self._spec.directory) / "blobs", ha="", server=self._job_manager)
         link = await stack.enter_async_context(
             blob_link(

@@ -1,4 +1,4 @@
-"""Carries out the steps of a procedure in the driver's process: at its streaming queries and its user functions."""
+"""Carries out the steps of a procedure in the driver process, on its streaming queries and user functions."""
 
 from __future__ import annotations
 
@@ -31,14 +31,17 @@ from emberkeep.spark.stopping.savepoint_copy import CopyProgress
 log = structlog.get_logger(__name__)
 
 _PAUSE = 0.1
-_GRACE = 120.0  # seconds beyond its time in which a step may see that by itself, and interrupt a batch
-_DISCARD_SECONDS = 60.0  # the way back does not wait longer for a store that has failed
-_LEFT_BY = 20  # attempts before this one
+_GRACE = 120.0  # seconds beyond its limit in which a step may detect the limit itself and interrupt a batch
+_DISCARD_SECONDS = 60.0  # the longest wait for a failed store when a savepoint is discarded
+_LEFT_BY = 20  # attempts before this one whose leftovers are removed
 
 
 class DriverProcedures:
-    """ProcedureSteps. ``runtime``: None until the driver is set up. ``leave``: ends the process with this outcome.
-    ``step_seconds``: that each step may take which has no deadline of its own."""
+    """Implements ProcedureSteps.
+
+    ``runtime`` returns None until the driver is set up. ``leave`` ends the process with this outcome. ``step_seconds``:
+    limit of each step that has no deadline of its own.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,7 @@ class DriverProcedures:
         self._leave = leave
         self._step_seconds = step_seconds
         self._thread = _new_thread()
-        self._states: dict[str, Mapping[str, bytes]] = {}  # of functions, by trigger id
+        self._states: dict[str, Mapping[str, bytes]] = {}  # states of functions, by trigger id
         self._lock = threading.Lock()
         self._note: Noted | None = None
 
@@ -94,10 +97,10 @@ class DriverProcedures:
             ) from None
 
     def _bound(self, step: Step, request: ProcedureRequest) -> float | None:
-        """Seconds after which a step counts as hanging. Those that can end by themselves have done so before."""
+        """Return the seconds after which a step counts as hanging. A step with its own limit has ended before that."""
         match step:
             case Step.FINISH_BATCHES | Step.PAUSE:
-                return None  # they keep to the request's deadline
+                return None  # they observe the request's deadline
             case Step.DISCARD_SAVEPOINT:
                 return min(_DISCARD_SECONDS, self._step_seconds)
             case Step.CHECK:
@@ -105,7 +108,7 @@ class DriverProcedures:
         return self._step_seconds + _GRACE
 
     def _carry_out(self, step: Step, request: ProcedureRequest) -> StepDone:
-        """On the thread. Raises EmberkeepError, whatever happens."""
+        """Carry out the step on the procedure thread. Every failure becomes an EmberkeepError."""
         while (runtime := self._runtime()) is None:
             time.sleep(_PAUSE)  # the driver is being set up
         try:
@@ -136,7 +139,7 @@ class DriverProcedures:
         return StepDone(request.trigger_id, step)
 
     def _query_step(self, step: Step, request: ProcedureRequest, queries: QueryProcedures) -> str:
-        """Returns what people should know."""
+        """Carry out a step on the queries. Return a warning for users, or ""."""
         note = partial(self._take_note, request)
         match step:
             case Step.FINISH_BATCHES:
@@ -177,8 +180,11 @@ class DriverProcedures:
         return savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id, attempt)
 
     def _remove_leftovers(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
-        """What earlier attempts may have written of this savepoint. None of it is recorded: it would not be asked of
-        this one. Attempts long ago are not looked at: each costs some calls."""
+        """Delete what earlier attempts may have written of this savepoint.
+
+        Nothing of it is recorded, or this attempt would not have the request. Only the last _LEFT_BY attempts are
+        checked, because each costs some calls.
+        """
         before = self._spec.procedure
         if before is not None and before.trigger_id == request.trigger_id:
             for attempt in range(max(1, self._spec.attempt - _LEFT_BY), self._spec.attempt):
@@ -224,7 +230,7 @@ class DriverProcedures:
 
 
 def _new_thread() -> ThreadPoolExecutor:
-    """One step at a time, beside the looks at Spark that go on meanwhile."""
+    """Return a thread for one step at a time, apart from the thread that reads Spark's state in the meantime."""
     return ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-procedure")
 
 

@@ -1,4 +1,4 @@
-"""What the Spark runtime says, in the JobMaster's terms."""
+"""Translates the state of the Spark runtime into the JobMaster's terms."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.spark.executors import blocks as spark_blocks
 
 
 def spark_view(runtime: DriverRuntime, asked: Asked) -> SparkView:
-    """One look, see ``SparkDriver.view``. Crosses into the JVM. Raises SparkUnavailable."""
+    """Return the current state of Spark, see ``SparkDriver.view``. Calls into the JVM. Raises SparkUnavailable."""
     cordoned = frozenset(ExecutorId(executor) for executor in runtime.cordon(asked.cordoned))
     jobs = runtime.spark_jobs()
     now = datetime.now(UTC).isoformat(timespec="seconds")

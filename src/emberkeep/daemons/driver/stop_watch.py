@@ -1,8 +1,8 @@
-"""Notices that the driver's processes were stopped for long, and holds its JVM until the attempt is confirmed.
+"""Detects that the driver's processes were stopped for long, and holds its JVM until the attempt is confirmed.
 
-What streaming queries commit asks the lease itself (``spark.queries.checkpoint_guard``). For all else the JVM does,
-such as the commit of a batch write, it is stopped again, within milliseconds of its going on, until a JobManager has
-confirmed that nobody has taken this attempt's place.
+Commits of streaming queries check the lease themselves (``spark.queries.checkpoint_guard``). Everything else in the
+JVM, such as the commit of a batch write, does not. So within milliseconds of resuming, the JVM is stopped again until a
+JobManager has confirmed that no other attempt has taken over.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ log = structlog.get_logger(__name__)
 
 
 class StopWatch:
-    """``jvm``: its pid, None while there is none. ``ask``: lets the JobManager be asked at once; called in doubt."""
+    """Stops the JVM while the attempt's lease is in doubt.
+
+    ``jvm`` returns the JVM's pid, None if there is none. ``ask`` makes the JobMaster ask the JobManager at once; it is
+    called when the lease is in doubt.
+    """
 
     def __init__(self, lease: AttemptLease, jvm: Callable[[], int | None], ask: Callable[[], None]) -> None:
         self._lease = lease
@@ -31,7 +35,7 @@ class StopWatch:
         self._ask = ask
 
     def start(self) -> None:
-        """Look until the process ends."""
+        """Watch until the process ends, on a thread."""
         threading.Thread(target=self._run, name=f"{OWN_THREAD_PREFIX}-stop-watch", daemon=True).start()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""A driver's own look at the shared storage: is the directory of all jobs' checkpoints there on this node?"""
+"""Checks for a driver that the shared storage, with the directory of all jobs' checkpoints, is present on this node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from emberkeep.local_state.ports import DurableState
 
 
 def require_checkpoints(spec: DriverSpec) -> None:
-    """Before the script runs. Raises Unavailable where an earlier attempt has committed to a default checkpoint, and
-    not even the directory of all jobs' checkpoints is seen here.
+    """Raise Unavailable if earlier checkpoints exist but the directory of all jobs' checkpoints is missing here.
 
-    A checkpoint that alone is missing is no such case: its query waits for it, and says so.
+    Call before the script runs. Only default checkpoints that an earlier attempt committed to count. If only a single
+    checkpoint is missing, nothing is raised: its query waits for the checkpoint and reports that.
     """
     own = f"{spec.checkpoint_root}/"
     if any(query.location.startswith(own) for query in spec.checkpoints):
@@ -25,14 +25,16 @@ def require_checkpoints(spec: DriverSpec) -> None:
 
 
 def require_own_place(spec: DriverSpec) -> None:
-    """Before anything is read or made below the job's own root. Raises Unavailable where the storage is away: what is
-    not found there may well have been kept, and what was made would be hidden."""
+    """Raise Unavailable if the storage is away. Call before reading or writing below the job's own root.
+
+    Without the storage, existing files look absent, and new files would be hidden once it is back.
+    """
     place = Path(spec.checkpoint_root).parent
     require_checkpoint_place(place, spec.host, is_recorded=spec.checkpoints_recorded)
 
 
 def open_state_of(spec: DriverSpec, location: str) -> DurableState:
-    """The durable store of one of the job's roots. This process makes those that no earlier attempt has made.
+    """Return the durable store of one of the job's roots; it creates the root unless an earlier attempt did.
 
     Raises Unavailable, Fatal.
     """
@@ -45,7 +47,7 @@ def open_state_of(spec: DriverSpec, location: str) -> DurableState:
 
 
 def _durable(location: str) -> str:
-    """Empty for what no gateway serves."""
+    """Return the durable location, or "" for a location that no gateway serves."""
     try:
         return durable_location(location)
     except InvalidInput:

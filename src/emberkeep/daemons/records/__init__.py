@@ -1,1 +1,1 @@
-"""Files by which daemons hand things to each other and to their next lives."""
+"""Files that daemons hand to each other and to their next processes."""

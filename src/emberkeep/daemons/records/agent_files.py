@@ -1,7 +1,7 @@
-"""The files by which the lives of one task manager know each other, in its working directory.
+"""The files in a task manager's working directory that its next process reads.
 
-``slots.record`` holds what its next life takes over. ``agent.record`` says which process is its present life and where
-that serves: the next one takes the same port again, and drivers see whether their agent lives.
+``slots.record`` has what the next process takes over. ``agent.record`` names the current process and its port: the next
+process binds the same port again, and drivers check whether their task manager is alive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ AGENT_KIND, AGENT_VERSION = "task-manager-agent", 1
 
 
 class SlotsFile:
-    """Implements ``taskmanager.ports.AgentStore``. ``files``: how it is written."""
+    """Implements ``taskmanager.ports.AgentStore``. ``files`` writes the record."""
 
     def __init__(self, path: Path, files: FileOps = SYSTEM_FILES) -> None:
         self._path = path
@@ -35,7 +35,7 @@ class SlotsFile:
         return await asyncio.to_thread(self.load)
 
     def load(self) -> AgentRecord:
-        """``read``; blocks."""
+        """Like ``read``, but blocks."""
         remove_leftovers(self._path)
         payload = read_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION)
         record = agent_record.decode(payload, where=str(self._path))
@@ -46,13 +46,13 @@ class SlotsFile:
         await asyncio.to_thread(self.store, record)
 
     def store(self, record: AgentRecord) -> None:
-        """``write``; blocks."""
+        """Like ``write``, but blocks."""
         payload = agent_record.encode(record, self._read)
         write_record(self._path, agent_record.RECORD_KIND, agent_record.RECORD_VERSION, payload, files=self._files)
 
 
 class AgentLife(Compatible, frozen=True, kw_only=True):
-    """One life of a task manager's process. ``port``: of its RPC endpoint."""
+    """One task manager process. ``port``: its RPC port."""
 
     instance: InstanceId
     process: ProcessIdentity
@@ -60,12 +60,15 @@ class AgentLife(Compatible, frozen=True, kw_only=True):
 
 
 def write_agent_life(path: Path, life: AgentLife, files: FileOps = SYSTEM_FILES) -> None:
-    """Raises Fatal."""
+    """Write ``agent.record``. Raises Fatal."""
     write_record(path, AGENT_KIND, AGENT_VERSION, msgspec.json.encode(life), files=files)
 
 
 def read_agent_life(path: Path) -> AgentLife | None:
-    """The newest life; None when none is recorded, or not readably. Blocks. Raises NewerFormat, Unavailable."""
+    """Return the newest task manager process; None if it is not recorded or the record is damaged.
+
+    Blocks. Raises NewerFormat, Unavailable.
+    """
     try:
         return msgspec.json.decode(read_record(path, AGENT_KIND, AGENT_VERSION), type=AgentLife)
     except NewerFormat:

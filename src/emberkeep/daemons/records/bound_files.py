@@ -1,4 +1,4 @@
-"""Which artefacts a process was bound to: a record in its directory, for the next life of its task manager."""
+"""The artefacts that a process was bound to: a record in its directory, for the next task manager process."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ARTEFACTS_KIND, ARTEFACTS_VERSION = "process-artefacts", 1
 
 
 def write_artefacts(path: Path, artefacts: tuple[Artefact, ...], files: FileOps = SYSTEM_FILES) -> None:
-    """Makes the directory, too. Blocks. Raises Fatal, OSError."""
+    """Write the record, and create its directory if needed. Blocks. Raises Fatal, OSError."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION, msgspec.json.encode(artefacts), files=files)
 
 
 def read_artefacts(path: Path) -> tuple[Artefact, ...]:
-    """Blocks. Raises Absent, Unavailable, Fatal."""
+    """Return the recorded artefacts. Blocks. Raises Absent, Unavailable, Fatal."""
     try:
         return msgspec.json.decode(read_record(path, ARTEFACTS_KIND, ARTEFACTS_VERSION), type=tuple[Artefact, ...])
     except msgspec.DecodeError as error:

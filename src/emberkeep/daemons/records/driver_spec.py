@@ -1,7 +1,7 @@
-"""What a task manager hands to a driver process, and what the driver hands back: two self-checking records on disk.
+"""What a task manager hands to a driver process and gets back: two records on disk, with checksums.
 
-They lie in the attempt's directory (mode 0600), so nothing secret shows in an argument list, and a driver's outcome is
-known even when nobody listened at the moment it ended.
+The records are in the attempt's directory (mode 0600). So no argument list has secrets, and a driver's outcome is known
+even if no process watched when the driver ended.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class DriverSpec(Compatible, frozen=True, kw_only=True):
     attempt: int
     host: str
     task_manager: str
-    agent: str  # file in which each life of the task manager says which process it is
-    leader: str = ""  # file in which it says which JobManager leads; empty where there is only one
+    agent: str  # file in which each task manager process names itself
+    leader: str = ""  # file in which the task manager names the leader; empty if there is only one JobManager
     job_manager: str
     token_file: str
     checkpoint_root: str
-    checkpoints_recorded: bool = False  # the directory that it lies in carries an ownership record
+    checkpoints_recorded: bool = False  # the parent directory has an ownership record
     directory: str  # of the attempt
     logs: str
-    files: tuple[BoundFile, ...]  # the job's artefacts, as this node has them
+    files: tuple[BoundFile, ...]  # the job's artefacts as bound on this node
     options: dict[str, str]  # the task manager's configuration, as texts
-    checkpoints: tuple[QueryCheckpoint, ...]  # what earlier attempts have committed
-    procedure: ProcedureRequest | None  # to be carried on
+    checkpoints: tuple[QueryCheckpoint, ...]  # commits of earlier attempts
+    procedure: ProcedureRequest | None  # to be continued
 
 
 def write_spec(path: Path, spec: DriverSpec) -> None:
@@ -49,7 +49,7 @@ def write_spec(path: Path, spec: DriverSpec) -> None:
 
 
 def read_spec(path: Path) -> DriverSpec:
-    """Raises Absent, Unavailable, Fatal."""
+    """Return the spec of a driver. Raises Absent, Unavailable, Fatal."""
     try:
         return msgspec.json.decode(read_record(path, SPEC_KIND, SPEC_VERSION), type=DriverSpec)
     except msgspec.ValidationError as error:
@@ -61,8 +61,10 @@ def write_outcome(path: Path, outcome: AttemptOutcome) -> None:
 
 
 def read_outcome(path: Path) -> AttemptOutcome | None:
-    """The outcome that a driver left, None when it left none (it was killed). Raises Fatal for a damaged one,
-    Unavailable."""
+    """Return the outcome that a driver wrote; None if it wrote none, for example because it was killed.
+
+    Raises Fatal if the outcome is damaged, NewerFormat, Unavailable.
+    """
     try:
         return msgspec.json.decode(read_record(path, OUTCOME_KIND, OUTCOME_VERSION), type=AttemptOutcome)
     except Absent:

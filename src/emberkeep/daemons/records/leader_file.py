@@ -1,6 +1,7 @@
-"""The file by which a task manager tells the drivers of its node who leads: they need no session to ZooKeeper.
+"""The file that tells the drivers of a node who the leader is, so that they need no ZooKeeper session.
 
-It outlives the task manager's process, is written whole or not at all, and only its owner can write or read it.
+The task manager writes the file. It outlives the task manager process, is written atomically, and only its owner can
+read or write it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from emberkeep.leadership.ports import LeaderLocator
 
 LEADER_KIND, LEADER_VERSION = "known-leader", 1
 LOOK_INTERVAL = 0.5  # seconds
-RETRY_PAUSE = 5.0  # seconds until a file that could not be written is tried again
+RETRY_PAUSE = 5.0  # seconds before another try to write the file
 
 log = structlog.get_logger(__name__)
 
 
 class LeaderFile(msgspec.Struct, frozen=True, kw_only=True):
-    """``epoch`` 0: no leader is known."""
+    """The leader and the known JobManagers. ``epoch`` 0: no leader is known."""
 
     epoch: int = 0
     address: str = ""
@@ -33,14 +34,14 @@ class LeaderFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_leader_file(path: Path, news: LeaderNews, files: FileOps = SYSTEM_FILES) -> None:
-    """Blocks. Raises Fatal."""
+    """Write ``news`` to the file. Blocks. Raises Fatal."""
     leader = news.leader or LeaderAddress(0, "")
     record = LeaderFile(epoch=leader.epoch, address=leader.address, job_managers=news.job_managers)
     write_record(path, LEADER_KIND, LEADER_VERSION, msgspec.json.encode(record), files=files)
 
 
 def read_leader_file(path: Path) -> LeaderNews:
-    """Nothing is known when there is no file, or none that can be read. Blocks."""
+    """Return the leader news in the file; empty news if there is no file or it is unreadable. Blocks."""
     try:
         record = msgspec.json.decode(read_record(path, LEADER_KIND, LEADER_VERSION), type=LeaderFile)
     except Absent:
@@ -53,7 +54,7 @@ def read_leader_file(path: Path) -> LeaderNews:
 
 
 async def keep_leader_file(path: Path, known: LeaderLocator) -> None:
-    """Write each change of what is ``known``, until cancelled."""
+    """Write each change of ``known`` to the file, until cancelled."""
     written = LeaderNews()
     while True:
         news = await known.other_than(written)
@@ -67,7 +68,7 @@ async def keep_leader_file(path: Path, known: LeaderLocator) -> None:
 
 
 async def watch_leader_file(path: Path, known: LeaderLocator) -> None:
-    """Tell ``known`` what the file says, now and at each change, until cancelled."""
+    """Pass the file's content to ``known``, now and after each change, until cancelled."""
     seen: tuple[int, int] | None = None
     while True:
         stamp = await asyncio.to_thread(_stamp, path)
@@ -78,7 +79,7 @@ async def watch_leader_file(path: Path, known: LeaderLocator) -> None:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Another one after each change: every write makes a new file. None: it cannot be looked at."""
+    """Return a value that differs after each write, because every write makes a new file. None: cannot be read."""
     try:
         status = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
 """The task manager daemon: ``python -m emberkeep.daemons.taskmanager``.
 
-SIGTERM and SIGINT end this process alone: its drivers and executors go on, and the next task manager in its working
-directory takes them over. SIGQUIT, or the JobManager's word, ends them first and gives everything back.
+SIGTERM and SIGINT end only this process: its drivers and executors continue to run, and the next task manager in its
+working directory takes them over. SIGQUIT, or a request of the JobManager, ends them first and releases everything.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ async def serve(configuration: Configuration, layout: StateLayout, stop: asyncio
 
 
 async def _told_to_end(stop: asyncio.Event, process: TaskManagerProcess) -> None:
-    """By a signal, or by the JobManager."""
+    """Return when a signal or the JobManager has asked this process to end."""
     retired = asyncio.create_task(process.service.retired(), name="retired")
     stopped = asyncio.create_task(stop.wait(), name="stopped")
     try:

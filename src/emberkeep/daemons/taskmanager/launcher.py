@@ -1,6 +1,7 @@
 """Starts drivers and executors as processes of their own session: the task manager's Launcher port.
 
-Beside each process lies what files it was bound to, so that the next life of the task manager holds them for it again.
+A record beside each process lists the files that it was bound to, so that the next task manager process holds them
+again.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ from emberkeep.taskmanager.libraries.cache import BoundFile, LibraryCache
 from emberkeep.taskmanager.ports import Adopted, DriverKey, ExecutorKey, ProcessEnvironment, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
-# Not handed on to jobs: what tells this process, not them, what to do.
+# Not passed on to jobs: these variables configure this process.
 _PRIVATE_PREFIX = "EMBERKEEP_"
 
 
 @dataclass(frozen=True)
 class Node:
-    """Where the launcher starts processes, and on whose behalf."""
+    """The node on which the launcher starts processes, and the task manager for which it does."""
 
     task_manager: str
     host: str
@@ -70,7 +71,7 @@ class ProcessLauncher:
         libraries: LibraryCache,
         environment: ProcessEnvironment | None = None,
     ) -> None:
-        """``environment``: adds variables to each process; None: nothing."""
+        """``environment`` adds variables to each process; None adds none."""
         self._node = node
         self._places = ProcessPlaces(node.directory)
         self._supervisor = supervisor
@@ -87,7 +88,7 @@ class ProcessLauncher:
         self._callback = callback
 
     def is_live(self, job_id: JobId, attempt: int, executor_id: str) -> bool:
-        """Whether a driver (executor id "") or executor still runs here."""
+        """True if this driver (executor id "") or executor still runs here."""
         return any(
             key.job_id == job_id
             and key.attempt == attempt
@@ -96,7 +97,7 @@ class ProcessLauncher:
         )
 
     def live_jobs(self) -> frozenset[JobId]:
-        """Jobs with a driver or an executor here."""
+        """Return the jobs that have a driver or an executor here."""
         return frozenset(key.job_id for key in self._running.values())
 
     async def adopt(
@@ -129,8 +130,10 @@ class ProcessLauncher:
     def _outcomes(
         self, gone: AbstractSet[DriverKey], ended: AbstractSet[DriverKey], *, everything: bool
     ) -> dict[DriverKey, AttemptOutcome]:
-        """Of those that are gone something can always be said, of the others what they have written. Blocks. Raises
-        Unavailable, NewerFormat."""
+        """Return an outcome for each driver in ``gone``, and for the others the outcomes that they wrote.
+
+        Blocks. Raises Unavailable, NewerFormat.
+        """
         outcomes = self._places.written_outcomes() if everything else {}
         for key in ended:
             written = self._places.written_outcome(key)
@@ -139,8 +142,10 @@ class ProcessLauncher:
         return {**outcomes, **{key: self._places.outcome(key, None) for key in gone}}
 
     def _has_lost_its_gateway(self, key: ProcessKey, pid: int) -> bool:
-        """Whether an executor was started to use a gateway that this life does not have, or has elsewhere: its tasks
-        would fail for ever. A driver has a gateway of its own."""
+        """True if an executor uses a gateway that this process does not serve, or serves at another address.
+
+        Its tasks would fail forever. A driver has its own gateway.
+        """
         used = variable_of(pid, GATEWAY_VARIABLE) if isinstance(key, ExecutorKey) else None
         return used is not None and used != self._own_environment(key).get(GATEWAY_VARIABLE)
 
@@ -154,25 +159,29 @@ class ProcessLauncher:
         task.add_done_callback(self._rebinding.discard)
 
     async def _take_files_back(self, key: ProcessKey) -> None:
-        """Not waited for: the process has its files already, only their clean-up must not come."""
+        """Hold the files of an adopted process again.
+
+        Adoption does not wait for this: the process has its files already, and holding them only prevents their
+        clean-up.
+        """
         name = process_name(key)
         try:
             artefacts = await asyncio.to_thread(read_artefacts, self._places.directory(key) / ARTEFACTS_FILE)
             await self._libraries.take_back(key.job_id, name, artefacts)
         except EmberkeepError as error:
             log.warning("files of an adopted process are not all held", process=name, reason=str(error))
-        if name not in self._running:  # it has ended meanwhile
+        if name not in self._running:  # it has ended in the meantime
             self._libraries.release(key.job_id, name)
 
     async def leave(self) -> None:
-        """This process ends, those that it has started go on."""
+        """End the launcher and leave its processes running."""
         for task in self._rebinding:
             task.cancel()
         await asyncio.gather(*self._rebinding, return_exceptions=True)
         await self._ends.leave()
 
     async def run(self) -> NoReturn:
-        """Supervise how ends are told, until cancelled; see ``ProcessEnds.run``."""
+        """Supervise how ends are reported, until cancelled; see ``ProcessEnds.run``."""
         await self._ends.run()
 
     async def start_driver(self, request: StartDriver) -> int:
@@ -251,7 +260,7 @@ class ProcessLauncher:
         self._supervisor.signal(process_name(key), signal.SIGPWR)
 
     async def kill_all(self) -> None:
-        """SIGKILL for whatever still runs: also for what would not end in order."""
+        """Send SIGKILL to all processes that still run."""
         await asyncio.gather(*(self._supervisor.stop(name, 0.0) for name in sorted(self._running)))
 
     async def forget_job(self, job_id: JobId) -> None:
@@ -260,14 +269,14 @@ class ProcessLauncher:
     async def _bind(
         self, key: ProcessKey, artefacts: tuple[Artefact, ...], directory: Path, python: str
     ) -> tuple[BoundFile, ...]:
-        """Bring the files of a process; ``stop`` ends this. Raises Fatal, RetryLater."""
+        """Fetch the files of a process; ``stop`` ends this. Raises Fatal, RetryLater."""
         name = process_name(key)
         binding = asyncio.create_task(self._bring(key, artefacts, directory, python), name=f"bind {name}")
         self._binding[name] = binding
         try:
             await asyncio.wait({binding})
         except asyncio.CancelledError:
-            # Waited for, as what it releases would else be taken from the next start of this name.
+            # Wait until it has ended: otherwise it could release files of the next process with this name.
             binding.cancel()
             await asyncio.wait({binding})
             raise
@@ -288,7 +297,7 @@ class ProcessLauncher:
 
     @contextlib.asynccontextmanager
     async def _holding(self, key: ProcessKey) -> AsyncIterator[None]:
-        """What is bound to a process that is being started is released when it does not come to be."""
+        """Release the files that are bound to a process if its start fails."""
         try:
             yield
         except BaseException:
@@ -326,8 +335,9 @@ class ProcessLauncher:
         scratch = directory / "scratch"
         return {
             **_inherited(),
-            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),  # the driver's and its workers' hashes must agree
-            "PYTHONUNBUFFERED": "1",  # what the script prints is seen at once, not when a buffer is full
+            # the hashes of the driver and its workers must agree
+            "PYTHONHASHSEED": os.environ.get("PYTHONHASHSEED", "0"),
+            "PYTHONUNBUFFERED": "1",  # the script's output appears at once, not when a buffer is full
             "JAVA_HOME": str(self._node.java.home) if self._node.java.home else os.environ.get("JAVA_HOME", ""),
             "SPARK_LOCAL_IP": self._node.host,
             "SPARK_LOCAL_DIRS": str(scratch / "local"),
@@ -368,7 +378,7 @@ class ProcessLauncher:
         self._callback(exit_)
 
     def _remove_later(self, directory: Path) -> None:
-        """Shuffle files may be many: they are deleted beside the loop."""
+        """Delete a directory in a thread, because it may have many shuffle files."""
         task = asyncio.get_running_loop().run_in_executor(None, partial(shutil.rmtree, directory, ignore_errors=True))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

@@ -2,12 +2,12 @@
 
 ```
 <working directory>/state/         copies/ and staging/ of this task manager alone
-<root>/<task manager>-<place>/     the same where a root directory is configured, with lock and ownership record
-<root>/copies/, <root>/staging/    of the release before: of all task managers there, without a record
+<root>/<task manager>-<place>/     the same if a root directory is configured, with lock and ownership record
+<root>/copies/, <root>/staging/    of the previous release: of all task managers there, without a record
 ```
 
 ``place`` is the id of the working directory's own record: a task manager that has lost its disk does not take the
-copies of the one before for its own. What others keep below the root is never changed; it counts against the quota.
+copies of its predecessor for its own. Files of others below the root are never changed; they count against the quota.
 """
 
 from __future__ import annotations
@@ -38,13 +38,16 @@ from emberkeep.local_state.ports import LocalCopies
 log = structlog.get_logger(__name__)
 
 _LOCK = "lock"
-_PLACE_DIGITS = 16  # of the place's id: enough to tell places apart
+_PLACE_DIGITS = 16  # digits of the place's id, enough to distinguish places
 
 
 @dataclass(frozen=True)
 class LocalStateRoot:
-    """``path``: of this task manager alone. ``shared``: the configured root above it; None: it is in the working
-    directory, which has lock and record itself."""
+    """The directory of a task manager's local copies.
+
+    ``path``: used by this task manager alone. ``shared``: the configured root above it; None if the directory is in the
+    working directory, which has its own lock and record.
+    """
 
     path: Path
     shared: Path | None
@@ -52,7 +55,7 @@ class LocalStateRoot:
 
 
 def local_state_root(configuration: Configuration, place: WorkingPlace, clock: Clock) -> LocalStateRoot:
-    """Where copies are kept by this configuration. Looks at no disk."""
+    """Return where copies are kept with this configuration. Does not access the disk."""
     mine = Owner(
         cluster_id=place.owner.cluster_id,
         kind=PlaceKind.LOCAL_STATE,
@@ -71,10 +74,10 @@ def local_state_root(configuration: Configuration, place: WorkingPlace, clock: C
 
 @contextlib.contextmanager
 def held_copies(root: LocalStateRoot) -> Iterator[LocalCopies]:
-    """Hold this task manager's own directory, and give the copies in it; none where its record cannot be used.
+    """Hold this task manager's own directory and yield its copies; no copies if its record cannot be used.
 
-    A disk that is not there keeps no task manager from starting: the copies look for it again. Raises Conflict: another
-    process with a copy of this working directory uses it, or it is of another cluster.
+    A missing disk does not keep a task manager from starting: the copies look for the disk again. Raises Conflict if
+    another process with a copy of this working directory uses the directory, or if it belongs to another cluster.
     """
     with contextlib.ExitStack() as stack:
         usable = True
@@ -95,12 +98,12 @@ def _is_made(path: Path) -> bool:
 
 
 def _recorded(root: LocalStateRoot) -> bool:
-    """Whether the directory carries this task manager's record now. Raises Conflict."""
+    """True if the directory now has this task manager's record. Raises Conflict if it belongs to another owner."""
     finding = check(root.path, root.owner, ignoring=(_LOCK,))
     if finding.standing is Standing.ANOTHERS and finding.problem is not None:
         raise finding.problem
     try:
-        if finding.standing in (Standing.EMPTY, Standing.UNRECORDED):  # nobody else could know its name
+        if finding.standing in (Standing.EMPTY, Standing.UNRECORDED):  # no other process can know its name
             adopt(root.path, root.owner)
         elif finding.problem is not None:
             raise finding.problem
@@ -110,20 +113,20 @@ def _recorded(root: LocalStateRoot) -> bool:
     return True
 
 
-# --- what the release before has left -------------------------------------------------------------------------------
+# --- copies of the previous release -----------------------------------------------------------------------------------
 
 
 def take_over(root: LocalStateRoot, allocations: Iterable[tuple[JobId, AllocationId]]) -> None:
-    """Move copies of the release before, as far as they are of these slots, to this task manager's own directory.
+    """Move the previous release's copies of these slots to this task manager's own directory.
 
-    All others stay: of another task manager they may be its own, and who they belonged to is not recorded.
+    All other copies stay: they may belong to another task manager, as their owner is not recorded.
     """
     if root.shared is None or not is_directory(root.shared / "copies"):
         return
     before = root.shared / "copies"
     for job_id, allocation_id in allocations:
         _move(before / job_id / allocation_id, root.path / "copies" / job_id / allocation_id)
-        with contextlib.suppress(OSError):  # it is not empty, or never was
+        with contextlib.suppress(OSError):  # not empty, or absent
             (before / job_id).rmdir()
     for directory in (before, root.shared / "staging"):
         with contextlib.suppress(OSError):
@@ -145,12 +148,15 @@ def _move(source: Path, target: Path) -> None:
         log.warning("local copies of the release before stay", directory=str(source), reason=error.strerror)
 
 
-# --- a root that several share --------------------------------------------------------------------------------------
+# --- shared roots -----------------------------------------------------------------------------------------------------
 
 
 def share_of(root: LocalStateRoot, quota: int) -> int:
-    """Bytes of ``quota`` for this task manager: what is there of others that do not live is taken off, those that live
-    get equal shares. Blocks."""
+    """Return how many bytes of ``quota`` this task manager may use. Blocks.
+
+    Bytes kept there by task managers that are not alive are subtracted; those that are alive get equal shares of the
+    rest.
+    """
     if root.shared is None:
         return quota
     sharers, left_behind = 1, 0
@@ -164,7 +170,7 @@ def share_of(root: LocalStateRoot, quota: int) -> int:
 
 
 def _others(shared: Path, own: Path) -> list[Path]:
-    """What task managers but this one keep there."""
+    """Return the directories of other task managers there, and those of the previous release."""
     found = [shared / name for name in ("copies", "staging")]
     with contextlib.suppress(OSError):
         found += [path for path in shared.iterdir() if path != own and _is_local_state(path)]
@@ -188,11 +194,11 @@ def _disk_bytes(path: Path) -> int:
     return total
 
 
-# --- a root that is not used any more -------------------------------------------------------------------------------
+# --- unused roots -----------------------------------------------------------------------------------------------------
 
 
 def delete_own(root: LocalStateRoot) -> None:
-    """Delete this task manager's own directory; one that is not there is fine. Raises Fatal, Conflict, Unavailable."""
+    """Delete this task manager's own directory, if it exists. Raises Fatal, Conflict, Unavailable."""
     try:
         root.path.lstat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Logs of ended jobs are kept for the newest ones only."""
+"""Keeps the logs of the newest ended jobs only."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import structlog
 log = structlog.get_logger(__name__)
 
 _INTERVAL_SECONDS = 60.0
-_QUIET_SECONDS = 3600.0  # somebody may still read what was written within it
+_QUIET_SECONDS = 3600.0  # logs that were written within this time may still be read
 
 
 async def prune_logs(directory: Path, retained: int, live: Callable[[], AbstractSet[str]]) -> None:
-    """Look every minute at the folders in ``directory`` (one per job), for ever. ``live``: jobs with processes here."""
+    """Prune the folders in ``directory`` (one per job) every minute, forever. ``live``: jobs with processes here."""
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
         await asyncio.to_thread(prune_once, directory, retained, live())
@@ -27,8 +27,10 @@ async def prune_logs(directory: Path, retained: int, live: Callable[[], Abstract
 def prune_once(
     directory: Path, retained: int, live: AbstractSet[str], quiet_seconds: float = _QUIET_SECONDS
 ) -> list[str]:
-    """Remove the folders of jobs that are not ``live``, except the ``retained`` newest and those changed within
-    ``quiet_seconds`` of the newest of all. Returns the names."""
+    """Delete the folders of jobs that are not ``live``, except the ``retained`` newest. Return their names.
+
+    Folders that were changed within ``quiet_seconds`` before the newest change of all stay as well.
+    """
     try:
         jobs = [job for job in directory.iterdir() if job.is_dir()]
     except FileNotFoundError:
@@ -47,7 +49,7 @@ def prune_once(
 
 
 def _last_change(job: Path) -> float | None:
-    """Return when anything in a job's folder was changed last; None where that cannot be found out now."""
+    """Return when a file in a job's folder was last changed; None if that cannot be read now."""
     newest = 0.0
     try:
         for path in (job, *job.rglob("*")):

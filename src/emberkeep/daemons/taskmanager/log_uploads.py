@@ -1,4 +1,4 @@
-"""A task manager's logs for the JobManager: listed, and uploaded piece by piece as transient BLOBs (BLOB-20)."""
+"""A task manager's logs for the JobManager: lists them and uploads pieces as transient BLOBs (BLOB-20)."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from emberkeep.rest.ports import LogChunk, LogQuery
 from emberkeep.rest.serving.log_ids import parse_log_id
 from emberkeep.rest.serving.log_reader import LogReader
 
-SERVED_SECONDS: Final = 120.0  # after which a piece was served, or nobody waits for it any more
+SERVED_SECONDS: Final = 120.0  # seconds after which a piece was read, or its reader no longer waits
 
 _HOLDER_CHARACTERS: Final = 200
-_MAX_LOGS: Final = 1000  # whose last pieces are remembered
+_MAX_LOGS: Final = 1000  # logs whose last pieces are remembered
 _NOT_IN_A_HOLDER: Final = re.compile(r"[^A-Za-z0-9._~:-]")
 
 log = structlog.get_logger(__name__)
@@ -35,17 +35,17 @@ class LogBlobs(Protocol):
     """Stores transient BLOBs at the BLOB server (``HttpBlobUploads``)."""
 
     async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str]) -> BlobKey:
-        """Raises RetryLater, Conflict (the job has ended), InvalidInput, Fatal."""
+        """Store ``data`` with these holders. Raises RetryLater, Conflict (the job has ended), InvalidInput, Fatal."""
 
     async def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """Raises RetryLater, Fatal."""
+        """Release one holder's reference. Raises RetryLater, Fatal."""
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """What was uploaded for one reader."""
+    """A piece that was uploaded for one reader."""
 
-    uploaded: float  # monotonic, seconds
+    uploaded: float  # monotonic clock, seconds
     owner: JobId
     key: BlobKey
     holder: str
@@ -54,8 +54,8 @@ class _Piece:
 class LogUploads:
     """RpcService for ListLogs and UploadLog.
 
-    Each reader gets a reference of its own, which it gives back: readers of one log do not disturb each other. What a
-    reader has left behind is given back when the same log is asked for again.
+    Each reader gets a reference of its own and releases it, so readers of one log do not disturb each other. References
+    that readers left are released after SERVED_SECONDS, at the next request for the same log.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LogUploads:
         return _answer(chunk, piece)
 
     async def _store(self, log_id: str, chunk: LogChunk) -> _Piece:
-        """A job that has just ended owns nothing any more, its logs can be read all the same."""
+        """Upload a piece. NO_JOB owns it if the job has just ended, so that its logs can still be read."""
         holder = _holder(self._task_manager, log_id, f"{self._instance[:8]}-{next(self._numbers)}")
         owner = chunk.owner
         try:

@@ -1,7 +1,7 @@
 """Looks for records of a newer release in a task manager's working directory, before anything there is used.
 
-What a newer release says of slots and processes cannot be known here, so a task manager that went on would end
-processes that are somebody's. It declines to start instead, and the drivers and executors there go on.
+This release cannot know what a newer release records about slots and processes, so it could end processes that are in
+use. The task manager does not start instead, and the drivers and executors there continue to run.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ _PLACES = ("*.record", "processes/*.record", "jobs/*/*/driver/*.record", "jobs/*
 
 
 def refuse_newer_records(directory: WorkingDirectory) -> None:
-    """Raise NewerFormat where one of them is newer than this release. Kinds that it does not know are none of its
-    business, and what cannot be read is its reader's. Blocks."""
+    """Raise NewerFormat if a record there is newer than this release. Blocks.
+
+    Unknown kinds of records and unreadable records are ignored.
+    """
     for path, kind, version in _records(directory.root):
         if version > _KNOWN.get(kind, version):
             raise NewerFormat(

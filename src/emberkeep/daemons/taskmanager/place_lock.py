@@ -1,4 +1,4 @@
-"""A lock that keeps all other processes out of a directory, and says who holds it."""
+"""A lock that keeps all other processes out of a directory, and names its holder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import msgspec
 from emberkeep.base.errors import Conflict, Unavailable
 from emberkeep.base.process_identity import ProcessIdentity, own_identity
 
-_LONGEST = 4096  # bytes of a lock file: it holds one short record
+_LONGEST = 4096  # bytes of a lock file, which holds one short record
 
 
 class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
-    """Who has taken a lock last. Written into the lock file (JSON); unknown fields are ignored."""
+    """The last process that took a lock. Written into the lock file (JSON); unknown fields are ignored."""
 
     name: str
     host: str
@@ -30,10 +30,10 @@ class LockHolder(msgspec.Struct, frozen=True, kw_only=True):
 
 @contextlib.contextmanager
 def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") -> Iterator[None]:
-    """Hold the lock file ``path`` of an existing directory. ``name``: what this process is to others who want it.
-    ``unnamed``: who holds it, if it does not say so itself.
+    """Hold the lock file ``path`` of an existing directory.
 
-    Raises Conflict naming who holds it, Unavailable (the directory cannot be used).
+    ``name``: what to call this process in the errors of others. ``unnamed``: what to call a holder that has not
+    recorded its name. Raises Conflict naming the holder, Unavailable (the directory cannot be used).
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -52,7 +52,7 @@ def held(path: Path, name: str, *, hint: str, unnamed: str = "another process") 
 
 
 def last_holder(path: Path) -> LockHolder | None:
-    """Who has taken the lock last; None where that is not recorded, or not readably. It may have ended since."""
+    """Return the last process that took the lock; None if that is not recorded or not readable. It may have ended."""
     try:
         return _decoded(path.read_bytes()[:_LONGEST])
     except OSError:
@@ -60,7 +60,7 @@ def last_holder(path: Path) -> LockHolder | None:
 
 
 def _write(descriptor: int, holder: LockHolder) -> None:
-    """For people: the lock holds without it, also on a full disk."""
+    """Write the holder's name for people. The lock holds without it, for example on a full disk."""
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)

@@ -1,4 +1,4 @@
-"""A task manager, wired: working directory, process supervisor, RPC and log port, actors."""
+"""Wires a task manager: working directory, process supervisor, RPC and log port, actors."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ from emberkeep.taskmanager.service import TaskManagerService
 
 log = structlog.get_logger(__name__)
 _MEMORY_SHARE = 0.8
-_SHUTDOWN_MARGIN = 30.0  # seconds beyond the grace, for killing and a last message
+_SHUTDOWN_MARGIN = 30.0  # seconds beyond the grace period, for killing and a last report
 _MIB = 1024**2
 
 
 @dataclass
 class TaskManagerProcess:
-    """A task manager that serves; ``address`` is where. ``retiring``: it ends its work before it ends."""
+    """A task manager that serves at ``address``. ``retiring``: on leaving, end its drivers and executors first."""
 
     address: str
     service: TaskManagerService
@@ -95,12 +95,13 @@ class TaskManagerProcess:
 async def task_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, place: WorkingPlace, services: Services
 ) -> AsyncIterator[TaskManagerProcess]:
-    """Start a task manager, with what its earlier life in this working directory has left. ``place`` is held.
+    """Start a task manager with what the previous process left in this working directory. ``place`` is held.
 
-    On leaving, its drivers and executors go on and its slots stay theirs, for its next life; they end, and all that it
-    has kept is deleted, where ``retiring`` is set by then.
+    On leaving, drivers and executors continue to run and keep their slots for the next task manager process. If
+    ``retiring`` is set by then, they end, and all that the task manager has kept is deleted.
 
-    Raises Fatal (no Java, port in use, working directory not writable), InvalidInput.
+    Raises Fatal (no Java, port in use, working directory not writable), InvalidInput, Conflict (its local state is in
+    use or of another cluster).
     """
     check_bind_address(configuration[TASK_MANAGER_HOST], bool(configuration[TOKEN_FILE]))
     java = await asyncio.to_thread(find_java, os.environ)
@@ -121,7 +122,7 @@ async def task_manager_process(
 
 @dataclass(frozen=True)
 class _Site:
-    """Where a task manager stands, and as whom."""
+    """The place and identity of a task manager, with its settings."""
 
     system: System
     configuration: Configuration
@@ -146,7 +147,7 @@ class _Site:
 
 @dataclass(frozen=True)
 class _Holdings:
-    """What it keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
+    """What a task manager keeps on its node: a port, BLOBs, unpacked libraries, local state, processes."""
 
     port: BoundPort
     blobs: BlobLink
@@ -156,7 +157,7 @@ class _Holdings:
 
 
 async def _holdings(site: _Site, server: Callable[[], str | None], stack: contextlib.AsyncExitStack) -> _Holdings:
-    """``server``: address of the BLOB server at present."""
+    """Open the task manager's holdings. ``server`` returns the current address of the BLOB server."""
     configuration, directory = site.configuration, site.directory
     supervisor = _supervisor(directory, site.services, stack)
     earlier = await asyncio.to_thread(read_agent_life, directory.agent_record)
@@ -178,7 +179,7 @@ async def _holdings(site: _Site, server: Callable[[], str | None], stack: contex
 
 
 async def _service(site: _Site, holdings: _Holdings, stack: contextlib.AsyncExitStack) -> TaskManagerService:
-    """Serves and runs when it is returned."""
+    """Return the service, which serves and runs already."""
     configuration, directory, gateway = site.configuration, site.directory, holdings.gateway
     cache, uploads = holdings.blobs.cache, holdings.blobs.uploads
     offload = Offload(CacheMessageBlobs(cache, uploads), site.system, minimum=configuration[OFFLOAD_MIN_SIZE])
@@ -258,7 +259,7 @@ async def _leave(holdings: _Holdings) -> None:
 
 
 def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
-    """The configured port; where any will do, the one of the earlier life, at which JobMasters ask. Raises Fatal."""
+    """Bind the configured port; if any will do, the previous process's, which JobMasters know. Raises Fatal."""
     if configured == 0 and earlier is not None:
         try:
             return bind_port(host, earlier.port, port_option=TASK_MANAGER_PORT.key)
@@ -268,7 +269,7 @@ def _bind(host: str, configured: int, earlier: AgentLife | None) -> BoundPort:
 
 
 async def _announce(directory: WorkingDirectory, info: TaskManagerInfo, port: BoundPort) -> None:
-    """To the drivers here, and to the next life."""
+    """Record this process for the drivers here and for the next task manager process."""
     life = AgentLife(instance=info.instance, process=own_identity(), port=port.port)
     await asyncio.to_thread(write_agent_life, directory.agent_record, life)
 

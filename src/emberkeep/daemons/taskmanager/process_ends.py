@@ -1,7 +1,7 @@
-"""Tells how processes have ended, once what they have left on disk can be read.
+"""Reports how processes have ended, once what they left on disk can be read.
 
-An outcome that cannot be read now, or by this release, is no lost one: a success that nobody has reported would be run
-again. Reading takes place beside the event loop, since a disk that hangs must not stop everything else.
+An outcome that cannot be read now, or not by this release, is not lost: if it were reported as lost, a script that
+succeeded would run again. Files are read in threads, because a disk that hangs must not block the event loop.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from emberkeep.taskmanager.ports import DriverKey, ProcessExit, ProcessKey
 
 log = structlog.get_logger(__name__)
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two tries to read how a driver has ended
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 15.0  # seconds between two tries to read a driver's outcome
 
 
 class ProcessEnds:
-    """Owned by a ProcessLauncher."""
+    """Reports the ends of one ProcessLauncher's processes."""
 
     def __init__(self, places: ProcessPlaces, tell: Callable[[ProcessExit], None]) -> None:
         self._places = places
@@ -33,23 +33,26 @@ class ProcessEnds:
         self._mistakes: asyncio.Queue[BaseException] = asyncio.Queue()
 
     def begin(self, key: ProcessKey, end: Exit) -> None:
-        """Tell of this end as soon as that is possible."""
+        """Report this end as soon as the outcome can be read."""
         task = asyncio.create_task(self._tell_once_read(key, end), name=f"end of {end.name}")
         self._telling[end.name] = task
         task.add_done_callback(lambda done: self._told(end.name, done))
 
     async def run(self) -> NoReturn:
-        """Until cancelled. Raises what made the end of a process impossible to tell: the next life reads it again."""
+        """Wait until cancelled. Raises the error that made an end impossible to report.
+
+        The next task manager process reads that end again.
+        """
         raise await self._mistakes.get()
 
     async def told(self, name: str) -> None:
-        """Return once the end of this process has been told, if it has ended."""
+        """Return once the end of this process has been reported, if it has ended."""
         task = self._telling.get(name)
         if task is not None:
             await asyncio.wait({task})
 
     async def leave(self) -> None:
-        """Tell nothing more: the next life of this task manager does."""
+        """Stop reporting. The next task manager process reports the ends that are left."""
         tasks = list(self._telling.values())
         for task in tasks:
             task.cancel()
@@ -60,7 +63,7 @@ class ProcessEnds:
         while True:
             try:
                 told = await asyncio.to_thread(self._read, key, end)
-            except (Unavailable, NewerFormat) as error:  # of a newer one: for this release as long as it runs
+            except (Unavailable, NewerFormat) as error:  # NewerFormat lasts for as long as this release runs
                 log.warning(
                     "how a driver has ended cannot be read now; its job waits until it can",
                     process=end.name,
@@ -75,7 +78,7 @@ class ProcessEnds:
 
     def _read(self, key: ProcessKey, end: Exit) -> ProcessExit:
         outcome = self._places.outcome(key, end.exit_code) if isinstance(key, DriverKey) else None
-        # What a killed process wrote last has nothing to do with its end.
+        # The last output of a killed process does not explain its end.
         killed = end.exit_code is not None and end.exit_code <= 0
         detail = "" if killed else last_lines(self._places.stderr(key))
         return ProcessExit(key=key, exit_code=end.exit_code, outcome=outcome, detail=detail)

@@ -1,4 +1,4 @@
-"""Where a task manager's processes have their files, by key, and what they have left there when they have ended."""
+"""Where the files of a task manager's processes are, by key, and how to read what ended drivers left there."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ log = structlog.get_logger(__name__)
 
 
 def process_name(key: ProcessKey) -> str:
-    """A name that is unique among a task manager's processes and safe as a file name."""
+    """Return a name that is unique among a task manager's processes and safe as a file name."""
     if isinstance(key, ExecutorKey):
         return f"executor-{key.job_id}-{key.attempt}-{key.executor_id}-{key.allocation_id[:8]}"
     return f"driver-{key.job_id}-{key.attempt}"
 
 
 class ProcessPlaces:
-    """Below one working directory."""
+    """The places of processes below one working directory."""
 
     def __init__(self, root: WorkingDirectory) -> None:
         self._root = root
 
     def directory(self, key: ProcessKey) -> Path:
-        """Of one process, for as long as it lives; a driver's stays until its job is forgotten."""
+        """Return the directory of a process. It exists as long as the process; a driver's until the job is forgotten.
+        """
         attempt = self._root.attempt(key.job_id, key.attempt)
         if isinstance(key, ExecutorKey):
             return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
@@ -45,7 +46,10 @@ class ProcessPlaces:
         return logs / (f"executor-{key.executor_id}" if isinstance(key, ExecutorKey) else "driver")
 
     def written_outcome(self, key: DriverKey) -> AttemptOutcome | None:
-        """What it wrote before it ended; None: nothing that is whole. Raises Unavailable, NewerFormat."""
+        """Return the outcome that a driver wrote; None if it wrote none or it is damaged.
+
+        Raises Unavailable, NewerFormat.
+        """
         try:
             return read_outcome(self.directory(key) / OUTCOME_FILE)
         except NewerFormat:
@@ -55,8 +59,10 @@ class ProcessPlaces:
             return None
 
     def written_outcomes(self) -> dict[DriverKey, AttemptOutcome]:
-        """What drivers wrote before they ended, of all whose directories are here. Blocks. Raises Unavailable,
-        NewerFormat."""
+        """Return the outcomes that drivers wrote, of all drivers that have a directory here.
+
+        Blocks. Raises Unavailable, NewerFormat.
+        """
         root = self._root.jobs
         try:
             attempts = [attempt for job in sorted(root.iterdir()) for attempt in sorted(job.iterdir())]
@@ -74,7 +80,10 @@ class ProcessPlaces:
         return found
 
     def outcome(self, key: DriverKey, exit_code: int | None) -> AttemptOutcome:
-        """What it wrote before it ended, else what can be said from outside. Raises Unavailable, NewerFormat."""
+        """Return the outcome that a driver wrote, or else one derived from its exit code and log.
+
+        Raises Unavailable, NewerFormat.
+        """
         written = self.written_outcome(key)
         if written is not None:
             return written
@@ -102,7 +111,7 @@ class ProcessPlaces:
         return stem.with_name(f"{stem.name}.stderr")
 
     def clean_up(self, jobs: AbstractSet[JobId], used: AbstractSet[Path]) -> None:
-        """Delete the directories of other jobs, and of executors that live no more. Blocks."""
+        """Delete the directories of all jobs but ``jobs``, and those of executors that are not in ``used``. Blocks."""
         root = self._root.jobs
         for job in sorted(root.iterdir()) if root.is_dir() else ():
             unused = [job] if job.name not in jobs else set(job.glob("*/executors/*")) - used

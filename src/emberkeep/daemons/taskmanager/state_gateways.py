@@ -1,4 +1,4 @@
-"""A task manager's state gateway, wired: the node's copies, the durable stores, a port for the job's processes."""
+"""Wires a task manager's state gateway: the node's copies, the durable stores, a port for the job's processes."""
 
 from __future__ import annotations
 
@@ -46,19 +46,21 @@ from emberkeep.taskmanager.state_gateway.upkeep import StateUpkeep
 
 log = structlog.get_logger(__name__)
 
-_HOST = "127.0.0.1"  # only processes of this node have anything to ask
-_CLEAR_INTERVAL = 600.0  # seconds between two tries to delete what is not used any more
-_SHARE_INTERVAL = 60.0  # seconds between two looks at who shares the root directory
+_HOST = "127.0.0.1"  # only processes of this node use it
+_CLEAR_INTERVAL = 600.0  # seconds between two tries to delete unused local state
+_SHARE_INTERVAL = 60.0  # seconds between two checks which task managers share the root directory
 
 
 def _open_state(location: str) -> DurableState:
-    """A job's driver makes each root before executors have anything to do there."""
+    """Open a durable store. The job's driver creates each root before executors use it."""
     return open_state_store(location, first_start=FirstStart.ELSEWHERE)
 
 
 class StateGatewayLink:
-    """What the rest of a task manager needs of its gateway. Implements ProcessEnvironment, and RpcService for
-    ListLocalState; ``upkeep`` follows the slots."""
+    """A task manager's connection to its gateway.
+
+    Implements ProcessEnvironment, and RpcService for ListLocalState; ``upkeep`` follows the slots.
+    """
 
     def __init__(self, gateway: StateGateway, upkeep: StateUpkeep, secret: bytes, address: str) -> None:
         self.upkeep = upkeep
@@ -71,7 +73,7 @@ class StateGatewayLink:
         return {GATEWAY_VARIABLE: self.address, CREDENTIAL_VARIABLE: credential(self._secret, caller)}
 
     async def serve(self, request: Message) -> Message:
-        """Raises Conflict, InvalidInput."""
+        """See RpcService. Raises Conflict, InvalidInput."""
         if not isinstance(request, ListLocalState):
             raise InvalidInput(f"a state gateway does not serve {type(request).__name__}")
         caller = Caller(job_id=request.job_id, attempt=request.attempt, allocation_id=DRIVER)
@@ -93,13 +95,12 @@ async def state_gateway_link(
     services: Services,
     open_state: Callable[[str], DurableState] = _open_state,
 ) -> AsyncIterator[StateGatewayLink | None]:
-    """Open the gateway with what lies on the disk, and serve it; None where local recovery is off.
+    """Open the gateway with the copies on the disk and serve it. Yield None if local recovery is off.
 
-    What this task manager has kept where it keeps nothing any more is deleted meanwhile.
+    Copies in places where this task manager no longer keeps any are deleted in the background. ``open_state`` opens the
+    durable store of a location.
 
-    ``open_state``: the durable store of a location.
-
-    Raises Fatal (the port cannot be used), Conflict (its copies are in use).
+    Raises Fatal (the port cannot be used), Conflict (the directory of its copies is in use or of another cluster).
     """
     directory = place.directory
     default = local_state_root(Configuration(), place, system.clock)
@@ -146,14 +147,14 @@ async def state_gateway_link(
 
 
 async def _keep_share(gateway: StateGateway, root: LocalStateRoot, quota: int) -> None:
-    """The quota is one for all task managers with this root directory, who come and go."""
+    """Adapt this task manager's share of the quota. All task managers with this root directory share one quota."""
     while True:
         await asyncio.sleep(_SHARE_INTERVAL)
         gateway.disk.limit(await asyncio.to_thread(share_of, root, quota))
 
 
 def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]]:
-    """The slots that the earlier life held; none where that is not known. Blocks."""
+    """Return the slots that the previous task manager process held; none if that is unknown. Blocks."""
     try:
         slots = SlotsFile(directory.slots_record).load().table.slots
     except EmberkeepError:
@@ -162,14 +163,14 @@ def _allocations(directory: WorkingDirectory) -> list[tuple[JobId, AllocationId]
 
 
 async def _clear(roots: Mapping[Path, LocalStateRoot], services: Services) -> None:
-    """Delete copies of lives that had local recovery switched on, or kept them elsewhere."""
+    """Delete copies of earlier processes that had local recovery on, or that kept their copies elsewhere."""
     for path, root in roots.items():
         if await asyncio.to_thread(os.path.lexists, path):
             services.start("deletion of local state", _clear_root(root))
 
 
 async def _clear_root(root: LocalStateRoot) -> None:
-    """Goes on for ever, as services do."""
+    """Delete the root, retrying until that succeeds; then wait forever, as a service must."""
     while True:
         try:
             await asyncio.to_thread(delete_own, root)

@@ -1,7 +1,7 @@
-"""The working directory of a task manager: held by one process at a time, owned by one task manager for good.
+"""The working directory of a task manager: held by one process at a time, owned by one task manager permanently.
 
-Its ownership record says which cluster and which task manager it belongs to. The id stays with the directory: a task
-manager that comes back at another address goes on under the id that its slots know.
+Its ownership record names its cluster and its task manager. The id stays with the directory: a task manager that comes
+back at another address keeps the id that its slots know.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from emberkeep.daemons.taskmanager.place_lock import held
 
 log = structlog.get_logger(__name__)
 
-# What is there before the record: the lock, and what the process says before it looks.
+# Files that exist before the record: the lock, and the process's first logs.
 _BEFORE_THE_RECORD = ("lock", "logs")
-# The release before wrote no ownership records. Each life of a task manager has written one of these.
+# The previous release wrote no ownership records. Each of its task manager processes wrote one of these files.
 _SIGNS_OF_THE_RELEASE_BEFORE = {"agent.record": b"task-manager-agent ", "slots.record": b"task-manager-slots "}
 
 
@@ -49,11 +49,12 @@ class WorkingPlace:
 def held_working_place(
     configuration: Configuration, layout: StateLayout, cluster: str, clock: Clock
 ) -> Iterator[WorkingPlace]:
-    """Make the working directory where there is none, hold it and look whose it is. Nothing in it has changed when this
-    raises.
+    """Create the working directory if needed, hold it and check its owner.
 
-    Raises Conflict (it is in use, belongs to another task manager or cluster, or holds data of nobody known),
-    InvalidInput (the id), Unavailable, Damaged, NewerFormat, Fatal.
+    If this raises, nothing in the directory has changed except the lock file.
+
+    Raises Conflict (in use, of another task manager or cluster, or with data of an unknown owner), InvalidInput (the
+    id), Unavailable, Damaged, NewerFormat, Fatal.
     """
     wanted = configuration[TASK_MANAGER_ID]
     default = parse_task_manager_id(wanted or f"tm-{configuration[TASK_MANAGER_HOST]}")
@@ -67,7 +68,7 @@ def held_working_place(
 
 
 def _id_of(root: Path) -> str:
-    """Before the lock is held, for people only."""
+    """Return the recorded id, "" if it is unknown. Read before the lock is held, so for messages only."""
     try:
         found = read_owner(root)
     except EmberkeepError:
@@ -76,7 +77,7 @@ def _id_of(root: Path) -> str:
 
 
 def _life_in(directory: WorkingDirectory) -> str:
-    """Task managers of the release before do not write into the lock who they are."""
+    """Return a description of the task manager here. The previous release does not name itself in the lock."""
     try:
         life = read_agent_life(directory.agent_record)
     except (NewerFormat, Unavailable):
@@ -95,7 +96,7 @@ def _make(root: Path) -> None:
 
 
 def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock: Clock) -> Owner:
-    """The record of this directory, which is this task manager's."""
+    """Return the ownership record of this directory, after checking that this task manager is its owner."""
     found = read_owner(root)
     mine = Owner(
         cluster_id=cluster,
@@ -127,7 +128,7 @@ def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock:
 
 
 def _is_of_the_release_before(root: Path) -> bool:
-    """Raises Unavailable: that cannot be seen."""
+    """True if the previous release wrote records here. Raises Unavailable if they cannot be read."""
     for name, kind in _SIGNS_OF_THE_RELEASE_BEFORE.items():
         try:
             with (root / name).open("rb") as file:

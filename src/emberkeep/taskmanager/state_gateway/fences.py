@@ -2,8 +2,9 @@
 
 Each attempt has an empty file ``.attempts/<number>`` in the job's own durable root, its mark. The gateway writes the
 mark before it answers the first request of the attempt's driver, which is before the executors have work. Every change
-lists the marks before it begins, and again before it is acknowledged. An executor whose node sees another storage than
-the driver's is refused: it finds no mark there.
+lists the marks before it begins, and again before it is acknowledged. On a node that sees another storage than the
+driver's, an executor's requests raise Unavailable while the root does not exist there, and Fenced if the root has no
+mark.
 
 The guarantee: once any request of attempt N has been answered, no change that an older attempt begins anywhere reaches
 the store, and none is acknowledged to it. A change of an older attempt that had passed its first check may still reach

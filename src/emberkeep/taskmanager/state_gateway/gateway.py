@@ -57,7 +57,7 @@ class StateGateway:
         # Allocations for which copies are kept. The upkeep decides this and replaces the whole set.
         self.held: frozenset[tuple[JobId, AllocationId]] = frozenset()
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def resolve(self, caller: Caller, path: str) -> StatePath:
         own_root = durable_location(self._own_root(caller.job_id))

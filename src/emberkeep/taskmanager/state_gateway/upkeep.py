@@ -53,7 +53,7 @@ class StateUpkeep:
         owners = dict.fromkeys((record.job_id, record.allocation_id) for record in records)
         self._ownership.found(owners, self._clock.monotonic())
 
-    # --- what happens to slots ----------------------------------------------------------------------------------------
+    # --- slots --------------------------------------------------------------------------------------------------------
 
     def allocation_recovered(self, allocation: Allocation) -> None:
         self._gateway.fences.see(allocation.job_id, allocation.attempt)
@@ -74,7 +74,7 @@ class StateUpkeep:
         for job_id in dict.fromkeys(record.job_id for record in self._gateway.disk.copies.records()):
             self._gateway.disk.drop_job(job_id)
 
-    # --- what is shown ------------------------------------------------------------------------------------------------
+    # --- reports ------------------------------------------------------------------------------------------------------
 
     def _measure(self) -> None:
         records = self._gateway.disk.copies.records()
@@ -96,7 +96,7 @@ class StateUpkeep:
                 # store.
                 log.warning("too much to do for the local state: a step is left out", step=str(effect))
 
-    # --- the work -----------------------------------------------------------------------------------------------------
+    # --- background work ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Carry out decisions, make room, sweep, compare and measure, until cancelled."""
