@@ -1,4 +1,4 @@
-"""A JobManager that stands alone, wired: it leads from its start to its end, with its jobs in a local file."""
+"""Wires a JobManager without high availability: it leads for its whole run, with its jobs in a local file."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class JobManagerProcess:
 async def job_manager_process(
     system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
 ) -> AsyncIterator[JobManagerProcess]:
-    """Start a JobManager and wait until it leads and has recovered its jobs; on leaving, close its port and stores.
+    """Start a JobManager and wait until it leads and has recovered its jobs. On leaving, close its port and stores.
 
-    Running jobs go on without it. When nothing failed, BLOBs that nobody wants any more are deleted (BLOB-16); a
-    JobManager that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict
-    (another one leads).
+    Running jobs continue without the JobManager. After an orderly end, unused BLOBs are deleted (BLOB-16); a JobManager
+    that has lost its leadership deletes nothing. Raises Fatal (port in use, storage not writable), Conflict (another
+    JobManager leads).
     """
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))

@@ -1,7 +1,7 @@
-"""A JobManager among others: stands by on its port from the start, leads when it is its turn, and stands by again.
+"""Wires one of several JobManagers: it is a standby on its port, leads in its turn, and is a standby again.
 
-Whatever ends a turn (the session to ZooKeeper is lost, another JobManager has taken over), the process goes on, and the
-next turn begins with nothing of the last one.
+Whatever ends a turn (the ZooKeeper session is lost, another JobManager has taken over), the process continues, and its
+next turn keeps nothing of the last one.
 """
 
 from __future__ import annotations
@@ -47,17 +47,20 @@ from emberkeep.rest.standby import build_standby
 
 log = structlog.get_logger(__name__)
 
-_CONNECTING_SECONDS = 5.0  # until a start does without ZooKeeper for the moment
-_LEAVING_SECONDS = 10.0  # an orderly exit waits this long at most until the leader's place is free
-_RETIRING_SECONDS = 2.0  # and this long before that, with its own BLOBs: those who wait for a leader come first
+_CONNECTING_SECONDS = 5.0  # after this time, a start continues without ZooKeeper
+_LEAVING_SECONDS = 10.0  # on an orderly exit, the longest wait for leaving the election
+_RETIRING_SECONDS = 2.0  # the longest wait before that for its own BLOBs: processes that wait for a leader come first
 
 
 @contextlib.asynccontextmanager
 async def contending_job_manager(
     system: System, configuration: Configuration, layout: StateLayout, services: Services, stop: asyncio.Event
 ) -> AsyncIterator[str]:
-    """Serve the port, stand by and lead; yields the URL. On leaving, give up leadership, so that another one follows
-    at once. Raises Fatal (port in use), InvalidInput (settings)."""
+    """Serve the port, stand by and lead; yield the URL.
+
+    On leaving, release leadership, so that another JobManager can lead at once. Raises Fatal (port in use),
+    InvalidInput (settings).
+    """
     bind = configuration[REST_BIND_ADDRESS]
     check_bind_address(bind, bool(configuration[TOKEN_FILE]))
     nodes, zookeeper = zookeeper_layout(configuration), session_settings(configuration)
@@ -107,7 +110,7 @@ async def contending_job_manager(
 
 
 async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> None:
-    """It has a place in the queue, is refused one, or ZooKeeper cannot be reached at present."""
+    """Return when this JobManager has a place in the queue or is refused one, or ZooKeeper is unreachable."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CONNECTING_SECONDS):
             await session.connected()
@@ -117,7 +120,7 @@ async def _settled(session: ZooKeeperSession, election: ZooKeeperElection) -> No
 
 
 class _Front:
-    """What the port shows: the way to the leader, or the leader itself."""
+    """The application on the port: a standby, which leads to the leader, or the leader itself."""
 
     def __init__(
         self, settings: JobManagerSettings, session: ZooKeeperSession, locator: ZooKeeperLocator, port: SwitchedPort
@@ -137,12 +140,12 @@ class _Front:
         await self.port.switch(app)
 
     def other_leader(self) -> str | None:
-        """Another JobManager that leads, as far as is known."""
+        """Return the address of another JobManager that leads, None if none is known."""
         leader = self.locator.leader()
         return None if leader is None or leader.address == self._settings.address else leader.address
 
     async def serve(self, request: Message) -> Message:
-        """RpcService of a standby."""
+        """Refuse a request as RpcService of a standby. Raises RetryLater."""
         leader = self.other_leader()
         raise RetryLater(
             f"the JobManager at {self._settings.address} does not lead: {type(request).__name__} is refused",
@@ -159,7 +162,7 @@ class _Front:
         )
 
     def _problem(self) -> str:
-        """Why this JobManager would not take over well."""
+        """Return why this JobManager would be no good leader now, "" if there is no reason."""
         if self._session.state is not SessionState.CONNECTED:
             return (
                 f"ZooKeeper at {self._session.hosts} cannot be reached, as it has to be "
@@ -225,7 +228,10 @@ class _Turn:
             self._leadership.service.resume()
 
     async def retire(self) -> None:
-        """See ``BlobServer.close``; what is not done in time, the next leader and the next start do."""
+        """Close the BLOB server within _RETIRING_SECONDS, see ``BlobServer.close``.
+
+        The next leader and the next start do what is not done in time.
+        """
         if self._leadership is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_RETIRING_SECONDS):

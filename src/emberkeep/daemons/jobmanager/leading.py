@@ -1,4 +1,4 @@
-"""What a JobManager consists of while it leads: job store, BLOB server, actors, and the application for its port."""
+"""The parts of a JobManager while it leads: job store, BLOB server, actors, and the application for its port."""
 
 from __future__ import annotations
 
@@ -55,20 +55,22 @@ from emberkeep.slots.resource_driver import ResourceManagerDriver
 from emberkeep.spark.distribution import spark_version
 from emberkeep.web.pages import web_routes
 
-# Probes of load balancers carry no token and learn nothing but a status; static files hold nothing of a cluster.
+# Health probes of load balancers carry no token and get only a status. Static files reveal nothing about a cluster.
 PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/static/{name}"})
 
 
 def advertised(configuration: Configuration, port: BoundPort) -> str:
-    """What other processes connect to: rest.address with the port that was really bound."""
+    """Return the address for other processes: rest.address with the port that was bound."""
     return f"{configuration[REST_ADDRESS]}:{port.port}"
 
 
 @dataclass(frozen=True)
 class JobManagerSettings:
-    """What stays the same however often a process leads. ``address``: what others connect to. ``stop``: set by a
-    client that wants the process to end. ``storage``: whether the shared storage can be read; ``owned_storage``: whose
-    it is."""
+    """Settings that are the same for all terms of leadership of a process.
+
+    ``address``: where other processes connect. ``stop``: set when a client asks the process to end. ``storage``: knows
+    whether the shared storage is readable. ``owned_storage``: knows who owns it.
+    """
 
     system: System
     configuration: Configuration
@@ -88,19 +90,19 @@ class JobManagerSettings:
 
 
 def _resource_driver(settings: JobManagerSettings) -> ResourceManagerDriver | None:
-    """Raises InvalidInput, Fatal."""
+    """Return the driver that starts task managers; None if people start them. Raises InvalidInput, Fatal."""
     if settings.configuration[RESOURCE_MANAGER_TYPE] == "standalone":
         return None
     return LocalProcesses(settings.configuration, settings.layout, settings.address)
 
 
 class DurableStore(JobStore, StoreOfStorage, Protocol):
-    """A job store that knows which storage belongs to it."""
+    """A job store that records which storage belongs to it."""
 
 
 @dataclass(frozen=True)
 class Leadership:
-    """One time of leading. ``start`` its services, then serve ``app``."""
+    """One term of leadership. ``start`` its services, then serve ``app``."""
 
     service: JobManagerService
     blobs: BlobServer
@@ -110,13 +112,14 @@ class Leadership:
     _storage: StorageWatch
 
     async def start(self, services: Services, epoch: int | None = None) -> None:
-        """Recover the jobs; returns when calls are answered. ``epoch``: of the store, where it is open already.
+        """Recover the jobs. Return when requests are served.
 
-        Raises what ends the service before that.
+        ``epoch``: that of the store, if the store is open already. Raises the error of a service that ends before that.
         """
         services.start("job manager", self.service.run(epoch))
         await services.run_until_done(self.service.ready())
-        await self._storage.look()  # before a job is accepted: the job store is open, and knows what has to be there
+        # before a job is accepted, and after the job store was opened: it knows what must be in the storage
+        await self._storage.look()
         services.start("acknowledgements", self._offload.run())
         services.start("storage clean-up", self._keeper.run())
 
@@ -130,10 +133,11 @@ async def leadership(
     known: LeaderLocator | None = None,
     overtook: bool = False,
 ) -> AsyncIterator[Leadership]:
-    """Nothing of it runs yet. On leaving, its connections to others are closed. ``steps_aside``: see JobManagerService.
-    ``known``: who leads, to be told to those who ask; None where there is one JobManager alone.
-    ``overtook``: see BlobServer.
-    Raises Fatal (storage)."""
+    """Build the parts of a leader without starting them. On leaving, close its connections.
+
+    ``steps_aside``: see JobManagerService. ``known``: the leader, for processes that ask; None without high
+    availability. ``overtook``: see BlobServer. Raises Fatal (storage).
+    """
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:
         ha = open_blob_storage(layout.ha_blobs)
@@ -145,7 +149,7 @@ async def leadership(
         offload = Offload(ServerMessageBlobs(blobs), system, minimum=configuration[OFFLOAD_MIN_SIZE])
         rpc = HttpRpcClient(settings.token, offload)
         stack.push_async_callback(rpc.close)
-        # Those who follow logs wait long: they must not take the connections of all else.
+        # Readers that follow logs wait long and must not use up the connections of other requests.
         log_rpc = HttpRpcClient(settings.token, offload, connections_per_peer=MAX_WAITING)
         stack.push_async_callback(log_rpc.close)
         service = JobManagerService(

@@ -1,8 +1,9 @@
-"""The ResourceManagerDriver ``local-processes``: task managers are processes of this machine, one per configured node.
+"""The ResourceManagerDriver ``local-processes``: one task manager process on this machine per configured node.
 
-A node's task manager always has the same id, hence the same working directory: its lock, whoever starts what, admits
-one process, and what an earlier life has left there is found again. Records tell the next leader what was started;
-where a task manager was started again by somebody else meanwhile, its own record in the working directory does.
+A node's task manager always has the same id, hence the same working directory. The directory's lock admits only one
+process, whatever starts it, and the process takes over what its predecessor left there. Records tell the next leader
+what was started. If something else has started the task manager again, its own record in the working directory names
+the new process.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ _MEMORY_SHARE = 0.8
 _MIB = 1024**2
 _KILL_SECONDS = 5.0
 _POLL = 0.05
-_CHILDREN: list[subprocess.Popen[bytes]] = []  # of all drivers in this process: somebody has to take their exit codes
+_CHILDREN: list[subprocess.Popen[bytes]] = []  # of all drivers in this process, so that their exit codes are collected
 
-# What belongs to the JobManager itself, or to one task manager alone.
+# Options of the JobManager itself, or of a single task manager.
 _NOT_HANDED_ON = (
     options.BLOB_DIRECTORY,
     options.JOB_MANAGER_ADDRESS,
@@ -87,7 +88,7 @@ class LocalNode:
 
 
 def parse_nodes(text: str) -> tuple[LocalNode, ...]:
-    """From "127.0.0.2,spare=127.0.0.3". Raises InvalidInput."""
+    """Parse a list of nodes such as "127.0.0.2,spare=127.0.0.3". Raises InvalidInput."""
     nodes = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, equals, address = part.partition("=")
@@ -113,7 +114,7 @@ class LocalProcesses:
         self._job_manager = job_manager
         self._nodes = parse_nodes(configuration[options.LOCAL_NODES])
         self._directory = layout.started_task_managers
-        self._starts: dict[TaskManagerId, int] = {}  # by this driver
+        self._starts: dict[TaskManagerId, int] = {}  # number of starts by this driver
         self._settings = self._directory / "taskmanager.yaml"
         self._spec = self._new_spec()
         try:
@@ -147,7 +148,7 @@ class LocalProcesses:
             raise NoFreeNode(
                 f"no node is free: of {len(self._nodes)} nodes {count} are blocked, the others have their task manager"
             )
-        # Where starts come to nothing others have their turn; between equals the first one.
+        # Choose the node with the fewest starts, so that others get a turn if starts fail; of equal nodes the first.
         node = min(free, key=lambda node: self._starts.get(node.task_manager, 0))
         await asyncio.to_thread(self._start, node)
         return StartedTaskManager(node.task_manager, node.node_id)
@@ -159,7 +160,7 @@ class LocalProcesses:
         await asyncio.to_thread(self._start, node)
 
     def _start(self, node: LocalNode) -> None:
-        """Raises Fatal; nothing runs then."""
+        """Start a node's task manager. Raises Fatal; no process runs then."""
         directory = WorkingDirectory(self._working_directory(node))
         mark = secrets.token_hex(16)
         record = StartedRecord(
@@ -210,14 +211,17 @@ class LocalProcesses:
 
     def _working_directory(self, node: LocalNode) -> Path:
         directory = self._layout.working_directory(node.task_manager)
-        # Several may not share one.
+        # Task managers must not share a working directory.
         return directory / node.task_manager if self._configuration[options.WORKING_DIRECTORY] else directory
 
     async def end(self, task_manager: TaskManagerId) -> None:
         await asyncio.to_thread(self._end, task_manager)
 
     def _end(self, task_manager: TaskManagerId) -> None:
-        """Blocks. The record stays until nothing runs any more."""
+        """Kill all processes of a task manager, then delete its record. Blocks.
+
+        Raises RetryLater if one does not end.
+        """
         for record in read_started(self._directory):
             if record.task_manager != task_manager:
                 continue
@@ -240,7 +244,7 @@ class LocalProcesses:
         if not memory:
             memory = int(psutil.virtual_memory().total * _MEMORY_SHARE / len(self._nodes))
         slots = configuration[options.SLOTS]
-        # Every slot can be used, also where the machine has fewer cores than slots.
+        # Every slot can be used, even if the machine has fewer cores than slots.
         cores = configuration[options.CORES] or max(os.cpu_count() or 1, slots)
         return TaskManagerSpec(
             slots=slots,
@@ -250,14 +254,17 @@ class LocalProcesses:
         )
 
     def _write_settings(self) -> None:
-        """The settings of this JobManager, in a file: arguments of a process can be read by others."""
+        """Write this JobManager's settings to a file, because other users can read the arguments of a process."""
         private = {option.key for option in _NOT_HANDED_ON}
         texts = {key: text for key, text in self._configuration.texts().items() if key not in private}
         write_file(self._settings, yaml.safe_dump(texts, default_style='"').encode())
 
 
 def _processes(record: StartedRecord) -> list[ProcessIdentity]:
-    """What runs as this task manager: the process of its start, or one that was started there since. Blocks."""
+    """Return the processes that run as this task manager: the one of its start, and a later one in its directory.
+
+    Blocks.
+    """
     try:
         life = read_agent_life(WorkingDirectory(Path(record.directory)).agent_record)
     except NewerFormat:
@@ -267,7 +274,7 @@ def _processes(record: StartedRecord) -> list[ProcessIdentity]:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Without settings: the file has them."""
+    """Return the environment without settings, which are in the file."""
     settings = {CONFIG_FILE_VARIABLE, *(environment_variable(option.key) for option in all_options())}
     return {name: value for name, value in environ.items() if name not in settings}
 
@@ -277,7 +284,7 @@ def _output(directory: WorkingDirectory, stream: str) -> Path:
 
 
 def _reap() -> None:
-    """Take the exit codes of those that have ended."""
+    """Collect the exit codes of task managers that have ended."""
     for process in list(_CHILDREN):
         if process.poll() is not None:
             _CHILDREN.remove(process)

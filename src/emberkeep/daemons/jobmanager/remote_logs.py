@@ -1,4 +1,4 @@
-"""Task managers' logs, as the JobManager reads them: asked for by RPC, served from the BLOB store (BLOB-20)."""
+"""Task managers' logs as the JobManager reads them: requested by RPC, served from the BLOB store (BLOB-20)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 
 
 class BlobRemoteLogs:
-    """Implements ``rest.ports.RemoteLogs``. ``timeout``: seconds, beside those for which a reader waits."""
+    """Implements ``rest.ports.RemoteLogs``.
+
+    ``timeout``: seconds for a reply, beyond the seconds that a reader waits for new lines.
+    """
 
     def __init__(self, rpc: RpcClient, blobs: BlobServerGateway, *, timeout: float) -> None:
         self._rpc = rpc

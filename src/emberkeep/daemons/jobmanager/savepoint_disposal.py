@@ -1,4 +1,4 @@
-"""Deletes a savepoint: the files that its manifest names, and no other ones that lie in its directory."""
+"""Deletes a savepoint: the files in its manifest, and no others in its directory."""
 
 from __future__ import annotations
 
@@ -16,21 +16,24 @@ from emberkeep.local_state.errors import NotEmpty
 from emberkeep.local_state.model import FileKind
 from emberkeep.local_state.ports import DurableState
 
-_AT_ONCE = 8  # files that are deleted
-MOST_NAMED = 10  # files that are left
+_AT_ONCE = 8  # files that are deleted in parallel
+MOST_NAMED = 10  # remaining files that are named
 
 log = structlog.get_logger(__name__)
 
 
 def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ...]:
-    """Delete the savepoint at ``path``. Returns names of files that are left because they are not its own, a few of
-    many. Blocks. Raises RetryLater, UnknownOutcome, Fatal: it can be asked for again then."""
+    """Delete the savepoint at ``path``. Return up to MOST_NAMED names of other files that remain in its directory.
+
+    Blocks. Raises RetryLater, UnknownOutcome, Fatal; disposal can be requested again then.
+    """
     files = [file.path for file in manifest.files]
     with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:
         deque(threads.map(lambda name: _delete(store, name), files), maxlen=0)
         for directories in _by_depth(files):
             deque(threads.map(lambda name: _delete(store, name), directories), maxlen=0)
-    # The manifest goes last: what was begun can be asked for again, and only what has one is ever deleted.
+    # Delete the manifest last: while it exists, an interrupted disposal can be repeated, and nothing without a manifest
+    # is ever deleted.
     left = tuple(islice((name for name in _files(store, "") if name != MANIFEST_NAME), MOST_NAMED))
     store.delete(MANIFEST_NAME, recursive=False)
     _delete(store, "")
@@ -41,13 +44,13 @@ def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ..
 
 
 def _delete(store: DurableState, name: str) -> None:
-    """A file or an empty directory; one that is not there is fine."""
+    """Delete a file or an empty directory. An absent one and one with entries are ignored."""
     with contextlib.suppress(NotEmpty):
         store.delete(name, recursive=False)
 
 
 def _by_depth(files: Iterable[str]) -> list[list[str]]:
-    """The directories that the files lie in, the deepest first."""
+    """Return the directories of these files, the deepest first."""
     found: dict[int, set[str]] = {}
     for file in files:
         parts = file.split("/")[:-1]

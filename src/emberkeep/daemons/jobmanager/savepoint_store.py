@@ -1,4 +1,4 @@
-"""Savepoints where they lie, as the JobManager reaches them: a directory or an object store, no Spark."""
+"""Savepoints as the JobManager reaches them: in a directory or an object store, without Spark."""
 
 from __future__ import annotations
 
@@ -21,27 +21,33 @@ from emberkeep.rest.serving.locations import HADOOP_SCHEMES
 
 T = TypeVar("T")
 
-MOST_PROBLEMS = 100  # that a check names
+MOST_PROBLEMS = 100  # problems that one check names
 _LARGEST_MANIFEST = 256 * 1024**2  # bytes
 
 
 class SavepointStore:
-    """Implements ``rest.ports.Savepoints``. ``spark_version``: of the Spark that jobs here run with."""
+    """Implements ``rest.ports.Savepoints``. ``spark_version``: the version that jobs here run with."""
 
     def __init__(self, spark_version: str) -> None:
         self._spark_version = spark_version
 
     async def manifest(self, path: str) -> tuple[Manifest, str]:
-        """Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, Fatal."""
+        """Return the manifest and its SHA-256.
+
+        Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, Fatal.
+        """
         return await asyncio.to_thread(_with_store, path, lambda store: _manifest(store, path))
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
-        """Raises Absent, RetryLater, Fatal."""
+        """Verify files of the savepoint, see ``rest.ports.Savepoints``. Raises Absent, RetryLater, Fatal."""
         check = partial(_verify, path=path, first=first, count=count, spark_version=self._spark_version)
         return await asyncio.to_thread(_with_store, path, check)
 
     async def dispose(self, path: str) -> tuple[str, ...]:
-        """See ``rest.ports.Savepoints``. Raises Absent, InvalidInput (damaged), RetryLater, Fatal."""
+        """Delete the savepoint, see ``rest.ports.Savepoints``.
+
+        Raises Absent, InvalidInput (damaged, of a newer release), RetryLater, UnknownOutcome, Fatal.
+        """
         return await asyncio.to_thread(_with_store, path, lambda store: dispose(store, path, _manifest(store, path)[0]))
 
 
@@ -54,7 +60,7 @@ def _open(path: str) -> DurableState:
     scheme, separator, rest = path.partition("://")
     if separator:
         path = f"{HADOOP_SCHEMES.get(scheme.lower(), scheme)}://{rest}"
-    elif path.startswith("file:/"):  # as Hadoop writes it
+    elif path.startswith("file:/"):  # Hadoop's form of a local path
         path = path.removeprefix("file:")
     return open_state_store(path)
 
@@ -97,7 +103,7 @@ def _verify(store: DurableState, *, path: str, first: int, count: int | None, sp
 
 
 def _problem(store: DurableState, file: SavepointFile) -> str:
-    """What is wrong with one file; "" when it is as it was made."""
+    """Return the defect of one file, or "" if size and SHA-256 match the manifest."""
     digest, size = hashlib.sha256(), 0
     try:
         for piece in store.read(file.path, 0, None)[1]:

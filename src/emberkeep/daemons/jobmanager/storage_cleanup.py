@@ -1,17 +1,17 @@
-"""Keeps the shared storage as small as its jobs, and says whose it is.
+"""Deletes what no job needs from the shared storage, and reports who owns the storage.
 
-A default checkpoint lives as long as its job may run again. When the job has FINISHED or was CANCELED it is marked, and
-goes a while later; that of a FAILED job stays with its result. Data of jobs that the job store does not know is marked
-as well and kept for long (``jobs.leftovers``): a store that was put back from an older copy knows none of the newest
-jobs. Graphs that no handle leads to go in the same way. What the job store keeps of damaged jobs goes after a warning
-(``jobs.damaged_leftovers``).
+Default checkpoints live as long as their job may run again. Once the job is FINISHED or CANCELED, they are marked, and
+deleted after a delay. Those of a FAILED job stay with its result. Data of jobs that the job store does not know is
+marked, too, and kept for long (``jobs.leftovers``), because a job store restored from an older copy does not know the
+newest jobs. Graphs without a handle are deleted in the same way. What the job store keeps of damaged jobs is deleted
+after a warning (``jobs.damaged_leftovers``).
 
-While task managers of another job store are heard of, their jobs may use what this job store knows nothing of. So the
-periods of unknown jobs begin anew then.
+While task managers of another job store are in contact, their jobs may use data that this job store does not know. Then
+the periods of unknown jobs start again.
 
-Each look asks in this order: is the storage this job store's; what lies there; does this JobManager lead; which jobs
-are there. So what lay there before this leader was confirmed belongs to a job that was accepted before, which this
-leader knows, or which has ended for good.
+Each look checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
+which jobs exist. So what was in the storage before this leader was confirmed belongs to a job that was accepted before.
+This leader knows that job, or the job has ended and was forgotten.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _REMOVED_HERE = (Kind.CHECKPOINTS, Kind.GRAPH, Kind.RESULT)
 
 
 class StoreOfStorage(Protocol):
-    """The job store, as far as the storage needs it."""
+    """The part of the job store that the storage keeper uses."""
 
     async def confirm(self) -> None:
-        """Raises an EmberkeepError unless this JobManager leads."""
+        """Raise an EmberkeepError unless this JobManager leads."""
 
     async def adopt_storage(self) -> None:
-        """Let the storage belong to this job store. Raises as ``ClusterStorage.adopt``."""
+        """Make this job store the owner of the storage. Raises what ``ClusterStorage.adopt`` raises."""
 
     async def damaged(self) -> list[DamagedJob]:
         """See ``JobStore.damaged``."""
@@ -59,22 +59,26 @@ class StoreOfStorage(Protocol):
         """See ``JobStore.remove_damaged``."""
 
     async def graphs_without_handle(self) -> set[JobId]:
-        """Jobs of which graphs lie in this store's place that no handle leads to, and of which nothing damaged is kept.
-        Empty also where the graphs cannot be listed now."""
+        """Return the jobs that have graphs in this store's place but no handle, and of which nothing damaged is kept.
+
+        Empty also if the graphs cannot be listed now.
+        """
 
     async def remove_graph(self, job_id: JobId) -> None:
-        """Remove the graphs of such a job; the handles are looked at again. What cannot be read stays."""
+        """Delete the graphs of such a job, after checking the handles again. What is unreadable stays."""
 
     async def results_without_node(self) -> set[JobId]:
-        """Jobs of which files of results lie in this store's place, and that the store does not know. Empty also where
-        the files cannot be listed now."""
+        """Return the jobs that have result files in this store's place but that the store does not know.
+
+        Empty also if the files cannot be listed now.
+        """
 
     async def remove_result(self, job_id: JobId) -> None:
-        """Remove the files of such a job; whether the store knows it is looked at again."""
+        """Delete the result files of such a job, after checking again that the store does not know it."""
 
 
 class BlobsOfStorage(Protocol):
-    """The BLOB server, as far as the storage needs it."""
+    """The part of the BLOB server that the storage keeper uses."""
 
     def strangers(self) -> set[JobId]: ...
 
@@ -83,8 +87,11 @@ class BlobsOfStorage(Protocol):
 
 @dataclass(frozen=True)
 class _Look:
-    """``damaged``: what is kept of damaged jobs. ``marks``: all that stand, and which of them are ``due``. ``problem``:
-    why BLOBs of unknown jobs are left alone where they lie in a place of their own."""
+    """What one look has found and decided.
+
+    ``damaged``: what is kept of damaged jobs. ``marks``: all current marks. ``due``: those whose period is over.
+    ``problem``: why BLOBs of unknown jobs are kept, if BLOBs have a place of their own.
+    """
 
     damaged: dict[JobId, DamagedJob]
     marks: tuple[Mark, ...]
@@ -93,7 +100,7 @@ class _Look:
 
 
 class StorageKeeper:
-    """One per time of leading. Implements rest.ports.Storage."""
+    """Keeps the storage clean during one term of leadership. Implements rest.ports.Storage."""
 
     def __init__(
         self,
@@ -121,7 +128,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem="", unneeded=0)
 
     async def run(self) -> None:
-        """Look every half minute, for ever."""
+        """Look at least every half minute, forever. Errors are logged."""
         while True:
             try:
                 await self.clean()
@@ -130,7 +137,7 @@ class StorageKeeper:
             await asyncio.sleep(max(self._interval, 1.0))
 
     async def clean(self) -> None:
-        """One look. Raises an EmberkeepError where nothing may be deleted, or it is not known."""
+        """Look once. Raises an EmberkeepError if nothing may be deleted, or if that is unknown."""
         async with self._turn:
             try:
                 await asyncio.to_thread(self._storage.require)
@@ -162,7 +169,7 @@ class StorageKeeper:
             marks = begun_anew(marks, self._now_ms())
         problem = await asyncio.to_thread(self._storage.blobs.problem)
         blobs = self._strange_blobs() if problem is None else None
-        # Where they cannot be told, or not be deleted, their periods go on.
+        # If the BLOBs of unknown jobs cannot be listed or deleted, their marks and periods stay.
         kept = tuple(mark for mark in marks if mark.kind is Kind.BLOBS) if blobs is None else ()
         found |= blobs or set()
         known = await self._known()
@@ -177,7 +184,7 @@ class StorageKeeper:
         )
 
     def _strange_blobs(self) -> set[Item] | None:
-        """BLOBs of unknown jobs. None: they cannot be told now."""
+        """Return the BLOBs of unknown jobs. None: they cannot be listed now."""
         try:
             return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         except EmberkeepError as error:
@@ -189,7 +196,7 @@ class StorageKeeper:
         return {(Kind.GRAPH, job_id) for job_id in graphs} | {(Kind.RESULT, job_id) for job_id in results}
 
     async def _known(self) -> dict[JobId, JobStatus]:
-        """Raises an EmberkeepError unless this JobManager leads."""
+        """Return the status of all known jobs. Raises an EmberkeepError unless this JobManager leads."""
         await self._store.confirm()
         return {job.job_id: job.status for job in await self._gateway.jobs()}
 
@@ -243,10 +250,10 @@ class StorageKeeper:
             else:
                 log.warning("what was left of a damaged job is removed", job=job.job_id, lay=job.places)
 
-    # --- what people ask ----------------------------------------------------------------------------------------------
+    # --- requests of users --------------------------------------------------------------------------------------------
 
     async def status(self) -> StorageInfo:
-        """Raises an EmberkeepError where that cannot be known now."""
+        """Return what is in the storage. Raises an EmberkeepError if that is unknown now."""
         problem = await asyncio.to_thread(self._storage.problem)
         blobs = problem or await asyncio.to_thread(self._storage.blobs.problem)
         known = {job.job_id: job.status for job in await self._gateway.jobs()}
@@ -296,7 +303,7 @@ class StorageKeeper:
         return self._condition
 
     def problem(self) -> str:
-        """Of the condition."""
+        """Return the problem of the last condition, "" if there is none."""
         return self._condition.problem
 
     async def adopt(self) -> StorageInfo:
@@ -311,8 +318,11 @@ class StorageKeeper:
         await asyncio.to_thread(self._storage.blobs.adopt)
 
     async def purge(self, *, force: bool = False) -> StorageInfo:
-        """Adopt the storage, and remove at once what belongs to no job of the job store. ``force``: also while there
-        are task managers of another job store, whose jobs may use it. Raises Conflict."""
+        """Adopt the storage, and delete at once what belongs to no job of the job store.
+
+        Raises Conflict while task managers of another job store are in contact, because their jobs may use the storage;
+        ``force`` deletes even then.
+        """
         async with self._turn:
             self._refuse_users(force=force)
             strangers = self._blobs.strangers()

@@ -1,4 +1,4 @@
-"""Watches the shared storage for a JobManager, and tells it and the others whether it answers."""
+"""Watches the shared storage for a JobManager, and reports to it and to other JobManagers whether it is readable."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ log = structlog.get_logger(__name__)
 
 
 class StorageWatch:
-    """``problem``: that the storage cannot be read now, "" while it can be. ``exchange``: says whether it can be, and
-    returns whether another JobManager can read it; None where this one stands alone. ``owned``: knows whether the job
-    store was used with a storage, which has to be there then."""
+    """Watches the shared storage.
+
+    ``problem``: a text while the storage cannot be read, "" while it can be. ``exchange`` reports to the other
+    JobManagers whether this one can read the storage, and returns True if another one can; None without high
+    availability. ``owned``: knows whether the job store was used with a storage, which must exist then.
+    """
 
     def __init__(
         self,
@@ -37,12 +40,12 @@ class StorageWatch:
         self._exchange = exchange
 
     async def expect(self) -> None:
-        """Jobs were recovered, whose graphs have to be there: look whether something is."""
+        """Expect data in the storage, because jobs with graphs there were recovered. Then probe it."""
         self._probe.expect()
         await self.look()
 
     async def look(self) -> StorageSeen:
-        """Probe it once; takes some seconds at most."""
+        """Probe the storage once. Takes some seconds at most."""
         if self._owned.is_bound:
             self._probe.expect()
         sight = await asyncio.to_thread(self._probe.look)
@@ -60,12 +63,12 @@ class StorageWatch:
                 log.warning("the shared storage cannot be read here", reason=reason, others_can=elsewhere)
             else:
                 log.info("the shared storage can be read here")
-        # Probes carry no token: they learn no paths.
+        # Health probes carry no token, so they get a text without paths.
         self._reason, self.problem = reason, "the shared storage cannot be read here now" if reason else ""
         return StorageSeen(own=sight.held, elsewhere=elsewhere)
 
     async def run(self, tell: Callable[[StorageSeen], None]) -> None:
-        """Until cancelled."""
+        """Probe at an interval and report each result, until cancelled."""
         while True:
             tell(await self.look())
             await asyncio.sleep(_INTERVAL_SECONDS)

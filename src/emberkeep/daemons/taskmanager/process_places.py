@@ -34,8 +34,7 @@ class ProcessPlaces:
         self._root = root
 
     def directory(self, key: ProcessKey) -> Path:
-        """Return the directory of a process. It exists as long as the process; a driver's until the job is forgotten.
-        """
+        """Return the directory of a process. It lasts as long as the process; a driver's until the job is forgotten."""
         attempt = self._root.attempt(key.job_id, key.attempt)
         if isinstance(key, ExecutorKey):
             return attempt / "executors" / f"{key.executor_id}-{key.allocation_id[:8]}"
