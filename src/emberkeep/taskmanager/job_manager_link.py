@@ -43,10 +43,10 @@ class LinkOwner(Protocol):
         """Return the current state, with the next sequence number."""
 
     def followed_lineage(self) -> str:
-        """Return the lineage of the only job store whose JobManagers are followed; "" if any is followed."""
+        """Return the lineage of the only job store whose JobManagers are followed; "" if all are followed."""
 
     def followed_epoch(self) -> int:
-        """Return the highest epoch seen from that job store's JobManagers; 0 if any job store is followed."""
+        """Return the highest epoch seen from that job store's JobManagers; 0 if all job stores are followed."""
 
     def attempts_seen(self) -> tuple[AttemptKey, ...]:
         """Return the newest attempts that this task manager knows, at most SEEN_JOBS."""
@@ -60,7 +60,8 @@ class JobManagerLink:
 
     ``job_manager``: its current address. The link raises Fatal after Conflict replies for more than twice
     ``silence_timeout`` (seconds), if the owner holds nothing. A process that was refused and never registered waits
-    ``silence_timeout`` before it registers at the next JobManager, so that the process with the same id comes first.
+    ``silence_timeout`` before it registers at the next JobManager, so that a process that holds the same id registers
+    first.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class JobManagerLink:
         self._closed = False
 
     def wake(self) -> None:
-        """Note that the state to report has changed."""
+        """Send the next report early, because the state has changed."""
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:

@@ -125,7 +125,10 @@ class AgentStore(Protocol):
 
 
 class AllocationListener(Protocol):
-    """Keeps something on this node for each slot. Calls come on the event loop and return at once."""
+    """Follows a task manager's slots, to keep files for them on this node.
+
+    Calls come on the event loop and return at once.
+    """
 
     def allocation_recovered(self, allocation: Allocation) -> None:
         """Note an allocation that the previous task manager process held.

@@ -51,7 +51,7 @@ class StartEffect(Protocol):
 
 
 class Processes:
-    """Process starts and ends that are under way.
+    """Starts and ends processes through the Launcher.
 
     ``start_timeout``: seconds that the start of one process may take, fetching its files included. ``settled`` returns
     once all decisions made so far are on disk.

@@ -1,4 +1,4 @@
-"""Finds processes and drivers in the table of the previous task manager process, and names outcomes of lost drivers."""
+"""Lists the processes recorded by the previous task manager process, and makes outcomes of lost drivers."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class TaskManagerService:
         Raises RetryLater.
         """
         try:
-            # half of it, so that the caller gets the reason within its own timeout
+            # half the RPC timeout, so that the caller gets the reason before its own timeout
             async with asyncio.timeout(self._rpc_timeout / 2):
                 await self.executor.journal.settled()
         except TimeoutError:
@@ -118,7 +118,7 @@ class TaskManagerService:
             raise RetryLater(f"the task manager cannot write its record: {problem}") from None
 
     async def retired(self) -> None:
-        """Return when this process must call ``shutdown``.
+        """Return when the caller must call ``shutdown``.
 
         That is when the JobManager has asked for it, and all work has ended or its time is over.
         """

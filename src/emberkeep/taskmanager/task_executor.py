@@ -234,7 +234,7 @@ class TaskExecutor(Actor[Event]):
         return self.table.holds_nothing or self._adopts_leader
 
     def followed_lineage(self) -> str:
-        """Return the lineage of the only job store whose JobManagers are followed; "" if any is."""
+        """Return the lineage of the only job store whose JobManagers are followed; "" if all are."""
         return "" if self._follows_any else self.table.fences.lineage
 
     def followed_epoch(self) -> int:

@@ -55,7 +55,7 @@ log = structlog.get_logger(__name__)
 
 def main(arguments: list[str]) -> int:
     """Run the attempt in the record at ``arguments[0]``. Return the script's exit code."""
-    # our modules are loaded, so a file in the job's directory cannot replace them; now allow the script's own
+    # -P kept files of the job's directory from replacing our modules; from here on the script's own can be imported
     if sys.flags.safe_path:
         sys.path.insert(0, str(Path.cwd()))
     spec = read_spec(Path(arguments[0]))

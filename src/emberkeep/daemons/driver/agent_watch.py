@@ -48,7 +48,7 @@ class AgentWatch:
             await asyncio.sleep(min(self._timeout / LOOKS, LONGEST_PAUSE))
 
     def lives(self) -> bool:
-        """True if a task manager process of this node is alive, or its record cannot be read now. Blocks."""
+        """True if this node's task manager process is alive, or its record is unreadable now or newer. Blocks."""
         try:
             life = read_agent_life(self._record)
         except NewerFormat:  # the node was upgraded while this driver ran: assume that its task manager is alive

@@ -53,7 +53,7 @@ from emberkeep.spark.errors import SparkUnavailable
 from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
-WAITING_SECONDS = 30.0  # between two log lines that the script waits for a JobManager
+WAITING_SECONDS = 30.0  # between two log lines about waiting for a JobManager
 REPORT_SECONDS = 10.0  # the outcome is usually on disk for the task manager, so this wait can be short
 
 
@@ -63,7 +63,7 @@ class SparkBridge:
     def __init__(self, configuration: Configuration, on_failure: Callable[[AttemptOutcome], None]) -> None:
         self._configuration = configuration
         self._on_failure = on_failure
-        # One thread is enough, and PySpark opens a connection and a JVM thread for each calling thread.
+        # PySpark opens a connection and a JVM thread for each calling thread: one thread is enough.
         self._thread = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-spark")
         self._placing = ThreadPoolExecutor(1, f"{OWN_THREAD_PREFIX}-placing")  # waits for the JobMaster's loop
         self._seen: frozenset[ExecutorId] = frozenset()

@@ -77,7 +77,7 @@ def _id_of(root: Path) -> str:
 
 
 def _life_in(directory: WorkingDirectory) -> str:
-    """Return a description of the task manager here. The previous release does not name itself in the lock."""
+    """Return a name for a lock holder that does not name itself, as in the previous release."""
     try:
         life = read_agent_life(directory.agent_record)
     except (NewerFormat, Unavailable):

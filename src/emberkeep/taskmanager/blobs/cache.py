@@ -188,7 +188,7 @@ class BlobCache:
         return len(deletion.keys)
 
     def _deletion_over(self, owner: JobId) -> None:
-        """Let transfers of this owner's BLOBs continue."""
+        """Let transfers continue that waited for the deletion of this owner's BLOBs."""
         future = self._deletions.pop(owner, None)
         if future is not None:
             future.set_result(None)

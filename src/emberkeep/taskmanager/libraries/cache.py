@@ -87,7 +87,7 @@ class LibraryCache:
     async def bind(
         self, owner: JobId, holder: str, artefacts: Sequence[Artefact], directory: Path, *, python: str = ""
     ) -> tuple[BoundFile, ...]:
-        """Put all ``artefacts`` into ``directory``, which is created again; they are held until ``release``.
+        """Replace ``directory`` with one that has all ``artefacts``, and hold them until ``release``.
 
         ``python``: the interpreter of Python workers; one from an archive is tested first. Raises Fatal, RetryLater;
         nothing is held then.
@@ -202,7 +202,7 @@ def _is_directory(artefact: Artefact) -> bool:
 
 
 def _fill(directory: Path, artefacts: Mapping[str, Artefact], sources: Mapping[str, Path]) -> None:
-    """Create ``directory`` again and place the artefacts in it. Blocks."""
+    """Replace ``directory`` with one that has the artefacts. Blocks."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(mode=0o700, parents=True)
     for name, artefact in artefacts.items():

@@ -108,7 +108,7 @@ def _unpack_tar(archive: Path, tree: _Tree) -> None:
 
 
 class _StrictHeader(tarfile.TarInfo):
-    """A header that fails on damage: tarfile takes a truncated or damaged header for the end of the archive."""
+    """Reports a truncated or damaged header, which tarfile itself takes for the end of the archive."""
 
     @classmethod
     def fromtarfile(cls, tarfile: tarfile.TarFile) -> Self:

@@ -81,9 +81,10 @@ class AttemptFences:
             raise _fenced(caller, newest)
 
     def admit(self, caller: Caller) -> None:
-        """Check an attempt at its first request; for a driver, write the attempt's mark first.
+        """Refuse a request of an attempt that is over. Call before anything else that a request does.
 
-        Call before anything else that a request does. Raises Fenced, RetryLater, Fatal.
+        At the first request of an attempt, check the durable store, too; for a driver, write the attempt's mark first.
+        Raises Fenced, RetryLater, Fatal.
         """
         self.check_memory(caller)
         job = self._job(caller.job_id)

@@ -1,8 +1,9 @@
 """A job's state files as its processes on this node see them: the durable store, with copies on this node's disk.
 
-Directories, listings and status come from the durable store. A write is staged here, made durable, then kept as the
-local copy. A read uses the local copy while the copy is current and its blocks verify. See ``fences`` for how old
-attempts are kept out, and ``upkeep`` for how long copies live.
+Directories and listings come from the durable store, and so does the status of a file, unless the file has a unique
+name and a local copy. A write is staged here, made durable, then kept as the local copy. A read uses the local copy
+while the copy is current and its blocks verify. See ``fences`` for how old attempts are kept out, and ``upkeep`` for
+how long copies live.
 """
 
 from __future__ import annotations
@@ -204,7 +205,7 @@ class StateGateway:
         return (caller.job_id, caller.allocation_id) in self.held
 
     def _is_repeated(self, rename: Rename) -> tuple[bool, Unavailable | None]:
-        """Return True if the rename was begun before; with an error if that cannot be read now."""
+        """Return True if the rename was begun before; with the error if the journal is unreadable now."""
         try:
             return self._journal.knows(rename), None
         except Unavailable as error:

@@ -19,7 +19,10 @@ log = structlog.get_logger(__name__)
 
 
 class GatewayReads:
-    """The reads of one gateway. Any thread may call it."""
+    """The reads of one gateway. Any thread may call it.
+
+    A unique name (``is_unique``) is never written twice, so its local copy cannot be stale.
+    """
 
     def __init__(self, disk: LocalDisk, counters: StateCounters) -> None:
         self._disk = disk

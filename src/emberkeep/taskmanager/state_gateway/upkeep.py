@@ -1,4 +1,4 @@
-"""Decides how long local copies live: as long as their slot, until Spark's own purges, and within the quota.
+"""Decides how long local copies live: until their slot ends, Spark purges the durable file, or the quota is full.
 
 Follows the task manager's allocations (``taskmanager.ports.AllocationListener``). ``local_state.machine`` decides what
 is deleted; a thread carries out one step after the other, in the order of their causes.
