@@ -33,7 +33,7 @@ class Follower(Protocol):
 
     @property
     def job_manager(self) -> str:
-        """Address of the process that it takes for the leader now."""
+        """Address of the process that this follower takes for the leader."""
 
     def follow(self, job_manager: str) -> None:
         """Follow the new leader at this address."""

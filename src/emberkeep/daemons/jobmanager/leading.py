@@ -60,7 +60,7 @@ PUBLIC_ROUTES = frozenset({"/v1/liveness", "/v1/readiness", "/v1/leader", "/stat
 
 
 def advertised(configuration: Configuration, port: BoundPort) -> str:
-    """Return the address for other processes: rest.address with the port that was bound."""
+    """Return the address that other processes use: rest.address with the port that was bound."""
     return f"{configuration[REST_ADDRESS]}:{port.port}"
 
 
@@ -136,7 +136,7 @@ async def leadership(
     """Build the parts of a leader without starting them. On leaving, close its connections.
 
     ``steps_aside``: see JobManagerService. ``known``: the leader, for processes that ask; None without high
-    availability. ``overtook``: see BlobServer. Raises Fatal (storage).
+    availability. ``overtook``: see BlobServer. Raises Fatal (storage), InvalidInput (settings).
     """
     system, configuration, layout = settings.system, settings.configuration, settings.layout
     async with contextlib.AsyncExitStack() as stack:

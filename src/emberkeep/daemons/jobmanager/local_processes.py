@@ -108,7 +108,7 @@ class LocalProcesses:
     """Implements ResourceManagerDriver. ``job_manager``: where its task managers register, "host:port"."""
 
     def __init__(self, configuration: Configuration, layout: StateLayout, job_manager: str) -> None:
-        """Raises InvalidInput, Fatal (its directory cannot be written)."""
+        """Write the settings of the task managers. Raises InvalidInput, Fatal (its directory cannot be written)."""
         self._configuration = configuration
         self._layout = layout
         self._job_manager = job_manager

@@ -11,7 +11,7 @@ the periods of unknown jobs start again.
 
 Each look checks in this order: does the storage belong to this job store; what is in it; does this JobManager lead;
 which jobs exist. So what was in the storage before this leader was confirmed belongs to a job that was accepted before.
-This leader knows that job, or the job has ended and was forgotten.
+This leader knows that job, or the job is globally terminal.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class StorageKeeper:
         self._condition = StorageCondition(problem="", unneeded=0)
 
     async def run(self) -> None:
-        """Look at least every half minute, forever. Errors are logged."""
+        """Look every half minute, or more often if a period is shorter. Log errors and continue, forever."""
         while True:
             try:
                 await self.clean()

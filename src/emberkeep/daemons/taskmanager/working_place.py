@@ -96,7 +96,10 @@ def _make(root: Path) -> None:
 
 
 def _owned(root: Path, wanted: str, default: TaskManagerId, cluster: str, clock: Clock) -> Owner:
-    """Return the ownership record of this directory, after checking that this task manager is its owner."""
+    """Return the directory's ownership record; write it first if the directory is new.
+
+    Raises Conflict if this task manager is not the owner.
+    """
     found = read_owner(root)
     mine = Owner(
         cluster_id=cluster,
