@@ -1,1 +1,1 @@
-"""ZooKeeper: sessions, the election, and the job store in it."""
+"""ZooKeeper: sessions, leader election, and the job store."""

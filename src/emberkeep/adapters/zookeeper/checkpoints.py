@@ -1,7 +1,7 @@
-"""Pointers to checkpoints and savepoints in ZooKeeper: one node per job, from its first report to its end.
+"""Pointers to checkpoints and savepoints in ZooKeeper: one node per job, from the job's first report to its end.
 
-A node is made, and goes, together with a change of the job's attempt node. So a report that is late can neither be
-written for an older attempt nor leave a node behind a job that has ended.
+The transaction that creates or deletes such a node also changes the job's attempt node. So a late report cannot be
+written for an older attempt, and cannot leave a node behind for a job that has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 
 class CheckpointNodes:
-    """Belongs to a ZooKeeperJobStore, whose ``commit`` makes transactions that only the leader can make."""
+    """The pointer nodes of a ZooKeeperJobStore. ``commit`` runs a transaction that succeeds only for the leader."""
 
     def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout, commit: Commit) -> None:
         self._session = session
@@ -42,8 +42,12 @@ class CheckpointNodes:
         *,
         attempt_data: bytes | None = None,
     ) -> JobPointers:
-        """Merge a report, while the attempt's node is as it was read; together with it write ``attempt_data`` there.
-        Raises Fatal (unreadable), Conflict, RetryLater, UnknownOutcome."""
+        """Merge a report into the job's pointers and return all of them.
+
+        In the same transaction write ``attempt_data``, if given, to the attempt node. Raises RetryLater (among others
+        if the attempt node is no longer as ``attempt_node`` says), Fatal (stored pointers unreadable), Conflict,
+        UnknownOutcome.
+        """
         path, attempt_path = self._layout.checkpoint(job_id), self._layout.attempt(job_id)
         node = await self._session.find(path)
         known = JobPointers() if node is None else self._decode(job_id, node)
@@ -69,7 +73,11 @@ class CheckpointNodes:
         return pointers
 
     async def find(self, job_id: str) -> tuple[Node | None, JobPointers]:
-        """The node and what it holds; no node where there is none, or where it cannot be read and is to stay."""
+        """Return the job's pointer node and its content.
+
+        Return no node and empty pointers if the node does not exist, or is damaged: a damaged node must stay. Raises
+        NewerFormat.
+        """
         node = await self._session.find(self._layout.checkpoint(job_id))
         if node is None:
             return None, JobPointers()

@@ -1,7 +1,7 @@
-"""What is kept in ZooKeeper of jobs that ended while their records were damaged: one node per job.
+"""Records that ZooKeeper keeps of jobs that ended while their records were damaged: one node per job.
 
-A node's time of creation says since when. Its data is the job's handle, which may be what was damaged, as may be the
-other records of the job, which are nodes below it.
+The node's creation time says since when the records are kept. Its data is the job's handle, or empty if only the
+checkpoint pointers were damaged. The job's other records are nodes below it. Any of them may be the damaged one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from emberkeep.jobs.damaged_leftovers import DamagedJob
 
 
 class DamagedNodes:
-    """Belongs to a ZooKeeperJobStore. Raises what that one raises."""
+    """The records of damaged jobs of a ZooKeeperJobStore. Its methods raise the same errors as that store's."""
 
     def __init__(
         self, session: ZooKeeperSession, layout: ZooKeeperLayout, epoch: LeaderEpoch, graphs: GraphFiles
@@ -33,7 +33,7 @@ class DamagedNodes:
         self._graphs = graphs
 
     async def find(self) -> list[DamagedJob]:
-        """Oldest first; without the blocklist, of which there is one at most."""
+        """Return the damaged jobs, oldest first. Leave out the damaged blocklist, which is kept beside them."""
         self._epoch.check_taken()
         found = []
         for name in await self._session.children(self._layout.damaged):
@@ -47,7 +47,10 @@ class DamagedNodes:
         return sorted(found, key=lambda job: (job.since_ms, job.job_id))
 
     async def remove(self, job_id: JobId) -> None:
-        """Graph first: as long as the node stands, the next leader knows what is still to be removed."""
+        """Remove the records of a damaged job, its graph first.
+
+        While the node exists, the next leader knows that there is still something to remove.
+        """
         await self._epoch.confirm()
         path = self._layout.damaged_job(job_id)
         node = await self._session.find(path)
@@ -64,7 +67,7 @@ class DamagedNodes:
         try:
             await self._epoch.commit(f"remove what is left of the damaged job {job_id}", build)
         except TransactionRefused:
-            return  # gone meanwhile
+            return  # changed or removed in the meantime
 
     async def _parts(self, path: str) -> list[str]:
         try:
@@ -73,8 +76,11 @@ class DamagedNodes:
             return []
 
     async def keeping_pointers(self, job_id: str) -> Callable[[TransactionRequest], None]:
-        """What a transaction does that ends the keeping of a job's result: pointers that are there still could not be
-        read when the job ended, and are kept as what is damaged."""
+        """Return the operations that move a job's leftover pointer node to its damaged records.
+
+        They belong to the transaction that expires the job's result. A pointer node that still exists then could not be
+        read when the job ended.
+        """
         path, place = self._layout.checkpoint(job_id), self._layout.damaged_job(job_id)
         node, kept = await asyncio.gather(self._session.find(path), self._session.find(place))
 

@@ -1,9 +1,9 @@
-"""The queue of JobManagers that want to lead: ephemeral sequential nodes, the first of which may.
+"""Leader election in ZooKeeper: a queue of ephemeral sequential nodes ("latches"); the owner of the first may lead.
 
-A process that dies leaves its node until its session runs out. The next in line does not wait for that when the ports
-of all before it refuse connections after they had accepted some: nobody listens there any more, see
-``leadership.takeover``. Should that be a mistake, the epoch keeps it harmless. Whoever has registered an address takes
-away what an earlier process has left behind under it.
+The node of a process that died remains until its session expires. The next contender need not wait that long: it takes
+over once the ports of all contenders before it refuse connections, if they accepted some earlier (see
+``leadership.takeover``). If that conclusion is wrong, the epoch prevents any harm. A process that has registered its
+address deletes the latches that earlier processes left under that address.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Prober = Callable[[str], Awaitable[Probe]]
 
 
 async def probe(address: str) -> Probe:
-    """What that port answers."""
+    """Connect to ``address`` ("host:port") and return how the port answers within one second."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
@@ -54,16 +54,17 @@ async def probe(address: str) -> Probe:
 
 @dataclass(frozen=True)
 class _Contender:
-    """Who stands in the queue. ``life``: its session."""
+    """A JobManager in the queue. ``life``: its session id."""
 
     life: int
     address: str
 
 
 class ZooKeeperElection:
-    """Implements Election for the process at ``address`` ("host:port"). ``registration``: of that address.
+    """Implements Election for the process at ``address`` ("host:port"), registered by ``registration``.
 
-    ``settled`` is set once it has a place in the queue, or cannot have one for a reason that may last.
+    ``settled`` is set once this process has a place in the queue, or could not get one for a reason that may last. An
+    address that another process may still hold is not such a reason.
     """
 
     def __init__(
@@ -84,12 +85,16 @@ class ZooKeeperElection:
         self._rule = TakeoverRule()
         self._tell: Callable[[Event], None] = lambda _: None
         self._holding: asyncio.Task[None] | None = None
-        self._path = ""  # of the present latch
+        self._path = ""  # of the current latch
         self._leaving: set[asyncio.Task[None]] = set()
         self._failure: asyncio.Future[None] | None = None
 
     async def run(self, tell: Callable[[Event], None]) -> None:
-        """Raises Fatal when ZooKeeper denies this process what it needs."""
+        """Report session and latch events to ``tell`` until cancelled.
+
+        Raises Fatal if this process cannot take part, for example because ZooKeeper denies access or another live
+        process has its address.
+        """
         self._tell = tell
         self._failure = asyncio.get_running_loop().create_future()
         forget = self._session.listen(lambda state: tell(_EVENTS[state]))
@@ -140,7 +145,10 @@ class ZooKeeperElection:
             self._failure.set_exception(error)
 
     async def _hold(self, latch: int) -> None:
-        """Take the latch, tell when it is its turn, and when it is gone. While ZooKeeper is away, wait."""
+        """Create the latch; report when it is this process's turn, and when the latch is gone.
+
+        Retry while ZooKeeper is unavailable.
+        """
         while True:
             try:
                 self._path = await self._create()
@@ -173,7 +181,10 @@ class ZooKeeperElection:
                 await change.wait()
 
     async def _create(self) -> str:
-        """Stand in the queue once: what a lost answer or an earlier process at this address has left goes first."""
+        """Create this process's latch and return its path.
+
+        First delete latches left by an attempt of ours whose reply was lost, or by an earlier process at this address.
+        """
         await make_paths(self._session, self._layout)
         if self._registration is not None:
             await self._registration.claim()
@@ -185,7 +196,7 @@ class ZooKeeperElection:
         return await self._session.create(f"{self._layout.election}/{_PREFIX}", data, ephemeral=True, sequence=True)
 
     async def _latches(self, change: asyncio.Event | None = None) -> list[tuple[str, Node]]:
-        """First come, first."""
+        """Return path and node of all latches in order of arrival."""
         names = await self._session.children(self._layout.election, watch=change.set if change else None)
         found = []
         for name in names:
@@ -195,7 +206,7 @@ class ZooKeeperElection:
         return found
 
     async def _before(self, change: asyncio.Event) -> list[_Contender]:
-        """Those that stand before this one. Raises Absent when its own place is gone, RetryLater."""
+        """Return the contenders before this one. Raises Absent if its own latch is gone, RetryLater."""
         latches = await self._latches(change)
         paths = [path for path, _ in latches]
         if self._path not in paths:
@@ -204,7 +215,7 @@ class ZooKeeperElection:
         return [_Contender(node.owner, self._address_of(path, node)) for path, node in before]
 
     def _address_of(self, path: str, node: Node) -> str:
-        """Empty when it cannot be read: then nobody knows where to probe."""
+        """Return the address in a latch; empty if the latch cannot be read. Then its owner cannot be probed."""
         try:
             return decode_node(node.data, LatchRecord, where=path).address
         except Fatal as error:
@@ -212,7 +223,10 @@ class ZooKeeperElection:
             return ""
 
     async def _is_turn(self, before: list[_Contender], change: asyncio.Event) -> bool:
-        """Whether nobody stands before it; else watch those who do until that changes, or all of them are gone."""
+        """True if no contender is before this one, or the processes of all of them are proven gone.
+
+        Otherwise probe them until one of the two holds, or until ``change`` is set.
+        """
         clock = asyncio.get_running_loop().time
         while before and not change.is_set():
             answers = await asyncio.gather(*(self._look(each) for each in before))
@@ -231,7 +245,7 @@ class ZooKeeperElection:
         return await self._prober(contender.address) if contender.address else Probe.SILENT
 
     async def _leave(self, path: str) -> None:
-        """Delete the own place; where that is not possible it goes with the session."""
+        """Delete this process's latch, and retry until that succeeds or the session ends, which deletes it."""
         while self._session.state is not SessionState.LOST:
             try:
                 await self._session.delete(path)

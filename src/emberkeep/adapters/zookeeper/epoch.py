@@ -1,6 +1,6 @@
-"""The epoch in ZooKeeper: a JobManager takes it to lead, and writes only for as long as nobody has taken the next one.
+"""The leader's epoch in ZooKeeper: a JobManager takes it to become leader, and can write until another takes the next.
 
-The epoch's number is the version of one node, so that a check of that version can begin every transaction.
+The epoch number is the version of one node, so every transaction can begin with a check of that version.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ log = structlog.get_logger(__name__)
 
 
 class LeaderEpoch:
-    """Belongs to a ZooKeeperJobStore. ``record`` is published as the leader's.
+    """The epoch of a ZooKeeperJobStore. ``record`` is published as the leader's address.
 
-    Every operation raises, beside what it says itself, RetryLater (ZooKeeper cannot be reached), UnknownOutcome (it did
-    not answer), Fatal (it denies).
+    ``elected`` says that the election has decided in favour of this process, so it may replace another leader. Besides
+    the errors that they name, operations raise RetryLater (ZooKeeper cannot be reached), UnknownOutcome (no reply) and
+    Fatal (access denied).
     """
 
     def __init__(
@@ -35,25 +36,28 @@ class LeaderEpoch:
         self._record = record
         self._elected = elected
         self._number: int | None = None
-        self.lineage = ""  # when the node of the epoch was made, once it is taken
+        self.lineage = ""  # identifies the epoch node by its creation; empty before the first ``take``
         self._taking = False
-        self.overtook = False  # a leader whose session was not over
+        self.overtook = False  # True if the previous leader's session had not ended when this one took the epoch
 
     @property
     def number(self) -> int:
-        """Raises Conflict before it is taken, and once it is given up."""
+        """The number of the epoch. Raises Conflict before it is taken and after it is given up."""
         if self._number is None:
             raise Conflict("this store is not open")
         return self._number
 
     def check_taken(self) -> None:
-        """Raises Conflict."""
+        """Raises Conflict unless the epoch is taken."""
         _ = self.number
 
     async def take(self, prepare: Callable[[int], Awaitable[None]] | None = None) -> int:
-        """``prepare``: called with the epoch before, as long as it is not taken. Raises what that does, and Conflict:
-        another session is published and the election has not decided against it, another JobManager was faster, or it
-        is taken already."""
+        """Take the next epoch and return its number.
+
+        Call ``prepare`` with the previous epoch's number before writing, and raise what it raises. Raises Conflict if
+        another session is published as leader and ``elected`` is false, if another JobManager wrote the epoch first, or
+        if this object holds the epoch already.
+        """
         if self._number is not None or self._taking:
             raise Conflict("this store is open already: it leads")
         self._taking = True
@@ -69,7 +73,7 @@ class LeaderEpoch:
         epoch = await self._session.get(layout.epoch)
         self.lineage = f"{epoch.created:x}-{epoch.created_ms:x}"
         if _leader(epoch, layout.epoch) == own:
-            return epoch.version  # a write whose answer got lost
+            return epoch.version  # written by us earlier; only the reply was lost
         leader = await self._session.find(layout.leader)
         if leader is not None and not self._elected and leader.owner != self._session.id:
             other = _leader(leader, layout.leader)
@@ -89,16 +93,19 @@ class LeaderEpoch:
         except TransactionRefused as refused:
             if refused.index == 0:
                 raise Conflict("another JobManager leads: it was first to write the epoch") from None
-            raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node went
+            raise RetryLater("the leader has changed meanwhile", hint="try again") from None  # the leader node changed
         self.overtook = leader is not None and leader.owner != self._session.id
         return int(stat.version)
 
     async def confirm(self) -> None:
-        """Raises Conflict when it is over."""
+        """Check in ZooKeeper that the epoch is the newest. Raises Conflict if a newer leader has taken the next one."""
         await self.commit("confirm the epoch", lambda _: None)
 
     async def give_up(self) -> None:
-        """Raises nothing: what cannot be taken back goes with the session."""
+        """Release the epoch and delete the leader's address. Raises no EmberkeepError.
+
+        If the address cannot be deleted now, ZooKeeper deletes it when the session ends.
+        """
         if self._number is None:
             return
         try:
@@ -108,10 +115,10 @@ class LeaderEpoch:
         self._number = None
 
     async def commit(self, what: str, build: Callable[[TransactionRequest], object]) -> list[Any]:
-        """A transaction that is refused (Conflict) when a newer leader has written the epoch.
+        """Run a transaction that succeeds only while this epoch is the newest; return the results of its operations.
 
-        Raises TransactionRefused when another operation of it was not possible; its index counts from 0 without the
-        check.
+        Raises Conflict if a newer leader has written the epoch, TransactionRefused if another operation was impossible.
+        The index of TransactionRefused counts the operations of ``build`` from 0, without the epoch check.
         """
         number = self.number
 
@@ -129,8 +136,10 @@ class LeaderEpoch:
 
 
 def _leader(node: Node, where: str) -> LeaderRecord | None:
-    """None: there is none, or its record cannot be read; the epoch is the node's version, and that can. Raises
-    NewerFormat."""
+    """Return the leader record of a node; None if the node is empty or damaged. Raises NewerFormat.
+
+    A damaged record does no harm: the epoch is the node's version, which is known in any case.
+    """
     if not node.data:
         return None
     try:

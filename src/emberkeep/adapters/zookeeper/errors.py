@@ -1,4 +1,4 @@
-"""kazoo's errors as those that a caller can act upon."""
+"""Translates kazoo's errors into the outcomes that a caller can act upon (see ``base.errors``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emberkeep.base.errors import Absent, Conflict, EmberkeepError, Fatal, Retry
 
 
 class TransactionRefused(EmberkeepError):
-    """A transaction did not happen because its operation number ``index`` was not possible, for ``cause``."""
+    """A transaction did not happen because its operation number ``index`` was impossible; ``cause`` says why."""
 
     def __init__(self, index: int, cause: EmberkeepError) -> None:
         super().__init__(cause.message, hint=cause.hint)
@@ -17,14 +17,14 @@ class TransactionRefused(EmberkeepError):
 
 
 class Denied(Fatal):
-    """ZooKeeper does not let this process do that."""
+    """ZooKeeper denies this process the operation."""
 
 
 _ABSENT = (kz.NoNodeError,)
 _CONFLICT = (kz.BadVersionError, kz.NodeExistsError, kz.NotEmptyError)
-# The server has refused it, so it did not happen.
+# The server refused the operation, so it did not happen.
 _NOT_DONE = (kz.SessionExpiredError, kz.SessionMovedError, kz.ThrottledOpError, kz.NotReadOnlyCallError)
-# It was on its way when the connection broke or the server fell silent.
+# The operation was on its way when the connection broke or the server stopped answering.
 _NO_ANSWER = (kz.ConnectionLoss, kz.OperationTimeoutError, kz.RequestTimeoutError)
 _DENIED = (kz.NoAuthError, kz.AuthFailedError, kz.InvalidACLError, kz.SessionClosedRequireSaslError)
 _WAIT = "it goes on by itself when ZooKeeper is back"
@@ -35,14 +35,14 @@ def not_connected(hosts: str) -> RetryLater:
 
 
 def no_answer(what: str, *, writes: bool) -> EmberkeepError:
-    """The error for an operation that may have happened, if it is one that changes something."""
+    """Return the error for an unanswered operation: UnknownOutcome if it writes, since it may have happened."""
     if writes:
         return UnknownOutcome(f"ZooKeeper did not answer: it is not known whether {what} has happened", hint=_WAIT)
     return RetryLater(f"ZooKeeper did not answer: {what}", hint=_WAIT)
 
 
 def translate(error: kz.KazooException, what: str, *, writes: bool) -> EmberkeepError:
-    """``what``: the operation, with its path."""
+    """Return kazoo's error as one of ours. ``what``: the operation, with its path; ``writes``: it changes something."""
     if isinstance(error, _ABSENT):
         return Absent(f"{what}: there is no such node")
     if isinstance(error, _CONFLICT):

@@ -1,21 +1,21 @@
-"""Where a cluster's nodes lie in ZooKeeper, and what they hold: small typed JSON with version and checksum.
+"""Paths of a cluster's nodes in ZooKeeper, and their content: small typed JSON records with version and checksum.
 
 ```
-/<root>/<cluster-id>/epoch                 who leads; the node's version is the leader's epoch
-                    /leader                its address; ephemeral
-                    /election/…            latches, ephemeral and sequential: the first may lead
-                    /addresses/<address>~… which process is reached there; ephemeral and sequential: the first owns it
+/<root>/<cluster-id>/epoch                 the newest leader; the node's version is the leader's epoch
+                    /leader                the leader's address; ephemeral
+                    /election/…            latches; ephemeral, sequential: the owner of the first may lead
+                    /addresses/<address>~… the process at that address; ephemeral, sequential: the first owns it
                     /currentJobs/<job>     state handle: the job has to be recovered
-                    /attempts/<job>        newest attempt of its driver
-                    /checkpoints/<job>     pointers to its committed micro-batches and savepoints; from the first one on
-                    /results/<job>         how it ended
+                    /attempts/<job>        newest attempt of the job's driver
+                    /checkpoints/<job>     pointers to the job's committed micro-batches and savepoints, once it has any
+                    /results/<job>         result of a job that has ended
                     /keys/<hash>           the job that was created under an idempotency key
-                    /damaged/<job>         handle of a job that has failed because it was damaged, kept for a period
-                                           from the node's creation; below it the attempt of that job, and its
-                                           checkpoints where those could not be read. And the blocklist, where its
-                                           record was
-                    /owner                 ownership record, and which storage belongs to it
-                    /blocklist             where no new work is to go; empty until the first change
+                    /damaged/<job>         handle of a job that ended while its records were damaged, kept for a period
+                                           from the node's creation. Below it: the job's attempt, and its checkpoints
+                                           if they were unreadable
+                    /damaged/blocklist     a damaged blocklist that was replaced
+                    /owner                 ownership record, and the storage that belongs to this root
+                    /blocklist             blocked nodes and task managers; empty until the first change
                     /storage/…             JobManagers that can read the shared storage; ephemeral
 ```
 """
@@ -46,20 +46,20 @@ _VERSION = 1
 
 
 class LeaderRecord(Compatible, frozen=True, kw_only=True):
-    """Persisted at ``epoch`` and ``leader``. ``life``: one life of one contender, so that it knows its own writes."""
+    """Persisted at ``epoch`` and ``leader``. ``life``: drawn per contender, so that it recognises its own writes."""
 
     address: str
     life: str
 
 
 class LatchRecord(Compatible, frozen=True, kw_only=True):
-    """Persisted at each latch: whose it is."""
+    """Persisted at each latch: the address of its owner."""
 
     address: str
 
 
 class RegisteredAddress(Compatible, frozen=True, kw_only=True):
-    """Persisted at each JobManager's address: whose it is. ``processes``: where its pid means something."""
+    """Persisted at each JobManager's address: the process that registered it. ``processes``: its pid namespace."""
 
     address: str
     name: str
@@ -74,16 +74,16 @@ class KeyNode(Compatible, frozen=True, kw_only=True):
 
 
 class Cleaning(enum.Enum):
-    """Whether what the job has left behind is gone."""
+    """State of cleaning up after an ended job: DIRTY until its graph is deleted."""
 
     DIRTY = "DIRTY"
     CLEAN = "CLEAN"
 
 
 class ResultNode(Compatible, frozen=True, kw_only=True):
-    """How a job ended: ``result``, or the ``file`` that holds a large one. ``key``: the job's idempotency key.
+    """How a job ended: ``result``, or the ``file`` that holds a large result. ``key``: the job's idempotency key.
 
-    ``graph``: location of the graph that is to be deleted; empty when it is to be kept because it is damaged.
+    ``graph``: location of the graph to delete; empty if the graph must be kept because the job's records are damaged.
     """
 
     result: JobResult | None
@@ -106,17 +106,18 @@ KINDS: dict[type, str] = {
 
 
 def encode_node(value: Compatible, over: bytes | None = None) -> bytes:
-    """``over``: what the node holds that is written again. Raises NewerFormat."""
+    """Return the content for a node. ``over``: the node's old content, whose fields of newer releases are kept. Raises
+    NewerFormat."""
     return encode_over(KINDS[type(value)], _VERSION, value, over or None)
 
 
 def decode_node(data: bytes, kind: type[T], *, where: str) -> T:
-    """Raises Fatal naming ``where``: Damaged, NewerFormat."""
+    """Return the record in a node. Raises Damaged or NewerFormat (both Fatal), naming ``where``."""
     return decode_json(decode_record(data, KINDS[kind], _VERSION, where=where), kind, where=where)
 
 
 class ZooKeeperLayout:
-    """Paths of one cluster."""
+    """Paths of one cluster's nodes."""
 
     def __init__(self, root: str, cluster_id: str) -> None:
         self.base = f"/{root.strip('/')}/{cluster_id}" if root.strip("/") else f"/{cluster_id}"
@@ -136,12 +137,12 @@ class ZooKeeperLayout:
 
     @property
     def persistent(self) -> tuple[str, ...]:
-        """What has to be there before anything else."""
+        """Paths of the nodes that must exist before anything else is written."""
         records = (self.jobs, self.attempts, self.checkpoints, self.results, self.keys, self.damaged)
         return (self.epoch, self.election, self.addresses, *records, self.blocklist, self.storage)
 
     def address(self, address: str) -> str:
-        """Of a JobManager, "host:port", without its number."""
+        """Return the path of a JobManager's ("host:port") registration, without its sequence number."""
         return f"{self.addresses}/{address}~"
 
     def job(self, job_id: str) -> str:
@@ -157,7 +158,7 @@ class ZooKeeperLayout:
         return f"{self.results}/{job_id}"
 
     def key(self, key: str) -> str:
-        """Keys are the clients' and may hold anything."""
+        """Return the path of an idempotency key, as a hash: clients choose keys, which may contain any character."""
         return f"{self.keys}/{hashlib.sha256(key.encode()).hexdigest()}"
 
     def damaged_job(self, job_id: str) -> str:
@@ -171,12 +172,12 @@ class ZooKeeperLayout:
 
     @property
     def damaged_blocklist(self) -> str:
-        """The record that could not be read, once another one has taken its place."""
+        """Path of an unreadable blocklist, kept once a new one has replaced it."""
         return f"{self.damaged}/blocklist"
 
 
 def zookeeper_layout(configuration: Configuration) -> ZooKeeperLayout:
-    """Raises InvalidInput."""
+    """Return the paths for the configured root and cluster id. Raises InvalidInput if the cluster id is unusable."""
     cluster_id = configuration[HA_CLUSTER_ID].strip("/")
     if not cluster_id or "/" in cluster_id or cluster_id in (".", "..", "zookeeper"):
         raise InvalidInput(

@@ -1,6 +1,6 @@
-"""Finding the leader by the epoch node in ZooKeeper, which says who wrote it last, and by what others tell.
+"""Finds the leader: by the epoch node in ZooKeeper, which its last writer signs, and by news from other processes.
 
-While ZooKeeper is away the last leader known is still the best guess: running jobs go on with it.
+While ZooKeeper is unavailable, the last known leader is still the best guess: running jobs continue with it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from emberkeep.base.errors import EmberkeepError
 from emberkeep.leadership.model import LeaderAddress, LeaderNews
 from emberkeep.leadership.news import joined
 
-RETRY_PAUSE = 0.25  # seconds between two looks while ZooKeeper does not answer
+RETRY_PAUSE = 0.25  # seconds between two attempts while ZooKeeper does not answer
 
 log = structlog.get_logger(__name__)
 
 
 class KnownLeader:
-    """Implements LeaderLocator: keeps what it was told, and wakes who waits for something newer."""
+    """Implements LeaderLocator: keeps the news that it receives, and wakes callers that wait for newer ones."""
 
     def __init__(self) -> None:
         self._news = LeaderNews()
@@ -35,7 +35,7 @@ class KnownLeader:
         return self._news
 
     def hear(self, news: LeaderNews) -> None:
-        """See ``leadership.news.joined``."""
+        """Merge ``news`` into what is known, see ``leadership.news.joined``."""
         merged = joined(self._news, news)
         if merged == self._news:
             return
@@ -49,14 +49,14 @@ class KnownLeader:
         return leader
 
     async def other_than(self, news: LeaderNews) -> LeaderNews:
-        """What is known once that is something else than ``news``."""
+        """Wait until what is known differs from ``news``, and return it."""
         while self._news == news:
             await self._changed.wait()
         return self._news
 
 
 class ZooKeeperLocator(KnownLeader):
-    """Follows the epoch node and the queue of contenders while ``run`` runs."""
+    """A locator that follows the epoch node and the queue of contenders while ``run`` runs."""
 
     def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
         super().__init__()
@@ -65,17 +65,17 @@ class ZooKeeperLocator(KnownLeader):
 
     @property
     def is_informed(self) -> bool:
-        """Whether ZooKeeper would tell of a change now."""
+        """True if ZooKeeper would report a change now."""
         return self._session.state is SessionState.CONNECTED
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Follow both until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow(self._look_at_epoch))
             group.create_task(self._follow(self._look_at_queue))
 
     async def _follow(self, look: Callable[[asyncio.Event], Awaitable[LeaderNews]]) -> None:
-        """``look`` at each change, and again after a failure."""
+        """Call ``look`` at the start, at each change, and again after a failure; keep the news that it returns."""
         while True:
             change = asyncio.Event()
             try:
@@ -100,14 +100,14 @@ class ZooKeeperLocator(KnownLeader):
         return LeaderNews(found)
 
     async def _look_at_queue(self, change: asyncio.Event) -> LeaderNews:
-        """All JobManagers stand in it, the leader as well."""
+        """Return the addresses of all JobManagers in the queue. The leader is one of them."""
         names = await self._session.children(self._layout.election, watch=change.set)
         found = await asyncio.gather(*(self._session.find(f"{self._layout.election}/{name}") for name in names))
         return LeaderNews(job_managers=tuple(filter(None, map(_address, filter(None, found)))))
 
 
 def _address(latch: Node) -> str:
-    """Empty when it cannot be read: whoever stands there is not asked."""
+    """Return the address in a latch; empty if the latch cannot be read. Then its owner is not asked for news."""
     try:
         return decode_node(latch.data, LatchRecord, where="a latch").address
     except EmberkeepError:
@@ -117,8 +117,10 @@ def _address(latch: Node) -> str:
 async def read_leader(
     session: ZooKeeperSession, layout: ZooKeeperLayout, change: asyncio.Event
 ) -> LeaderAddress | None:
-    """Who wrote the epoch last; None before the first leader. ``change`` is set when that may have changed, also when
-    the connection breaks. Raises RetryLater, Fatal."""
+    """Return the last writer of the epoch; None before the first leader.
+
+    ``change`` is set when that may have changed, also when the connection breaks. Raises RetryLater, Fatal.
+    """
     node = await session.find(layout.epoch, watch=change.set)
     if node is None or not node.data:
         return None

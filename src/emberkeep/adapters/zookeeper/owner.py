@@ -1,7 +1,7 @@
-"""The ownership record of a cluster's root in ZooKeeper, and which storage it belongs with.
+"""The ownership record of a cluster's root in ZooKeeper. It also names the storage that belongs to the root.
 
-It is written at the first start, before the epoch. A root without it is new if nobody has taken an epoch there; else it
-was made by a release that kept no such records.
+The first start writes it, before the epoch. A root without a record is new if no epoch was taken there. Otherwise an
+older release made it, which kept no such records.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ log = structlog.get_logger(__name__)
 
 
 class RootOwner:
-    """Belongs to a ZooKeeperJobStore that leads. Raises, beside what it says, RetryLater, UnknownOutcome, Conflict (it
-    leads no more), NewerFormat."""
+    """The ownership record of a ZooKeeperJobStore's root, changed by the leader only.
+
+    Methods raise RetryLater, UnknownOutcome, Conflict (this JobManager is no longer the leader), NewerFormat.
+    """
 
     def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout, epoch: LeaderEpoch) -> None:
         self._session = session
@@ -36,7 +38,10 @@ class RootOwner:
         self._epoch = epoch
 
     async def prepare(self, epoch_before: int) -> None:
-        """Write the record where there is none, before this JobManager takes an epoch and is one that has led."""
+        """Write the record if there is none. Call it before this JobManager takes its epoch.
+
+        ``epoch_before``: the epoch before that; above 0 it shows that an older release was leader here.
+        """
         if not await self._session.exists(self._layout.owner):
             with contextlib.suppress(Conflict):  # another JobManager of this release was faster
                 await self._session.create(
@@ -53,17 +58,17 @@ class RootOwner:
         )
 
     async def origin(self) -> StoreOrigin:
-        """What the root knows of itself; a damaged record is replaced."""
+        """Return the root's identity and the storage that it was used with. Replace a damaged record."""
         try:
             owner = await self._find()
         except Damaged as error:
             log.error("the ownership record in ZooKeeper is replaced", reason=str(error))
-            owner = self._drawn(_LOST)  # which storage belonged to it: a person has to say it
+            owner = self._drawn(_LOST)  # a person has to say which storage belonged to it
             await self._write("write the ownership record", owner)
         return origin_of(owner.place_id, owner.belongs_to)
 
     async def bind(self, kept: str) -> None:
-        """Keep which storage belongs with the root."""
+        """Record which storage belongs to the root."""
         owner = await self._find()
         if owner.belongs_to != kept:
             await self._write("bind the storage", msgspec.structs.replace(owner, belongs_to=kept))

@@ -1,7 +1,7 @@
-"""A cluster's persistent nodes: made where they are missing, and refused where others may change them.
+"""Creates a cluster's persistent nodes if they are missing, and refuses nodes that others may use.
 
-Only what is missing is created, so CREATE is needed nowhere above it. What lies above a cluster's own node is shared
-with other clusters, which create theirs beside it.
+Only missing nodes are created, so CREATE permission is needed only on the parent of the topmost one. Nodes above the
+cluster's own node are shared with other clusters, which create their nodes beside it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from emberkeep.adapters.zookeeper.session import SessionSettings, ZooKeeperSessi
 from emberkeep.base.configuration.options import ZOOKEEPER_ACL, ZOOKEEPER_QUORUM, ZOOKEEPER_ROOT
 from emberkeep.base.errors import Conflict, Fatal
 
-# Others may put their clusters there. Nobody else may delete what lies there or change who may.
+# Others may create their clusters below a shared node. Only its creator may delete or write it, or change its ACL.
 _SHARED_ACL = (*CREATOR_ALL_ACL, make_acl("world", "anyone", read=True, create=True))
 
 
 async def make_paths(session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
-    """Let all that has to be there be there. Raises RetryLater, UnknownOutcome, and Fatal: the chroot does not exist,
-    ZooKeeper denies it, nodes are open to others although they are to be this cluster's only."""
+    """Create the cluster's persistent nodes that are missing; with ``creator_only``, check that only we may use them.
+
+    Raises RetryLater, UnknownOutcome, and Fatal if the chroot does not exist, if ZooKeeper denies access, or if nodes
+    that must be this cluster's alone are open to others.
+    """
     if not await session.exists("/"):
         raise Fatal(
             f"{ZOOKEEPER_QUORUM.key}: {session.hosts} names a path in ZooKeeper that does not exist",
@@ -65,7 +68,10 @@ async def _check(session: ZooKeeperSession, path: str) -> None:
 
 
 def _is_own(entry: ACL, settings: SessionSettings) -> bool:
-    """Other schemes than digest give names that only the server knows: of those, anybody but everybody is trusted."""
+    """True if an access right belongs to this cluster.
+
+    With schemes other than digest only the server knows the names, so every right counts except those for everybody.
+    """
     scheme, _, credentials = settings.authorization.partition(":")
     if scheme != "digest":
         return bool(entry.id.scheme != "world")

@@ -1,7 +1,7 @@
-"""Each JobManager's address is its own: a second one that is configured with it finds it registered, and is refused.
+"""Registers each JobManager's address, so that a second JobManager configured with the same address is refused.
 
-The registration is ephemeral. What a dead process has left is taken over once its process is provably gone, or its
-session is over.
+Registrations are ephemeral. A JobManager takes over what an earlier process left once that process is proven gone or
+its session has ended.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from emberkeep.base.configuration.options import REST_ADDRESS
 from emberkeep.base.errors import Absent, Fatal, RetryLater
 from emberkeep.base.process_identity import is_alive, own_identity
 
-PATIENCE = 1.5  # session timeouts until a registration that stays belongs to a live process
+PATIENCE = 1.5  # session timeouts after which a registration that remains must belong to a live process
 
 log = structlog.get_logger(__name__)
 
 
 def own_registration(address: str, name: str) -> RegisteredAddress:
-    """This process's. ``name``: of the JobManager among others, may be empty."""
+    """Return the registration of this process. ``name``: tells JobManagers apart; may be empty."""
     return RegisteredAddress(
         address=address,
         name=name,
@@ -37,7 +37,7 @@ def own_registration(address: str, name: str) -> RegisteredAddress:
 
 
 class AddressTaken(RetryLater):
-    """Another process has registered the address. Whether it lives is not known yet."""
+    """Another process has registered the address. It is not known yet whether that process is alive."""
 
 
 class AddressRegistration:
@@ -51,11 +51,13 @@ class AddressRegistration:
         self._prefix = layout.address(own.address)
         self._own = own
         self._patience = PATIENCE * session_timeout
-        self._waiting: tuple[str, float] | None = None  # for whose session, and since when
+        self._waiting: tuple[str, float] | None = None  # registration whose session must end first, and since when
 
     async def claim(self) -> None:
-        """Register, unless it is done. Raises AddressTaken, RetryLater, UnknownOutcome, and Fatal: another live process
-        has the same address."""
+        """Register the address unless this session has done so.
+
+        Raises AddressTaken, RetryLater, UnknownOutcome, and Fatal if another live process has the same address.
+        """
         registered = await self._registered()
         if all(node.owner != self._session.id for _, node in registered):
             await self._session.create(self._prefix, encode_node(self._own), ephemeral=True, sequence=True)
@@ -67,7 +69,7 @@ class AddressRegistration:
         self._waiting = None
 
     async def _registered(self) -> list[tuple[str, Node]]:
-        """First come, first: whoever is first owns the address."""
+        """Return the registrations of the address in order of arrival. The first one owns the address."""
         found = []
         for name in await self._session.children(self._folder):
             path = f"{self._folder}/{name}"
@@ -76,7 +78,8 @@ class AddressRegistration:
         return found
 
     async def _take_over(self, path: str, node: Node) -> None:
-        """From a process that is gone."""
+        """Delete the registration of a process that is gone. Raises Fatal if the process is alive, AddressTaken if
+        that cannot be told yet."""
         other = _read(node, path)
         if other is None or not self._can_see(other):
             self._wait_for_its_session(path, other)
@@ -87,7 +90,7 @@ class AddressRegistration:
             await self._session.delete(path)
 
     def _can_see(self, other: RegisteredAddress) -> bool:
-        """Whether its pid means something here: same boot of the same machine, and no container between."""
+        """True if the other process's pid is valid here: same boot of the same machine, same pid namespace."""
         own = self._own
         return other.process.boot_id == own.process.boot_id and other.processes == own.processes
 
@@ -122,7 +125,7 @@ def _read(node: Node, path: str) -> RegisteredAddress | None:
 
 
 def _process_namespace() -> str:
-    """Containers on one machine share its boot, but not their pids."""
+    """Return the pid namespace: containers on one machine share its boot id, but not their pids."""
     try:
         return str(Path("/proc/self/ns/pid").readlink())
     except OSError:

@@ -1,7 +1,7 @@
-"""A ZooKeeper session beside the event loop: kazoo's threads talk, and everything they say hops over to the loop.
+"""A ZooKeeper session for the event loop: kazoo's threads do the I/O, and every result is handed over to the loop.
 
-Operations are refused at once while there is no connection, instead of waiting in kazoo's queue for one: who cannot
-reach ZooKeeper is to know it. Each has a deadline. After a session is over, kazoo makes a new one by itself.
+Without a connection an operation fails at once instead of waiting in kazoo's queue, so that callers learn that
+ZooKeeper is unreachable. Each operation has a deadline. After a session ends, kazoo opens a new one by itself.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from emberkeep.base.configuration.options import (
 from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Absent, EmberkeepError, InvalidInput
 
-_LONGEST_PAUSE = 1.0  # seconds between two tries to connect
-_AT_ONCE = 100  # operations under way; kazoo takes a full wake-up pipe for a closed connection
+_LONGEST_PAUSE = 1.0  # seconds between two attempts to connect
+_AT_ONCE = 100  # operations in flight; kazoo reports a full wake-up pipe as a closed connection
 
 log = structlog.get_logger(__name__)
-_kazoo_log = logging.getLogger(f"{__name__}.kazoo")  # below ours, so that it never mixes with a job's own output
+_kazoo_log = logging.getLogger(f"{__name__}.kazoo")  # a child of our logger: keeps it out of a job's own output
 
 
 class SessionState(enum.Enum):
@@ -45,7 +45,10 @@ class SessionState(enum.Enum):
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """Times in seconds. ``authorization``: "scheme:credentials"; ``creator_only``: nodes are for those who have it."""
+    """How to connect; times in seconds.
+
+    ``authorization``: "scheme:credentials". ``creator_only``: only holders of these credentials may use the nodes.
+    """
 
     hosts: str
     session_timeout: float
@@ -56,18 +59,18 @@ class SessionSettings:
 
 @dataclass(frozen=True)
 class Node:
-    """What a node held when it was read. ``created``: grows with each node made, anywhere in ZooKeeper.
-    ``created_ms``: when it was made."""
+    """A node as it was read. ``created``: id of the transaction that created it; later nodes have larger ones.
+    ``created_ms``: the creation time."""
 
     data: bytes
     version: int
     created: int
-    owner: int  # the session of an ephemeral node, else 0
+    owner: int  # session id of an ephemeral node, else 0
     created_ms: int
 
 
 def session_settings(configuration: Configuration) -> SessionSettings:
-    """Raises InvalidInput."""
+    """Return the configured settings. Raises InvalidInput if servers or needed credentials are missing."""
     hosts = configuration[ZOOKEEPER_QUORUM]
     authorization = configuration[ZOOKEEPER_AUTHORIZATION]
     creator_only = configuration[ZOOKEEPER_ACL] == "creator"
@@ -93,7 +96,7 @@ def session_settings(configuration: Configuration) -> SessionSettings:
 
 
 class ZooKeeperSession:
-    """One client. ``state`` is what was last heard of the connection."""
+    """One kazoo client. ``state`` is the last reported state of the connection."""
 
     def __init__(self, settings: SessionSettings) -> None:
         self.state = SessionState.LOST
@@ -117,18 +120,18 @@ class ZooKeeperSession:
 
     @property
     def id(self) -> int:
-        """The present session's; 0 while not connected."""
+        """The current session's id; 0 while not connected."""
         client_id = self._kazoo.client_id
         return int(client_id[0]) if client_id is not None else 0
 
     def start(self) -> None:
-        """Begin to connect; needs a running loop. Whether and when that succeeds, listeners hear."""
+        """Begin to connect, and return at once; needs a running loop. Listeners learn when the connection is made."""
         self._loop = asyncio.get_running_loop()
         self._kazoo.add_listener(self._hop)
         self._kazoo.start_async()
 
     async def close(self) -> None:
-        """End the session: its ephemeral nodes go now."""
+        """End the session, so that ZooKeeper deletes its ephemeral nodes now."""
         if self._loop is None:
             return
         self._kazoo.remove_listener(self._hop)
@@ -140,7 +143,10 @@ class ZooKeeperSession:
         self._kazoo.close()
 
     def listen(self, listener: Callable[[SessionState], None]) -> Callable[[], None]:
-        """Hear each change of state, on the loop; also the present one when connected. Returns how to stop hearing."""
+        """Call ``listener`` on the loop at each change of state, and now unless the state is LOST.
+
+        Returns a function that removes the listener.
+        """
         self._listeners.append(listener)
         if self.state is not SessionState.LOST:
             listener(self.state)
@@ -156,14 +162,14 @@ class ZooKeeperSession:
             forget()
 
     def _hop(self, state: str) -> None:
-        """Called in one of kazoo's threads."""
+        """Hand a new state to the loop. kazoo calls this in one of its threads."""
         self._call_on_loop(self._changed, SessionState(state))
 
     def _call_on_loop(self, function: Callable[..., None], *arguments: object) -> None:
         assert self._loop is not None, "start() comes first"  # noqa: S101
         try:
             self._loop.call_soon_threadsafe(function, *arguments)
-        except RuntimeError:  # the loop is closed: nobody is left to tell
+        except RuntimeError:  # the loop is closed: there is no listener left
             return
 
     def _changed(self, state: SessionState) -> None:
@@ -177,14 +183,20 @@ class ZooKeeperSession:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     async def get(self, path: str, *, watch: Callable[[], None] | None = None) -> Node:
-        """Raises Absent, RetryLater, Fatal. ``watch`` is called once, on the loop, when it changes or may have."""
+        """Return the node at ``path``. ``watch`` is called once, on the loop, when the node has or may have changed.
+
+        Raises Absent, RetryLater, Fatal.
+        """
         data, stat = await self._run(
             lambda: self._kazoo.get_async(path, watch=self._watcher(watch)), f"read {path}", writes=False
         )
         return Node(data, stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
 
     async def find(self, path: str, *, watch: Callable[[], None] | None = None) -> Node | None:
-        """Like ``get``, for a node that need not be there; then ``watch`` waits for it to come."""
+        """Return the node at ``path``, or None if it does not exist; then ``watch`` is called when it is created.
+
+        Raises RetryLater, Fatal.
+        """
         while True:
             stat = await self._run(
                 lambda: self._kazoo.exists_async(path, watch=self._watcher(watch)), f"look for {path}", writes=False
@@ -194,23 +206,23 @@ class ZooKeeperSession:
             try:
                 return await self.get(path)
             except Absent:
-                continue  # gone meanwhile
+                continue  # deleted in the meantime
 
     async def exists(self, path: str) -> bool:
-        """Raises RetryLater."""
+        """True if the node exists. Raises RetryLater, Fatal."""
         try:
             stat = await self._run(lambda: self._kazoo.exists_async(path), f"look for {path}", writes=False)
         except Denied:
-            return True  # only what is there can be denied
+            return True  # ZooKeeper denies access only to nodes that exist
         return stat is not None
 
     async def acls(self, path: str) -> list[ACL]:
-        """Who may do what there. Raises as ``get``."""
+        """Return the node's access rights. Raises as ``get``."""
         found, _ = await self._run(lambda: self._kazoo.get_acls_async(path), f"read who may use {path}", writes=False)
         return list(found)
 
     async def children(self, path: str, *, watch: Callable[[], None] | None = None) -> list[str]:
-        """Names, sorted. Raises as ``get``."""
+        """Return the names of the node's children, sorted. Raises as ``get``."""
         names: list[str] = await self._run(
             lambda: self._kazoo.get_children_async(path, watch=self._watcher(watch)), f"list {path}", writes=False
         )
@@ -232,8 +244,11 @@ class ZooKeeperSession:
         sequence: bool = False,
         acl: Sequence[ACL] | None = None,
     ) -> str:
-        """Returns the path with its number, if ``sequence``. ``acl``: None for what is configured. Raises Conflict,
-        Absent, RetryLater, UnknownOutcome."""
+        """Create a node and return its path, which ends in a number if ``sequence``.
+
+        ``acl``: None for the configured one. Raises Conflict (exists), Absent (no parent), RetryLater, UnknownOutcome,
+        Fatal.
+        """
         made: str = await self._run(
             lambda: self._kazoo.create_async(path, data, acl=acl, ephemeral=ephemeral, sequence=sequence),
             f"create {path}",
@@ -242,11 +257,11 @@ class ZooKeeperSession:
         return made
 
     async def delete(self, path: str) -> None:
-        """Raises Absent, RetryLater, UnknownOutcome."""
+        """Delete a node. Raises Absent, Conflict (it has children), RetryLater, UnknownOutcome, Fatal."""
         await self._run(lambda: self._kazoo.delete_async(path), f"delete {path}", writes=True)
 
     async def commit(self, what: str, build: Callable[[TransactionRequest], None]) -> list[Any]:
-        """One transaction; ``build`` adds its operations. Returns their results.
+        """Run one transaction, to which ``build`` adds the operations, and return their results.
 
         Raises TransactionRefused (nothing has happened), RetryLater, UnknownOutcome, Fatal.
         """
@@ -287,7 +302,10 @@ def _settle(answer: asyncio.Future[Any], result: Any) -> None:
 
 
 def _check_results(results: Sequence[Any], what: str) -> None:
-    """ZooKeeper marks the operations before the impossible one as rolled back, and those after it as not looked at."""
+    """Raise TransactionRefused for the first operation that was impossible, if any.
+
+    ZooKeeper marks operations before it as rolled back, and those after it as not attempted: skip both.
+    """
     for index, result in enumerate(results):
         if isinstance(result, KazooException) and not isinstance(result, RolledBackError | RuntimeInconsistency):
             error: EmberkeepError = translate(result, what, writes=False)

@@ -1,4 +1,4 @@
-"""JobManagers tell each other which of them can read the shared storage: each that can has an ephemeral node."""
+"""Shows which JobManagers can read the shared storage: each of these has an ephemeral node in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _PREFIX = "reader-"
 
 
 class StorageReaders:
-    """Those of one cluster, as seen by the JobManager with this session."""
+    """The JobManagers of one cluster that can read the storage, as seen by the JobManager with this session."""
 
     def __init__(self, session: ZooKeeperSession, layout: ZooKeeperLayout) -> None:
         self._session = session
         self._place = layout.storage
 
     async def exchange(self, *, reads: bool) -> bool:
-        """Say whether this one can read it; returns whether another one says so.
+        """Publish whether this JobManager can read the storage; return True if another JobManager can.
 
-        Raises Absent (it has not stood in the queue of leaders yet, which makes the cluster's nodes), RetryLater,
-        UnknownOutcome.
+        Raises Absent (the cluster's nodes do not exist yet: the first contender for leadership creates them),
+        RetryLater, UnknownOutcome, Fatal.
         """
         mine, others = [], False
         for name in await self._session.children(self._place):

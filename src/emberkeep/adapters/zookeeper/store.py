@@ -1,8 +1,8 @@
-"""The job store in ZooKeeper: handles, attempts, pointers, results and keys as nodes, graphs as files beside it.
+"""The job store in ZooKeeper: handles, attempts, pointers, results and keys are nodes; graphs are files outside it.
 
-Every write is one transaction that begins with a check of the epoch node's version: whoever has been deposed changes
-nothing, whatever it still believes. Reads need no check, since a leader's own session sees all that it has written and
-all that was written before it became leader.
+Every write is one transaction that begins with a check of the epoch node's version. So a deposed leader changes
+nothing, even if it still believes that it is the leader. Reads need no check: a leader's session sees all that it has
+written and all that was written before it became leader.
 """
 
 from __future__ import annotations
@@ -46,17 +46,19 @@ from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
 
-_READ_BATCH = 500  # nodes or graphs looked at together
+_READ_BATCH = 500  # nodes or graphs read together
 
 log = structlog.get_logger(__name__)
 
 
 class ZooKeeperJobStore:
-    """Implements JobStore. Every operation raises, beside what the port says, RetryLater (ZooKeeper cannot be reached),
-    UnknownOutcome (it did not answer), Fatal (it denies, a node or the storage is damaged).
+    """Implements JobStore.
 
-    ``open`` publishes ``address`` as the leader's. It raises Conflict while another session is published, unless
-    ``elected`` says that the election has decided against that one.
+    Besides the errors that the port names, every operation raises RetryLater (ZooKeeper cannot be reached),
+    UnknownOutcome (no reply), Fatal (access denied, or a node or the storage is damaged).
+
+    ``open`` publishes ``address`` as the leader's. It raises Conflict while another session is published as leader,
+    unless ``elected`` says that the election has decided in favour of this process.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class ZooKeeperJobStore:
         elected: bool = False,
         storage: ClusterStorage | None = None,
     ) -> None:
-        """``storage``: settled at each ``open``, which raises what that does; None where it is this store's alone."""
+        """``storage``: ``open`` settles its ownership, and raises what that raises; None if only this store uses it."""
         self._storage = storage
         self._session = session
         self._layout = layout
@@ -98,7 +100,7 @@ class ZooKeeperJobStore:
 
     @property
     def overtook(self) -> bool:
-        """Whether the session of the leader before was not over when this one took the epoch."""
+        """True if the previous leader's session had not ended when this store took the epoch."""
         return self._epoch.overtook
 
     async def _settle(self, storage: ClusterStorage) -> None:
@@ -113,12 +115,12 @@ class ZooKeeperJobStore:
 
     @property
     def lineage(self) -> str:
-        """Raises Conflict before the store is open."""
+        """Identifies the epoch node by its creation, see the port. Raises Conflict before the store is open."""
         self._epoch.check_taken()
         return self._epoch.lineage
 
     async def confirm(self) -> None:
-        """Raises Conflict when this store's epoch is over, RetryLater, UnknownOutcome."""
+        """Check that this store's epoch is the newest. Raises Conflict if it is not, RetryLater, UnknownOutcome."""
         await self._epoch.confirm()
 
     async def close(self) -> None:
@@ -131,15 +133,15 @@ class ZooKeeperJobStore:
         while True:
             known = await self._known(graph)
             if known is not None:
-                # Also what was read must not be answered by a leader that is deposed.
+                # A deposed leader must not answer, not even with what it has read.
                 await self.confirm()
                 return known
             handle = await asyncio.to_thread(self._graphs.write, graph)
-            # When this fails the file stays: a handle may lead to it after all. If not, a later leader deletes it.
+            # On failure keep the file, as the handle may exist after all. If it does not, a later leader deletes it.
             try:
                 await self._create(graph, handle)
             except TransactionRefused:
-                continue  # created meanwhile under the same key or id
+                continue  # a job with the same key or id was created in the meantime
             return graph.job_id
 
     async def _create(self, graph: JobGraph, handle: StateHandle) -> None:
@@ -155,7 +157,7 @@ class ZooKeeperJobStore:
         await self._epoch.commit(f"create job {job_id}", build)
 
     async def _known(self, graph: JobGraph) -> JobId | None:
-        """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
+        """Return the job that was created for this graph before, or None. Raises Conflict if its id is in use."""
         layout, job_id = self._layout, graph.job_id
         paths = [layout.job(job_id), layout.result(job_id), layout.damaged_job(job_id)]
         if graph.idempotency_key:
@@ -196,7 +198,7 @@ class ZooKeeperJobStore:
         return await self._with_keys(await self._with_pointers(stored))
 
     async def _with_keys(self, stored: list[StoredJob]) -> list[StoredJob]:
-        """With the idempotency keys of those whose graphs do not tell them."""
+        """Return ``stored``, with the idempotency keys of the jobs whose graphs, which name them, cannot be read."""
         if all(entry.trouble is None for entry in stored):
             return stored
         nodes = await self._read_all(
@@ -243,16 +245,16 @@ class ZooKeeperJobStore:
         return stored_job(job_id, read_attempt, read_graph)
 
     def _location(self, job_id: JobId, handle: bytes) -> str:
-        """Of a handle's graph; empty when the handle cannot be read."""
+        """Return the location of a handle's graph; empty if the handle cannot be read."""
         try:
             return decode_handle(handle, where=job_id).location
         except Fatal:
             return ""
 
     async def _clean_up(self, epoch: int) -> None:
-        """Finish what an earlier leader has begun: delete graphs of ended jobs, and files that it did not finish.
+        """Finish what earlier leaders began: delete graphs of ended jobs, and files that were written only in part.
 
-        Everything stays while the storage may be another job store's.
+        Delete nothing while the storage may belong to another job store.
         """
         if self._storage is not None and await asyncio.to_thread(self._storage.problem) is not None:
             return
@@ -264,7 +266,7 @@ class ZooKeeperJobStore:
                 await self._mark_clean(job_id, version, result)
 
     async def _read_all(self, paths: Iterable[str]) -> list[Node | None]:
-        """Many nodes, with many requests under way; None for those that are gone."""
+        """Read many nodes, with up to ``_READ_BATCH`` requests in flight; return None for those that do not exist."""
         waiting = list(paths)
         nodes: list[Node | None] = []
         for start in range(0, len(waiting), _READ_BATCH):
@@ -307,7 +309,7 @@ class ZooKeeperJobStore:
         return await self._checkpoints.record(job_id, node, attempt, (), savepoints, attempt_data=changed)
 
     async def _attempt_of(self, job_id: JobId) -> tuple[Node, StoredAttempt]:
-        """Raises Absent when the job has no handle."""
+        """Return the job's attempt node and its record. Raises Absent if the job has no handle."""
         self._epoch.check_taken()
         path = self._layout.attempt(job_id)
         node = await self._session.find(path)
@@ -334,7 +336,10 @@ class ZooKeeperJobStore:
         return await self._checkpoints.record(job_id, node, attempt, queries, savepoints)
 
     async def _newest_attempt(self, job_id: JobId, attempt: int) -> tuple[Node, StoredAttempt]:
-        """Raises Conflict unless ``attempt`` is the newest one, Absent when the job has no handle."""
+        """Return the job's attempt node and its record.
+
+        Raises Conflict unless ``attempt`` is the newest one, Absent if the job has no handle.
+        """
         node, stored = await self._attempt_of(job_id)
         if attempt != stored.attempt:
             await self.confirm()
@@ -390,18 +395,18 @@ class ZooKeeperJobStore:
             log.info("what an ended job has left is cleaned up later", job=job_id, reason=str(error))
 
     async def _mark_clean(self, job_id: str, version: int, node: ResultNode) -> None:
-        """Delete what the job has left, then say so."""
+        """Delete the ended job's graph, then mark its result node clean, if that still has ``version``."""
         if node.graph:
             await self._discard(node.graph)
         path = self._layout.result(job_id)
         written = await self._session.find(path)
         if written is None or written.version != version:
-            return  # expired meanwhile, or marked
+            return  # expired or marked in the meantime
         clean = encode_node(msgspec.structs.replace(node, cleaning=Cleaning.CLEAN), written.data)
         try:
             await self._epoch.commit(f"clean up job {job_id}", lambda each: each.set_data(path, clean, version))
         except TransactionRefused:
-            return  # expired meanwhile
+            return  # expired in the meantime
 
     async def _discard(self, location: str) -> None:
         await asyncio.to_thread(self._graphs.discard_file, location)
@@ -419,7 +424,7 @@ class ZooKeeperJobStore:
         return found
 
     async def _content(self, node: ResultNode, read: Callable[[ResultFile], JobResult]) -> JobResult:
-        """Raises Fatal, Unavailable."""
+        """Return a node's result; if it is in a file, read that with ``read``. Raises Fatal, Unavailable."""
         if node.result is not None:
             return node.result
         if node.file is None:
@@ -427,7 +432,7 @@ class ZooKeeperJobStore:
         return await asyncio.to_thread(read, node.file)
 
     async def _result_nodes(self) -> list[tuple[str, int, ResultNode]]:
-        """Id, version and content of all that can be read, oldest end first."""
+        """Return job id, version and content of all readable result nodes, in the order in which the jobs ended."""
         names = await self._session.children(self._layout.results)
         nodes = await self._read_all(self._layout.result(name) for name in names)
         present = sorted(
