@@ -1,1 +1,1 @@
-"""The embedded job store, and the files that belong to job stores of either kind."""
+"""The embedded job store, and the records and files that both kinds of job store use."""

@@ -1,7 +1,7 @@
-"""The embedded store's SQLite file: handles, attempts, pointers, results, blocklist, and the epoch that fences a write.
+"""The embedded store's SQLite file: handles, attempts, pointers, results, blocklist, and the epoch that fences writes.
 
-One transaction per change, each beginning with a check of the epoch. WAL with synchronous=FULL: what was answered is on
-disk. Every value is a record with version and checksum, since SQLite itself notices no flipped bit.
+Each change is one transaction that begins with a check of the epoch. With WAL and synchronous=FULL, an acknowledged
+change is on disk. Every value is a record with version and checksum, since SQLite itself detects no flipped bit.
 """
 
 from __future__ import annotations
@@ -41,22 +41,24 @@ from emberkeep.jobs.model import DriverHome, JobGraph, JobResult
 from emberkeep.jobs.ports import StoredJob, Trouble
 from emberkeep.lifecycle.model import ProcedureRequest
 
-BLOCKLIST_KEPT = "blocklist"  # among what is damaged and kept for somebody to look at
+BLOCKLIST_KEPT = "blocklist"  # instead of a job id: the row of ``damaged`` that keeps an unreadable blocklist
 _BUSY_SECONDS = 5.0
 
 _log = structlog.get_logger(__name__)
 
 
 class JobDatabase:
-    """All methods block and belong to one thread."""
+    """The open file. All methods block, and only one thread may call them."""
 
     def __init__(self, path: Path, graph_dir: Path, now_ms: int) -> None:
-        """Open the file, make it if there is none, and raise the epoch, to ``now_ms`` at least. Raises Fatal,
-        RetryLater, UnknownOutcome."""
+        """Open the file, create it if there is none, and raise the epoch, at least to ``now_ms``.
+
+        Raises Fatal, RetryLater, UnknownOutcome.
+        """
         self._path = path
         self._connection = _connect(path)
         try:
-            # The graphs of each store lie apart: those of another one are not without a handle.
+            # Each store has its own directory of graphs, so that it does not treat another store's graphs as orphans.
             self.epoch, self.lineage = self._raise_epoch(now_ms)
             self._graphs = GraphFiles(graph_dir / self.lineage)
             self._graphs.sweep_unfinished()
@@ -68,8 +70,11 @@ class JobDatabase:
         self._connection.close()
 
     def _raise_epoch(self, now_ms: int) -> tuple[int, str]:
-        """The time only lifts it: in a file that was put back from an older copy, above what leaders before have told
-        to task managers and drivers, who would refuse this one else. Whatever the clock says, the epoch grows."""
+        """Raise the epoch, and return it with the store's lineage. The epoch grows whatever the clock says.
+
+        ``now_ms`` matters in a file that was restored from an older copy: it raises the epoch above those that task
+        managers and drivers know from earlier leaders. Otherwise they would refuse this leader.
+        """
         with self._transaction():
             self._connection.execute("UPDATE store SET epoch = MAX(epoch + 1, ?)", (now_ms,))
             epoch, graphs = self._connection.execute("SELECT epoch, graphs FROM store").fetchone()
@@ -88,9 +93,10 @@ class JobDatabase:
     # --- operations, as the port describes them -----------------------------------------------------------------------
 
     def confirm(self) -> None:
-        """Raises Conflict when a newer leader has opened the store, Fatal when nothing can be written to it."""
+        """Check that this leader can write. Raises Conflict if a newer leader has opened the store, Fatal if the file
+        cannot be written."""
         with self._leading() as connection:
-            # Two changes that undo each other: SQLite writes no page that is the same as before.
+            # Two changes that cancel out, because SQLite writes nothing for an update that changes no value.
             connection.execute("UPDATE store SET epoch = epoch + 1")
             connection.execute("UPDATE store SET epoch = epoch - 1")
 
@@ -117,7 +123,7 @@ class JobDatabase:
         return graph.job_id
 
     def _known(self, graph: JobGraph) -> JobId | None:
-        """The job that was created for this graph before, if one was. Raises Conflict when its id is another job's."""
+        """Return the job that was created for this graph before, or None. Raises Conflict if its id is in use."""
         if graph.idempotency_key:
             both = "SELECT job_id FROM {} WHERE idempotency_key = ?"
             for table in ("jobs", "results"):
@@ -231,7 +237,7 @@ class JobDatabase:
                 connection.execute("INSERT INTO damaged VALUES (?, ?, ?)", (job_id, *rows[0]))
                 connection.execute("INSERT OR REPLACE INTO damaged_since (job_id) VALUES (?)", (job_id,))
             pointers = self._readable_pointers(job_id)
-            if pointers is not None:  # those that cannot be read stay for somebody to look at
+            if pointers is not None:  # unreadable pointers are kept for inspection
                 connection.execute("DELETE FROM checkpoints WHERE job_id = ?", (job_id,))
                 result = msgspec.structs.replace(result, savepoints=pointers.savepoints)
             connection.execute("DELETE FROM jobs WHERE job_id = ?", (job_id,))
@@ -271,7 +277,7 @@ class JobDatabase:
         return [DamagedJob(job_id=job_id, since_ms=since_ms, places=self._places(job_id)) for job_id, since_ms in rows]
 
     def _places(self, job_id: JobId) -> tuple[str, ...]:
-        """Where what is left of a damaged job lies."""
+        """Return where the records of a damaged job are stored."""
         tables = ("damaged",) if self._stored_pointers(job_id) is None else ("damaged", "checkpoints")
         return (*(f"{self._path}, table {table}" for table in tables), *self._graphs.of_job(job_id))
 
@@ -320,7 +326,7 @@ class JobDatabase:
         return decode_result(data, where=f"{self._path}, result of job {job_id}")
 
     def _pointers(self, job_id: JobId) -> JobPointers:
-        """Raises Fatal."""
+        """Return the job's pointers, empty if it has none. Raises Fatal if they cannot be read."""
         data = self._stored_pointers(job_id)
         return (
             JobPointers() if data is None else decode_pointers(data, where=f"{self._path}, checkpoints of job {job_id}")
@@ -347,7 +353,7 @@ class JobDatabase:
 
     @contextlib.contextmanager
     def _leading(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that is refused (Conflict) when a newer leader has opened the store."""
+        """Run the body in a transaction. Raises Conflict, before the body, if a newer leader has opened the store."""
         with self._transaction():
             (epoch,) = self._connection.execute("SELECT epoch FROM store").fetchone()
             if epoch != self.epoch:
@@ -364,7 +370,7 @@ class JobDatabase:
                 self._connection.execute("COMMIT")
         finally:
             if self._connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):  # the first error says more; closing rolls back as well
+                with contextlib.suppress(sqlite3.Error):  # the first error matters; closing rolls back as well
                     self._connection.execute("ROLLBACK")
 
 
@@ -394,7 +400,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _translated(path: Path, *, committing: bool = False) -> Iterator[None]:
-    """SQLite's errors as ours."""
+    """Raise SQLite's errors as ours."""
     try:
         yield
     except sqlite3.Error as error:

@@ -1,7 +1,7 @@
-"""The job store of a JobManager that stands alone: a SQLite file, graphs in files beside it, a lock for leadership.
+"""The job store of a single JobManager: a SQLite file, graphs as files outside it, and a lock file for leadership.
 
-The same invariants as with ZooKeeper: a handle exists if and only if its job has to be recovered, and whoever no longer
-leads changes nothing. All of it runs in one thread, beside the event loop.
+The invariants are those of the ZooKeeper store: a handle exists if and only if its job has to be recovered, and a
+former leader changes nothing. All work runs in one thread of its own, so the event loop never blocks.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ _ResultT = TypeVar("_ResultT")
 
 
 class EmbeddedJobStore:
-    """Implements JobStore. Every operation raises, beside what the port says, Fatal (no space, damaged, no permission),
-    RetryLater (another program holds the file), UnknownOutcome (the disk failed while a change was made durable)."""
+    """Implements JobStore.
+
+    Besides the errors that the port names, every operation raises Fatal (no space, damaged, no permission), RetryLater
+    (another program holds the file), UnknownOutcome (the disk failed while a change was made durable).
+    """
 
     def __init__(
         self, path: Path, graph_dir: Path, storage: ClusterStorage | None = None, *, clock: Clock | None = None
     ) -> None:
-        """``path``: the SQLite file, made at the first ``open``. ``graph_dir``: graphs lie in a folder of it.
-        ``storage``: settled at each ``open``, which raises what that does; None where nobody deletes anything there.
-        ``clock``: lifts the epoch above those of a newer file that this one was put back for; None: the machine's."""
+        """``path``: the SQLite file; the first ``open`` creates it. ``graph_dir``: this store's graphs are in a folder
+        of that directory. ``storage``: ``open`` settles its ownership, and raises what that raises; None if nothing is
+        ever deleted there. ``clock``: raises the epoch above that of a newer file, if this one was restored from a
+        copy; None for the system clock."""
         self._storage = storage
         self._clock = clock or SystemClock()
         self._path = path
@@ -93,7 +97,7 @@ class EmbeddedJobStore:
 
     @property
     def lineage(self) -> str:
-        """Raises Conflict before the store is open."""
+        """Names this file's store, see the port. Raises Conflict before the store is open."""
         if self._database is None:
             raise Conflict("this store is not open")
         return self._database.lineage
@@ -155,11 +159,11 @@ class EmbeddedJobStore:
         await self._operate(JobDatabase.remove_graph, job_id)
 
     async def results_without_node(self) -> set[JobId]:
-        """None: results of any size are in the database."""
+        """Return the empty set: the database holds results of any size."""
         return set()
 
     async def remove_result(self, job_id: JobId) -> None:
-        """There is none."""
+        """Do nothing: there are no result files."""
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
         await self._operate(JobDatabase.record_blocklist, blocklist)
@@ -200,7 +204,7 @@ class EmbeddedJobStore:
 
 
 def _take_lock(path: Path) -> int:
-    """The descriptor that holds the leader's lock; the kernel drops it when the process ends, however that happens.
+    """Take the leader's lock and return its descriptor. The kernel releases the lock when the process ends, in any way.
 
     Raises Conflict while another process holds it, Fatal.
     """

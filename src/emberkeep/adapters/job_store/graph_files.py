@@ -1,8 +1,8 @@
 """Job graphs as durable files, and the small handles that lead to them.
 
-A graph may be many MB, its handle is not: it says where the file lies and which bytes it must hold. What cannot be read
-is never deleted; whoever wants to know why finds it where the problem says. A file that is not there counts as one that
-cannot be read at present: it may lie on a mount that is not there either.
+A graph can have many MB. Its handle is small: it names the file, its size and its SHA-256. A damaged graph is kept for
+inspection, and the error names its path; only ``remove_job`` deletes it. A missing file counts as unavailable, not as
+damaged, since its mount may be missing too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class StateHandle(Compatible, frozen=True, kw_only=True):
-    """Where a job graph lies and which bytes it holds. Persisted (kind "job-handle", version 1)."""
+    """Names the file of a job graph and what it must contain. Persisted (kind "job-handle", version 1)."""
 
     location: str  # file name in the store's directory of graphs
     size: int  # bytes of the file
@@ -46,7 +46,7 @@ def encode_handle(handle: StateHandle) -> bytes:
 
 
 def decode_handle(data: bytes, *, where: str) -> StateHandle:
-    """Raises Damaged, NewerFormat or Fatal, naming ``where``."""
+    """Return the handle in a record. Raises Damaged, NewerFormat or Fatal, naming ``where``."""
     try:
         return msgspec.json.decode(decode_record(data, HANDLE_KIND, HANDLE_VERSION, where=where), type=StateHandle)
     except msgspec.DecodeError as error:
@@ -56,19 +56,22 @@ def decode_handle(data: bytes, *, where: str) -> StateHandle:
 class GraphFiles:
     """A directory of graphs that belongs to one store alone. All methods block.
 
-    Where several leaders follow each other, each writes names of its own ``epoch``: so whoever leads no more neither
-    overwrites what its successor has written nor takes it for an orphan.
+    If several leaders can follow each other, file names contain the writer's ``epoch``. So a former leader neither
+    overwrites its successor's files nor treats them as orphans.
     """
 
     def __init__(self, directory: Path, epoch: int | None = None, *, patience: FilePatience | None = None) -> None:
         self._directory = directory
         self._epoch = epoch
         self._patience = patience or FilePatience()
-        self._unsound: set[str] = set()  # those that were to go, and stay for somebody to look at
+        self._unsound: set[str] = set()  # damaged files that ``discard_file`` has kept for inspection
 
     def write(self, graph: JobGraph) -> StateHandle:
-        """Write a graph durably. Raises Fatal (no space, …), Unavailable; nothing is left then, unless the file system
-        answers no more: then a graph without a handle stays."""
+        """Write a graph durably and return its handle.
+
+        Raises Fatal (no space, …) or Unavailable. No file remains then, unless the file system has stopped answering:
+        in that case a graph without a handle may remain.
+        """
         data = encode_record(GRAPH_KIND, GRAPH_VERSION, msgspec.json.encode(graph))
         path = self._path(graph.job_id)
         self._patience.write(path, data)
@@ -77,7 +80,10 @@ class GraphFiles:
         )
 
     def read(self, job_id: JobId, handle: StateHandle) -> JobGraph:
-        """Raises Unavailable, Damaged or NewerFormat, saying where the graph lies and what is wrong with it."""
+        """Return a job's graph, checked against its handle.
+
+        Raises Unavailable, Damaged or NewerFormat, naming the file and what is wrong with it.
+        """
         if "/" in handle.location or not handle.location.startswith(f"{job_id}."):
             raise Damaged(f"the handle of job {job_id} names {handle.location!r}, which is no graph of this store")
         path = self._directory / handle.location
@@ -97,19 +103,21 @@ class GraphFiles:
         return graph
 
     def _bytes(self, path: Path) -> bytes:
-        """Raises Unavailable."""
+        """Return the bytes of a graph's file. Raises Unavailable, also if the file does not exist."""
         try:
             return self._patience.read(path)
         except Absent as error:
             raise Unavailable(error.message, hint="put it back from a copy of the storage, or cancel the job") from None
 
     def discard(self, job_id: JobId) -> None:
-        """Delete the graph of a job without a handle, unless it is damaged. What stays by an error is found by
-        ``without_handle``."""
+        """Delete the graph of a job without a handle, unless it is damaged.
+
+        Log errors only: a file that remains because of one is found by ``without_handle``.
+        """
         self.discard_file(self._path(job_id).name)
 
     def discard_file(self, location: str) -> None:
-        """The same by the handle's location."""
+        """Delete a graph by the location in its handle, as ``discard`` does."""
         path = self._directory / location
         try:
             self._patience.run(path, lambda: _remove_sound(path))
@@ -121,11 +129,11 @@ class GraphFiles:
                 self._unsound.add(location)
 
     def of_job(self, job_id: JobId) -> list[str]:
-        """Where its graphs lie, sound or not; empty also where that cannot be found out now."""
+        """Return the paths of a job's graphs, damaged or not; empty also if the directory cannot be read now."""
         return [str(self._directory / name) for name in self._names() if _is_of_job(name, job_id)]
 
     def remove_job(self, job_id: JobId) -> None:
-        """Delete all graphs of a job, damaged ones too. Raises Unavailable; what is left then goes the next time."""
+        """Delete all graphs of a job, damaged ones too. Raises Unavailable; the next call deletes what remains then."""
 
         def remove() -> None:
             try:
@@ -141,8 +149,10 @@ class GraphFiles:
         self._patience.run(self._directory, remove)
 
     def sweep_unfinished(self) -> None:
-        """Delete files that were never finished: all of them, or those of leaders of earlier epochs. Should one of them
-        still write, its epoch is over, so that no handle will ever lead to what it writes."""
+        """Delete files that were never finished; with an epoch, only those of leaders of earlier epochs.
+
+        Should one of these leaders still write, no handle will ever lead to its file, since its epoch is over.
+        """
         for name in self._names():
             if self._epoch is None:
                 is_over = name.startswith(".") and name.endswith(".tmp")
@@ -152,9 +162,11 @@ class GraphFiles:
                 self._remove_unfinished(name)
 
     def without_handle(self, with_handle: AbstractSet[str]) -> dict[JobId, list[str]]:
-        """Names of graphs of jobs that are not ``with_handle``; with epochs, of those that earlier leaders have
-        written: a handle may soon lead to one of this epoch. Empty also where that cannot be found out now, and without
-        those that ``discard_file`` has kept."""
+        """Return the names of graph files of jobs that are not in ``with_handle``, by job.
+
+        With an epoch return only files of earlier leaders: a handle may soon lead to one of this epoch. Leave out files
+        that ``discard_file`` has kept. Return nothing if the directory cannot be read now.
+        """
         found: dict[JobId, list[str]] = {}
         for name in self._names():
             if self._epoch is None:
@@ -191,7 +203,7 @@ class GraphFiles:
 
 
 def _is_of_job(name: str, job_id: JobId) -> bool:
-    """Whether it is the name of a graph that was finished."""
+    """True if ``name`` is that of a finished graph of the job, of any epoch."""
     return name == f"{job_id}{_SUFFIX}" or (name.startswith(f"{job_id}.") and _OF_EPOCH.fullmatch(name) is not None)
 
 

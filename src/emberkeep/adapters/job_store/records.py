@@ -1,6 +1,6 @@
-"""What the job stores keep of each job beside its graph, and the blocklist: small typed JSON with version and checksum.
+"""Records that job stores keep of each job besides its graph, and the blocklist: typed JSON with version and checksum.
 
-All decoders raise Fatal naming ``where``: Damaged, NewerFormat, or too old.
+All decoders raise Fatal naming ``where``: Damaged, NewerFormat, or Fatal itself if the version is too old.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ _BLOCKLIST_KIND, _BLOCKLIST_VERSION = "blocklist", 1
 
 
 class StoredAttempt(Compatible, frozen=True, kw_only=True):
-    """``attempt``: newest attempt of the driver. ``canceled``: the job is to be canceled. ``home``: where that driver
-    was to be started. ``procedure``: asked for and not recorded as ended. ``stopped``: trigger id of the procedure that
-    has stopped the job for good, "" where none has."""
+    """The newest attempt of a job, and what the job was asked to do.
+
+    ``attempt``: its number; 0 before the first. ``canceled``: the job must be canceled. ``home``: where the attempt's
+    driver was to start. ``procedure``: requested, its end not yet recorded. ``stopped``: trigger id of the procedure
+    that has stopped the job permanently, or "".
+    """
 
     attempt: int
     canceled: bool = False
@@ -38,14 +41,14 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     stopped: str = ""
 
     def next_attempt(self, attempt: int, home: DriverHome | None) -> StoredAttempt:
-        """The record of a newer attempt: it carries a procedure on, but a move it has brought about itself."""
+        """Return the record of a newer attempt. It keeps a requested procedure other than a MOVE, which it ends."""
         procedure = self.procedure
         if procedure is not None and procedure.procedure is Procedure.MOVE:
             procedure = None
         return msgspec.structs.replace(self, attempt=attempt, home=home, procedure=procedure)
 
     def procedure_ended(self, trigger_id: str, *, stopped: bool) -> StoredAttempt:
-        """The record once that procedure has ended; ``stopped``: and the job with it, for good."""
+        """Return the record after procedure ``trigger_id`` has ended. ``stopped``: it stopped the job permanently."""
         procedure = self.procedure
         if procedure is not None and procedure.trigger_id == trigger_id:
             procedure = None
@@ -53,7 +56,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
 
 
 def _attempt_of_version_1(payload: bytes) -> bytes:
-    """Version 1 was text: the attempt's number, and "canceled" behind it."""
+    """Convert a record of version 1, which was text: the attempt's number, followed by a mark if canceled."""
     number, _, mark = payload.partition(b" ")
     return msgspec.json.encode(StoredAttempt(attempt=int(number), canceled=bool(mark)))
 
@@ -62,7 +65,7 @@ _ATTEMPT_MIGRATIONS: Migrations = {1: _attempt_of_version_1}
 
 
 def encode_attempt(attempt: StoredAttempt, over: bytes | None = None) -> bytes:
-    """``over``: the record that it takes the place of, as it was read. The same holds for all encoders."""
+    """Encode the record. ``over``: the record that it replaces, as it was read; all encoders here take it so."""
     return encode_over(_ATTEMPT_KIND, _ATTEMPT_VERSION, attempt, over)
 
 
@@ -103,7 +106,7 @@ def decode_json(payload: bytes, kind: type[T], *, where: str) -> T:
 
 
 def is_same_end(one: JobResult, other: JobResult) -> bool:
-    """Whether two results say the same; the savepoints in them are the store's own addition."""
+    """True if two results are equal apart from their savepoints, which the store adds itself."""
     return without_savepoints(one) == without_savepoints(other)
 
 

@@ -1,7 +1,7 @@
-"""Results that are too large for a ZooKeeper node (many attempts with long tracebacks), as durable files.
+"""Durable files for results that are too large for a ZooKeeper node (many attempts with long tracebacks).
 
-A node above the server's limit would not only be refused: ZooKeeper cuts the connection. As with graphs, each leader
-writes names of its own epoch.
+A node above the server's limit is not merely refused: ZooKeeper closes the connection. As with graphs, file names
+contain the writer's epoch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ log = structlog.get_logger(__name__)
 
 
 class ResultFile(Compatible, frozen=True, kw_only=True):
-    """Where a result lies and which bytes it holds. ``outline``: the result without what is large, for as long as the
-    file cannot be read; None where a release wrote it that kept none."""
+    """Names the file of a result and what it must contain.
+
+    ``outline``: the result without its large parts, used if the file cannot be read; None if an older release wrote it.
+    """
 
     location: str  # file name in the store's directory of results
     size: int
@@ -42,7 +44,7 @@ class ResultFile(Compatible, frozen=True, kw_only=True):
 
 
 class ResultFiles:
-    """A directory of one cluster. All methods block."""
+    """One cluster's directory of result files. All methods block."""
 
     def __init__(self, directory: Path, epoch: int, *, patience: FilePatience | None = None) -> None:
         self._directory = directory
@@ -50,7 +52,10 @@ class ResultFiles:
         self._patience = patience or FilePatience()
 
     def write(self, result: JobResult) -> ResultFile | None:
-        """Write a large result; None: it is small enough for a node. Raises Fatal (no space, …), Unavailable."""
+        """Write a result to a file durably; return None, writing nothing, if it is small enough for a node.
+
+        Raises Fatal (no space, …), Unavailable.
+        """
         payload = msgspec.json.encode(result)
         if len(payload) <= INLINE_LIMIT:
             return None
@@ -62,7 +67,8 @@ class ResultFiles:
         )
 
     def read(self, file: ResultFile) -> JobResult:
-        """Raises Unavailable, Damaged, NewerFormat, or Fatal (it is gone), saying where it lies."""
+        """Return the result in a file. Raises Unavailable, Damaged, NewerFormat, or Fatal if the file does not exist;
+        each names the path."""
         path = self._directory / Path(file.location).name
         data = self._bytes(path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
@@ -79,9 +85,9 @@ class ResultFiles:
             raise Fatal(error.message, hint="put it back from a copy of the storage") from None
 
     def listed(self, file: ResultFile) -> JobResult:
-        """The result, or its outline where the file cannot be read: its job stays known as one that has ended.
+        """Return the result, or its outline if the file cannot be read, so that the job remains known as ended.
 
-        Raises what ``read`` does where there is no outline, and NewerFormat.
+        Raises NewerFormat, and what ``read`` raises if there is no outline.
         """
         try:
             return self.read(file)
@@ -94,7 +100,7 @@ class ResultFiles:
             return file.outline
 
     def discard(self, location: str) -> None:
-        """Delete one. What stays by an error is found by ``without_node``."""
+        """Delete a file. Log errors only: a file that remains because of one is found by ``without_node``."""
         path = self._directory / Path(location).name
         try:
             self._patience.run(path, lambda: path.unlink(missing_ok=True))
@@ -102,15 +108,17 @@ class ResultFiles:
             log.warning("job_result_file_kept", file=location, reason=str(error))
 
     def sweep_unfinished(self) -> None:
-        """Delete files that leaders of earlier epochs did not finish: no node will ever lead to them."""
+        """Delete files that leaders of earlier epochs did not finish. No node will ever lead to them."""
         for name in self._names():
             unfinished = _UNFINISHED.fullmatch(name)
             if unfinished is not None and int(unfinished.group(1)) < self._epoch:
                 self.discard(name)
 
     def without_node(self, with_node: AbstractSet[str]) -> dict[JobId, list[str]]:
-        """Names of files of earlier epochs of jobs that are not ``with_node``: a node may soon lead to one of this
-        epoch. Empty also where that cannot be found out now."""
+        """Return the names of files of earlier epochs whose jobs are not in ``with_node``, by job.
+
+        Leave out files of this epoch: a node may soon lead to one. Return nothing if the directory cannot be read now.
+        """
         found: dict[JobId, list[str]] = {}
         for name in self._names():
             finished = _FINISHED.fullmatch(name)

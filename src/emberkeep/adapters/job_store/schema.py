@@ -1,7 +1,7 @@
-"""The tables of the embedded store's SQLite file, and how those of earlier releases become the present ones.
+"""The tables of the embedded store's SQLite file, and the migration from earlier schemas.
 
-A file of an earlier schema is copied beside itself, then changed in one transaction: a crash at any point leaves it in
-the old schema or in the new one. A file of a newer schema is left as it is.
+A file with an earlier schema is first copied beside itself, then changed in one transaction. A crash at any point
+leaves it in the old schema or in the new one. A file with a newer schema is left as it is.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SCHEMA_VERSION = 3
 
 _CHECKPOINTS = "CREATE TABLE checkpoints (job_id TEXT NOT NULL UNIQUE, pointers BLOB NOT NULL)"
 _BLOCKLIST = "CREATE TABLE blocklist (id INTEGER PRIMARY KEY CHECK (id = 1), list BLOB NOT NULL)"
-# One row at most: which storage this store was used with. Beside the versions: the release before this one needs no
-# such table and minds none, so that it can be started again.
+# At most one row: the storage that this store was used with. The schema version does not cover this table: the previous
+# release ignores it, so that it can be started again on this file.
 _STORAGE = "CREATE TABLE storage (id INTEGER PRIMARY KEY CHECK (id = 1), place_id TEXT NOT NULL)"
 
-# Since when a row of ``damaged`` is kept, by this machine's clock. Beside the versions for the same reason: one more
-# column in that table would break the statement by which the release before writes such a row.
+# Since when a row of ``damaged`` is kept, by this machine's clock. The schema version does not cover it, for the same
+# reason. A column of ``damaged`` would break the statement by which the previous release writes a row there.
 _DAMAGED_SINCE = """CREATE TABLE IF NOT EXISTS damaged_since (
     job_id TEXT NOT NULL UNIQUE,
     since_ms INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
 )"""
-# Rows of a release that knew no such time count from now on.
+# The period of rows that an older release wrote without a time begins now.
 _SINCE_NOW = "INSERT OR IGNORE INTO damaged_since (job_id) SELECT job_id FROM damaged"
 
-# AUTOINCREMENT: the order of acceptance and of ending, also after rows were removed.
+# AUTOINCREMENT keeps the order of submission and of ending, also after rows were removed.
 _TABLES = (
     "CREATE TABLE store (epoch INTEGER NOT NULL, graphs TEXT NOT NULL)",
     """CREATE TABLE jobs (
@@ -54,24 +54,24 @@ _TABLES = (
         result BLOB NOT NULL
     )""",
     "CREATE INDEX results_by_key ON results (idempotency_key) WHERE idempotency_key <> ''",
-    # What was left of jobs that failed because it could not be read, for somebody to look at.
+    # Records of jobs that ended while these were damaged, kept for inspection.
     "CREATE TABLE damaged (job_id TEXT NOT NULL UNIQUE, handle BLOB NOT NULL, attempt BLOB NOT NULL)",
-    # A row stays behind its job only when it could not be read; then it is kept as long as what is in ``damaged``.
+    # A row outlives its job only if it could not be read. Then it is kept as long as the job's row in ``damaged``.
     _CHECKPOINTS,
-    # One row at most.
+    # At most one row.
     _BLOCKLIST,
 )
 
-# By version: what leads to the next one. The records in the rows carry versions of their own.
+# Statements that lead from a version to the next. The records in the rows carry versions of their own.
 _STEPS: dict[int, tuple[str, ...]] = {1: (_CHECKPOINTS,), 2: (_BLOCKLIST,)}
 
 _log = structlog.get_logger(__name__)
 
 
 def prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Bring the file to the present schema, from nothing or from an earlier one, and check that it is sound.
+    """Create the tables or migrate them to the current schema, and check that the file is sound.
 
-    Only for the holder of the leader's lock. Raises NewerFormat (nothing is changed then), Damaged, Fatal,
+    Only the holder of the leader's lock may call this. Raises NewerFormat (nothing is changed then), Damaged, Fatal,
     sqlite3.Error.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -101,7 +101,7 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _keep_storage(connection: sqlite3.Connection) -> None:
-    """From now on keep which storage the store is used with, and whether it was led before that."""
+    """Create the table that names the store's storage, if missing. Record whether an older release was leader here."""
     if connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'storage'").fetchone():
         return
     with _changing(connection, SCHEMA_VERSION):
@@ -126,7 +126,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, version: int) -> None:
 
 
 def _copy(connection: sqlite3.Connection, copy: Path) -> None:
-    """Write the whole database to ``copy``, durably."""
+    """Write a durable copy of the whole database to ``copy``. Raises Fatal."""
     temporary = copy.with_name(f".{copy.name}.tmp")
     try:
         temporary.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a job store says of a job whose graph or attempt cannot be read."""
+"""Builds the StoredJob that a job store returns, also if the job's graph or attempt cannot be read."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def stored_job(
     key: str = "",
     pointers: JobPointers = JobPointers(),  # noqa: B008 - frozen
 ) -> StoredJob:
-    """Read both. What raises Fatal or Unavailable becomes the job's trouble. ``key``: its idempotency key, if known.
+    """Read attempt and graph, and return the job. Fatal and Unavailable become the job's ``trouble``.
 
-    Raises NewerFormat: whoever cannot read what a newer release wrote must not decide about any job.
+    ``key``: the job's idempotency key, if known. Raises NewerFormat: a release that cannot read a newer one's records
+    must not decide about any job.
     """
     newest, graph, errors = StoredAttempt(attempt=0), None, list[EmberkeepError]()
     try:
@@ -37,7 +38,7 @@ def stored_job(
         raise
     except (Fatal, Unavailable) as error:
         errors.append(error)
-    # A graph without its attempt number is not to be started either: an old attempt could still be running.
+    # Without the attempt number a graph must not be started either: an old attempt could still be running.
     return StoredJob(
         job_id=job_id,
         attempt=newest.attempt,
