@@ -1,7 +1,7 @@
-"""Logs of our own processes: JSON lines in a file that rotates, and readable lines where a person watches (a terminal).
+"""Logging of Emberkeep's processes: JSON lines in a rotating file, and readable lines on a terminal.
 
-Everything passes through the standard library's loggers, so libraries' messages arrive in the same shape. Tokens and
-other credentials are blotted out of the finished line, wherever they came from (a value, a message, a traceback).
+Everything passes through the standard library's loggers, so messages of libraries have the same form. Tokens and other
+credentials are masked in the finished line, whether they come from a value, a message or a traceback.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from emberkeep.base.configuration.values import Configuration
 from emberkeep.base.errors import Fatal
 
 _OWN = "emberkeep"
-# Their INFO lines tell each request or connection; what matters of that is measured instead.
+# These libraries log each request or connection at INFO. Our metrics cover what matters.
 _QUIET = ("aiohttp", "asyncio", "kazoo", "py4j")
 
 _BLOT = "******"
@@ -47,10 +47,11 @@ _ABOUT_THE_RECORD: list[Processor] = [
 
 
 def set_up_logging(process: str, directory: Path, configuration: Configuration, **identity: str | int) -> None:
-    """For a daemon: all that this process logs, libraries included, goes to ``directory/<process>.log`` as the options
-    ``log.*`` say, and on a terminal also to standard error.
+    """Set up a daemon's logging: write everything, libraries included, to ``directory/<process>.log``.
 
-    Each line of the file carries ``process``, the pid and ``identity``. Raises Fatal when the file cannot be written.
+    The options ``log.*`` set the level and the rotation. If standard error is a terminal, the lines go there as well.
+    Each line of the file carries ``process``, the pid and ``identity``. Raises Fatal if the file cannot be opened for
+    writing.
     """
     handlers = [_file_handler(process, directory, configuration, identity)]
     if sys.stderr.isatty():
@@ -66,8 +67,11 @@ def set_up_logging(process: str, directory: Path, configuration: Configuration, 
 def set_up_logging_beside_user_code(
     process: str, directory: Path, configuration: Configuration, **identity: str | int
 ) -> None:
-    """For a process that belongs to a user's script: only what Emberkeep itself logs goes to the file. The root logger
-    stays as it is, so that the script's own ``logging.basicConfig`` does what it says. Raises Fatal."""
+    """Set up logging in a process that runs a user's script: write only Emberkeep's own messages to the file.
+
+    The root logger stays as it is, so that the script's own ``logging.basicConfig`` works. Raises Fatal if the file
+    cannot be opened for writing.
+    """
     own = logging.getLogger(_OWN)
     own.propagate = False
     _install(own, [_file_handler(process, directory, configuration, identity)], configuration)
@@ -93,7 +97,7 @@ def _file_handler(
 
 def _install(logger: logging.Logger, handlers: list[logging.Handler], configuration: Configuration) -> None:
     for old in list(logger.handlers):
-        if isinstance(old.formatter, _Redacting):  # of an earlier set-up
+        if isinstance(old.formatter, _Redacting):  # installed by an earlier set-up
             logger.removeHandler(old)
             old.close()
     for handler in handlers:
@@ -113,7 +117,7 @@ def _install(logger: logging.Logger, handlers: list[logging.Handler], configurat
 
 
 def _own_logger(*names: str) -> logging.Logger:
-    """The module that ``python -m`` runs is called ``__main__``; it is ours all the same."""
+    """Return the logger of a module. ``python -m`` names the module that it runs ``__main__``: log it as ours."""
     name = names[0] if names else _OWN
     return logging.getLogger(f"{_OWN}.main" if name == "__main__" else name)
 
@@ -129,19 +133,19 @@ def _formatter(renderer: Processor, about: dict[str, str | int]) -> logging.Form
 
 
 class _Redacting(structlog.stdlib.ProcessorFormatter):
-    """Blots credentials out of the line as it will be written."""
+    """Masks credentials in the finished line."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redact(super().format(record))
 
 
 def redact(line: str) -> str:
-    """The line with what follows ``Bearer``, ``token=``, ``"password":`` and the like replaced by ``******``."""
+    """Return ``line`` with credentials masked: values after ``Bearer``, ``token=``, ``"password":`` and the like."""
     return _CREDENTIALS.sub(rf"\1{_BLOT}", line)
 
 
 class _PrivateRotatingFile(logging.handlers.RotatingFileHandler):
-    """Log lines name paths, hosts and user code: only their owner reads them."""
+    """A log file that only its owner can read: its lines name paths, hosts and user code."""
 
     def _open(self) -> io.TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
