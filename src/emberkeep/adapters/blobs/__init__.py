@@ -1,1 +1,1 @@
-"""BLOBs on disks, in object stores and over HTTP."""
+"""BLOB stores on disks and in object stores, and BLOB transfers over HTTP."""

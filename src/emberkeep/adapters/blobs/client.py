@@ -1,4 +1,4 @@
-"""BLOBs from and to a BLOB server, over HTTP, beside the event loop: transfers run in threads of their own."""
+"""Transfers BLOBs from and to a BLOB server over HTTP, in threads, so that the event loop does not block."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 
 log = structlog.get_logger(__name__)
 
-THREADS = 8  # transfers at once
-_BUSY_SECONDS = 30.0  # for which a server that says it is busy is asked again
-_LONGEST_WAIT = 5.0  # between two such questions
+THREADS = 8  # concurrent transfers
+_BUSY_SECONDS = 30.0  # of waiting, after which a download from a busy server is no longer retried
+_LONGEST_WAIT = 5.0  # seconds between two such attempts
 _PROBLEM_BYTES = 64 * 1024
 _REDIRECT = re.compile(r"http://([^/?#@\s]+)(/[^?#\s]*)")
 
@@ -44,7 +44,7 @@ ResultT = TypeVar("ResultT")
 
 
 class _Busy(RetryLater):
-    """The server has too much to do; ``wait``: seconds after which it wants to be asked again."""
+    """The server is busy. ``wait``: seconds until the next attempt."""
 
     def __init__(self, message: str, wait: float) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class _Busy(RetryLater):
 
 
 class _Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """What a problem document says, as far as it is told on."""
+    """The fields of a problem document that we pass on."""
 
     detail: str = ""
     hint: str | None = None
@@ -70,9 +70,9 @@ class BlobThreads:
         self._closed = False
 
     async def run(self, work: Callable[[Abort], ResultT]) -> ResultT:
-        """Run ``work`` in a thread. When the caller is cancelled, ``work`` has ended before this returns.
+        """Run ``work`` in a thread. If the caller is cancelled, abort ``work`` and wait until it has ended.
 
-        Raises RetryLater when this was closed.
+        Raises RetryLater after ``close``.
         """
         if self._closed:
             raise _closed()
@@ -90,7 +90,7 @@ class BlobThreads:
             self._running.discard(abort)
 
     def close(self) -> None:
-        """End what is under way; those who wait for it get RetryLater. Idempotent."""
+        """Abort all transfers; their callers get RetryLater. Idempotent."""
         self._closed = True
         for future in self._threads.close():
             future.set_exception(_closed())
@@ -104,13 +104,13 @@ def _closed() -> RetryLater:
 
 
 class HttpBlobSource:
-    """Implements ``blobs.ports.BlobSource``: the BLOB server, and the peers that it sends us on to."""
+    """Implements ``blobs.ports.BlobSource``: the BLOB server, and the peers to which it redirects us."""
 
     def __init__(
         self, threads: BlobThreads, server: Callable[[], str | None], *, max_size: int, own_address: str | None = None
     ) -> None:
-        """``server``: its address at present, None where there is none. ``max_size``: bytes of one BLOB.
-        ``own_address``: where this process serves its BLOBs to peers, None when it does not."""
+        """``server``: returns the server's current address, None if none is known. ``max_size``: of one BLOB, in bytes.
+        ``own_address``: where this process serves its BLOBs to peers; None if it serves none."""
         self._threads = threads
         self._server = server
         self._max_size = max_size
@@ -123,7 +123,7 @@ class HttpBlobSource:
         return f"BLOB server {self._server() or '(unknown)'}"
 
     async def download(self, owner: JobId, key: BlobKey, destination: Path) -> str:
-        """See BlobSource; the content's SHA-256 was checked when this returns."""
+        """See BlobSource. Checks the content's SHA-256 and returns it."""
         busy = 0.0
         self._from_peers.discard((owner, key))
         while True:
@@ -146,7 +146,7 @@ class HttpBlobSource:
                 return key.sha256
 
     def obtained(self, owner: JobId, key: BlobKey) -> None:
-        """See BlobSource. What the server sent us it knows of; what a peer sent us it is told."""
+        """See BlobSource. Report BLOBs that a peer sent: the server knows only of those that it sent itself."""
         if (owner, key) in self._from_peers and self._own_address is not None:
             self._from_peers.discard((owner, key))
             offer = asyncio.create_task(self._offer(owner, key, self._own_address), name=f"blob-offer {key}")
@@ -166,7 +166,7 @@ class HttpBlobSource:
 
 
 class _Download:
-    """One BLOB's way here; runs in a thread."""
+    """The download of one BLOB; runs in a thread."""
 
     def __init__(
         self, connections: Connections, server: str, owner: JobId, key: BlobKey, destination: Path, max_size: int
@@ -180,9 +180,9 @@ class _Download:
         self._max_size = max_size
 
     def run(self, abort: Abort, own_address: str | None) -> bool:
-        """From the server, or from the peer that it names; if that fails, from the server itself (BLOB-22).
+        """Fetch the BLOB from the server, or from the peer that it names; if that fails, from the server (BLOB-22).
 
-        Returns whether a peer sent it.
+        Return True if a peer sent the BLOB.
         """
         headers = {} if own_address is None else {BLOB_PEER_HEADER: own_address}
         peer = self._get(abort, self._server, self._path, headers)
@@ -205,7 +205,7 @@ class _Download:
         return False
 
     def _get(self, abort: Abort, address: str, target: str, headers: dict[str, str]) -> str | None:
-        """Bring the BLOB; returns None, or the address of the peer that is to be asked instead."""
+        """Fetch the BLOB from ``address`` and return None, or return the address of the peer to ask instead."""
         with self._connections.exchange(abort, "GET", address, target, headers) as (answer, read):
             if answer.status == HTTPStatus.TEMPORARY_REDIRECT:
                 _read_problem(answer, read)
@@ -223,7 +223,8 @@ class _Download:
         return None
 
     def _peer(self, address: str, answer: Answer) -> str:
-        """The token goes on only to what is a cache's address for this very BLOB."""
+        """Return the peer's address in a redirect. Raises BrokenAnswer unless the redirect leads to this very BLOB: we
+        send our token there."""
         match = _REDIRECT.fullmatch(answer.headers.get("location", ""))
         if match is None or match.group(2) != self._path:
             raise BrokenAnswer(f"{address} sends us on to no cache of this cluster")
@@ -267,23 +268,26 @@ def _cannot_store(path: Path, error: OSError) -> CannotStore:
 
 
 class HttpBlobUploads:
-    """Stores transient BLOBs at the BLOB server: off-loaded messages and logs. ``attempt``: of the owner, that a call
-    acts for; the server refuses it once that is over."""
+    """Stores transient BLOBs at the BLOB server: large messages and logs.
+
+    ``attempt``: the owner's attempt for which a call acts; the server refuses the call once that attempt is over.
+    """
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:
-        """``server``: its address at present, None where there is none."""
+        """``server``: returns the server's current address, None if none is known."""
         self._threads = threads
         self._server = server
 
     async def put_bytes(self, owner: JobId, data: bytes, holders: Sequence[str], attempt: int = NO_ATTEMPT) -> BlobKey:
-        """Store ``data`` once, referenced by ``holders``; returns its key. Repeating it does no harm.
+        """Store ``data``, referenced by ``holders``, and return its key. Idempotent.
 
-        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (job or attempt have ended), Fatal.
+        Raises RetryLater (no reply), InvalidInput (too large), Conflict (job or attempt has ended), Fatal.
         """
         return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders, attempt)
 
     async def put_file(self, owner: JobId, file: Path, holders: Sequence[str]) -> BlobKey:
-        """Like ``put_bytes``. The file must not change meanwhile. Raises Fatal also when it cannot be read."""
+        """Store a file as ``put_bytes`` does. The file must not change during the call. Raises Fatal also if the file
+        cannot be read."""
 
         def digest() -> str:
             with file.open("rb") as opened:
@@ -292,8 +296,10 @@ class HttpBlobUploads:
         return await self._put(owner, file, digest, holders, NO_ATTEMPT)
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference at the server; one that is not there is fine. Raises RetryLater, Conflict (the attempt is
-        over), Fatal."""
+        """Release one reference at the server; ignore a missing one.
+
+        Raises RetryLater, Conflict (the attempt is over), Fatal.
+        """
         path = f"{blob_path(owner, key)}/holders/{quote(holder, safe='')}"
         connections = self._threads.connections
         await self._threads.run(
@@ -329,7 +335,10 @@ def _send(
     headers: Mapping[str, str] | None = None,
     body: bytes | Path | None = None,
 ) -> None:
-    """A request whose answer says no more than that it was done. Raises RetryLater, InvalidInput, Conflict, Fatal."""
+    """Send a request whose success has no content. For DELETE, "not found" is success.
+
+    Raises RetryLater, InvalidInput, Conflict, Absent, Fatal.
+    """
     if server is None:
         raise RetryLater("no BLOB server is known at present")
     with connections.exchange(abort, method, server, target, headers or {}, body) as (answer, read):
@@ -340,12 +349,15 @@ def _send(
 
 
 def blob_path(owner: JobId, key: BlobKey) -> str:
-    """Path of a BLOB at servers and peers."""
+    """Return the path of a BLOB at servers and peers."""
     return f"{API_PREFIX}/jobs/{owner}/blobs/{key}"
 
 
 def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
-    """The short body of an answer that is no BLOB. A long one is left unread, with its connection."""
+    """Read the problem document in a response that is no BLOB; return an empty one if it has none.
+
+    Leave a long body unread: its connection is not used again.
+    """
     if answer.length > _PROBLEM_BYTES:
         return _Problem()
     data = bytearray()
@@ -357,7 +369,7 @@ def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
 
 
 def _refusal(address: str, answer: Answer, problem: _Problem) -> EmberkeepError:
-    """The error for a status that is no success."""
+    """Return the error for an HTTP status other than success."""
     status = answer.status
     message = f"{address}: {problem.detail[:500]}" if problem.detail else f"{address} answers with HTTP status {status}"
     match status:

@@ -2,10 +2,10 @@
 
 ```
 <directory>/<owner>/<key>     complete and durable
-<directory>/.incoming/<name>  under transfer, or being deleted
+<directory>/.incoming/<name>  in transfer, or being deleted
 ```
 
-Several processes use it at the same time, JobManagers of which one leads and caches that only read.
+Several processes use it at the same time: JobManagers, of which one is the leader, and caches, which only read.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob
 
 _THREADS = 8
-_LEAST_SECONDS = 60.0  # after which a file system that does not answer is given up
-_SLOWEST_PACE = 1024**2  # bytes per second on top of that
-_LEFTOVER_SECONDS = 3600.0  # without a change: nobody is writing it any more
+_LEAST_SECONDS = 60.0  # after which an operation on a file system that does not answer is abandoned
+_SLOWEST_PACE = 1024**2  # bytes per second; on top, a transfer gets the time that its size takes at this pace
+_LEFTOVER_SECONDS = 3600.0  # after this time without a change, no process is writing the file any more
 _NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}
 
 log = structlog.get_logger(__name__)
 
 
 class DirectoryBlobs:
-    """Implements ``blobs.ports.BlobStorage``. Nothing is made below the directory before something is put there."""
+    """Implements ``blobs.ports.BlobStorage``. Creates nothing at the directory before the first BLOB is stored."""
 
     def __init__(self, directory: Path, *, patience: float = _LEAST_SECONDS) -> None:
-        """``patience``: seconds after which a file system that does not answer is given up, plus what bytes take."""
+        """``patience``: seconds after which an operation is abandoned; transfers get more, depending on their size."""
         self._tree = BlobTree(directory)
         self._threads = StoreThreads(_THREADS, str(directory), patience=patience)
         self._swept = False
@@ -73,7 +73,7 @@ class DirectoryBlobs:
                 temporary.unlink(missing_ok=True)
 
     def _put_shared(self, owner: JobId, key: BlobKey, size: int) -> bool:
-        """Whether another owner's sound file of this content got this owner's name too (BLOB-21)."""
+        """Share another owner's sound file of this content, if there is one, and return True then (BLOB-21)."""
         for source in self._tree.places(key):
             if source == (owner, key):
                 continue
@@ -83,9 +83,9 @@ class DirectoryBlobs:
         return False
 
     def _is_sound(self, owner: JobId, key: BlobKey, size: int) -> bool:
-        """Whether the file was read and holds its content. One that cannot be read now stays as it is."""
+        """True if the file holds its content. A file that cannot be read now is left as it is."""
         try:
-            # What has another size is not worth reading; what is damaged is replaced for all by the copy.
+            # Do not read a file of another size. The copy that follows replaces a damaged file for all its owners.
             return self._tree.file(owner, key).stat().st_size == size and self._tree.verify(owner, key) is None
         except (Absent, OSError):
             return False
@@ -96,7 +96,7 @@ class DirectoryBlobs:
     def _fetch(self, owner: JobId, key: BlobKey, destination: Path, abort: Abort) -> None:
         abort.extra = self._size(owner, key) / _SLOWEST_PACE
         try:
-            # So that an error of the local disk is told apart from one of the store.
+            # Create the file first, to tell an error of the local disk from one of the store.
             os.close(os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise cannot_store(destination, error) from error
@@ -126,7 +126,7 @@ class DirectoryBlobs:
             return status.st_size
 
     def _absent(self, owner: JobId, key: BlobKey) -> Absent | Unavailable:
-        if not self._tree.root.is_dir():  # the mount is away: whoever asks for a BLOB knows that it was put there
+        if not self._tree.root.is_dir():  # the mount is missing: the BLOB was stored, or nobody would ask for it
             return Unavailable(
                 f"{self.location} is not there now, and BLOB {key} of job {owner} neither",
                 hint="check that its file system is mounted",
@@ -142,7 +142,7 @@ class DirectoryBlobs:
                 for key in wanted:
                     in_time()
                     self._tree.delete(owner, [key])
-                self._tree.delete(owner, [])  # the directory, where nothing was in it
+                self._tree.delete(owner, [])  # deletes the owner's directory if it is empty
 
         await self._threads.run(delete)
 
@@ -164,11 +164,13 @@ class DirectoryBlobs:
             try:
                 return self._tree.listing()
             except FileNotFoundError:
-                return {}  # nothing was ever put here
+                return {}  # nothing was ever stored here
 
     def _sweep(self) -> None:
-        """Once per process that deletes: remove what others' crashes left. Their files' times are those of the store's
-        clock."""
+        """Remove files that crashed processes left in ``.incoming``; only the first call does so.
+
+        Take the time from a new file there, as the store's clock sets the files' times.
+        """
         if self._swept:
             return
         self._swept = True
@@ -181,7 +183,7 @@ class DirectoryBlobs:
             log.debug("no leftovers removed", store=self.location, reason=error.strerror)
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     @contextlib.contextmanager
     def _errors(self, verb: str) -> Iterator[None]:

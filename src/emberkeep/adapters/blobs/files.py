@@ -1,8 +1,8 @@
-"""The local BLOB store: a directory of one process. Implements ``blobs.ports.LocalStore``.
+"""The local BLOB store: a directory that one process uses. Implements ``blobs.ports.LocalStore``.
 
 ```
 <directory>/<owner>/<key>     complete, verified, durable (0600 in 0700)
-<directory>/.incoming/<name>  under transfer, or being deleted; emptied at start
+<directory>/.incoming/<name>  in transfer, or being deleted; emptied at start
 ```
 """
 
@@ -28,8 +28,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob
 
-_WRITERS = 16  # they wait for the disk most of the time
-# Small BLOBs are many: a few threads write and sync some of them each, and then their directory once.
+_WRITERS = 16  # most of the time they wait for the disk
+# Small BLOBs come in large numbers. Each of a few threads writes and syncs several, then syncs their directory once.
 _SMALL_WRITERS = 8
 _AT_ONCE = 16
 _SMALL = 1024**2  # bytes
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class _Verdict:
-    """On one file. ``dropped``: whose BLOBs went with it because it was damaged."""
+    """The result of verifying one file. ``actual``: its SHA-256 if damaged; ``dropped``: the BLOBs deleted with it."""
 
     actual: str = ""
     dropped: frozenset[Place] = frozenset()
@@ -48,7 +48,7 @@ class _Verdict:
 
 @dataclass(frozen=True)
 class _Arrival:
-    """A file that is to become a BLOB. ``prepare`` makes its content right and durable, or raises."""
+    """A file that will become a BLOB. ``prepare`` completes its content and makes it durable, or raises."""
 
     owner: JobId
     key: BlobKey
@@ -57,14 +57,14 @@ class _Arrival:
 
 
 class BlobFiles:
-    """See LocalStore. Belongs to one event loop; all that may take time happens in threads."""
+    """See LocalStore. Belongs to one event loop; blocking work runs in threads."""
 
     def __init__(self, directory: Path) -> None:
         self._tree = BlobTree(directory)
         self._writers = DiskThreads(_WRITERS, "emberkeep-blob-write")
         self._together = DiskThreads(_SMALL_WRITERS, "emberkeep-blob-write-small", together=_AT_ONCE)
         self._readers = DiskThreads(_READERS, "emberkeep-blob-verify")
-        self._checks: dict[str, asyncio.Task[_Verdict]] = {}  # under way, by content
+        self._checks: dict[str, asyncio.Task[_Verdict]] = {}  # verifications in progress, by SHA-256
 
     async def open_store(self) -> None:
         await self._writers.run(self._open)
@@ -75,7 +75,7 @@ class BlobFiles:
             self._tree.remove_leftovers()
             for owner, blobs in self._tree.listing().items():
                 if not blobs:
-                    self._tree.delete(owner, ())  # a crash between the directory and its first file
+                    self._tree.delete(owner, ())  # left by a crash between creating it and its first file
 
     # --- coming -------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class BlobFiles:
         )
 
     def _store_all(self, arrivals: Sequence[_Arrival]) -> list[bool | BaseException]:
-        """Of each: whether there was one already, or why it is not there."""
+        """Store the files. Return for each True if the BLOB existed already, False if not, or why it was not stored."""
         outcomes = [self._place(arrival) for arrival in arrivals]
         placed = [index for index, outcome in enumerate(outcomes) if isinstance(outcome, bool)]
         failed: dict[JobId, OSError] = {}
@@ -146,7 +146,7 @@ class BlobFiles:
             return error
 
     def _undo(self, owner: JobId, key: BlobKey, existed: bool) -> None:
-        """Remove what nobody knows of: it is not durable, or its caller was cancelled in the last moment."""
+        """Delete a new BLOB that no caller knows of: it is not durable, or its caller was cancelled at the end."""
         if not existed:
             with contextlib.suppress(OSError):
                 self._tree.delete(owner, [key])
@@ -174,8 +174,10 @@ class BlobFiles:
         return self._tree.file(owner, key)
 
     async def _verified(self, owner: JobId, key: BlobKey) -> None:
-        """Return when the file has been looked through, once for all who ask. Raises Absent, Damaged, Unavailable,
-        Fatal."""
+        """Return once the file is verified; concurrent callers share one verification of the same content.
+
+        Raises Absent, Damaged, Unavailable, Fatal.
+        """
         place = (owner, key)
         while not self._tree.is_verified(owner, key):
             check = self._checks.get(key.sha256)
@@ -188,7 +190,7 @@ class BlobFiles:
             if check.cancelled():
                 raise Fatal(f"BLOB {key} was not verified: this process is ending")
             if not own and check.exception() is not None:
-                continue  # it was about another owner's file
+                continue  # the error may be about another owner's file: verify ours
             verdict = check.result()
             if place in verdict.dropped:
                 raise Damaged(owner, key, verdict.actual, str(self._tree.file(owner, key)))
@@ -214,7 +216,7 @@ class BlobFiles:
     def _checked(self, key: BlobKey, check: asyncio.Task[_Verdict]) -> None:
         del self._checks[key.sha256]
         if not check.cancelled():
-            check.exception()  # those who wait raise it; there may be nobody left
+            check.exception()  # waiting callers raise it; reading it here avoids a warning if none is left
 
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
         def read() -> Mapping[JobId, tuple[StoredBlob, ...]]:

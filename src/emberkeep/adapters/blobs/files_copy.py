@@ -1,4 +1,4 @@
-"""A file's bytes under a second name, as cheaply as the file system allows."""
+"""Links or copies files, as cheaply as the file system allows."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from emberkeep.blobs.errors import CannotStore
 
 _PIECE_BYTES = 16 * 1024**2
 _HASHED_BYTES = 1024**2
-# The file system has no hard links, allows no more of them to this file, or the two lie on different ones.
+# No hard links on this file system, too many for this file, or the paths are on different file systems.
 _NO_LINK = {errno.EMLINK, errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _NO_KERNEL_COPY = {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF}
 
 
 def link_or_copy(source: Path, destination: Path) -> bool:
-    """Give ``source``'s content a new name: a hard link, else a durable copy. Returns whether it is the same file.
+    """Make ``destination`` a hard link to ``source``, or a durable copy if linking is impossible.
 
-    Raises OSError.
+    Return True if it is the same file. Raises OSError.
     """
     try:
         os.link(source, destination, follow_symlinks=False)
@@ -34,9 +34,10 @@ def link_or_copy(source: Path, destination: Path) -> bool:
 
 
 def copy_file(source: Path, destination: Path, pause: Callable[[], None] = lambda: None) -> int:
-    """Copy to a new, durable file; returns bytes. File systems that share blocks between files do so.
+    """Copy to a durable file and return its size in bytes. File systems that can share blocks between files do so.
 
-    ``pause`` is called between pieces; what it raises ends the copy. Raises OSError. ``destination`` is removed then.
+    ``pause`` is called between pieces; an error that it raises ends the copy. Raises OSError. After an error
+    ``destination`` is removed.
     """
     with source.open("rb", buffering=0) as reader:
         writer = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -53,7 +54,7 @@ def copy_file(source: Path, destination: Path, pause: Callable[[], None] = lambd
 
 
 def copy_hashed(source: Path, destination: Path, pause: Callable[[], None] = lambda: None) -> str:
-    """As ``copy_file``, through memory; returns the SHA-256 of what was written. Raises OSError."""
+    """Copy as ``copy_file`` does, but through memory, and return the SHA-256 of what was written. Raises OSError."""
     digest, size = hashlib.sha256(), 0
     with source.open("rb", buffering=0) as reader:
         writer = os.open(destination, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -89,7 +90,7 @@ def _copy(reader: int, writer: int, pause: Callable[[], None]) -> int:
             in_kernel = False
             continue
         if copied == 0 and in_kernel:
-            in_kernel = False  # some file systems say "end" where they cannot copy: reading tells
+            in_kernel = False  # some file systems report the end if they cannot copy: read to find out
             continue
         if copied == 0:
             return size
@@ -105,7 +106,7 @@ def _through_memory(reader: int, writer: int) -> int:
 
 
 def cannot_store(path: Path, error: OSError) -> CannotStore:
-    """The error for a disk of this machine that refuses bytes."""
+    """Return the error for a local disk that refuses bytes."""
     return CannotStore(
         f"cannot store {path}: {error.strerror or error}", hint="check free space and permissions of that directory"
     )

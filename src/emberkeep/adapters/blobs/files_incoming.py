@@ -1,4 +1,4 @@
-"""A BLOB on its way from a peer to the disk: received, hashed and written at the same time."""
+"""A BLOB in transfer from a peer to the disk: receives, hashes and writes at the same time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from emberkeep.adapters.blocking.threads import ended
 from emberkeep.base.errors import InvalidInput
 from emberkeep.blobs.model import BlobKey
 
-_BATCH_BYTES = 1024**2  # one thread's work; pieces are collected meanwhile
-_SYNC_BYTES = 32 * 1024**2  # the disk begins to write while more is received
+_BATCH_BYTES = 1024**2  # written by one thread call, while the next batch is received
+_SYNC_BYTES = 32 * 1024**2  # synced each time, so that the disk writes while more is received
 _WRITEV_PIECES = 512
 
 
 class Incoming:
-    """One file under transfer; its methods block, and are called one after the other."""
+    """One file in transfer. Its methods block. Only ``sync`` may run while another one does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Incoming:
         self._file: int | None = None
 
     def write(self, pieces: list[bytes]) -> None:
-        """Append. Raises OSError."""
+        """Append ``pieces``. Raises OSError."""
         if self._file is None:
             self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         for piece in pieces:
@@ -39,12 +39,12 @@ class Incoming:
         self.size += sum(map(len, pieces))
 
     def sync(self) -> None:
-        """Have the disk take what was written so far, also while more is written. Raises OSError."""
+        """Sync what was written so far; more may be written at the same time. Raises OSError."""
         if self._file is not None:
             os.fdatasync(self._file)
 
     def finish(self, pieces: list[bytes], key: BlobKey) -> None:
-        """Append the rest, check the content, make it durable. Raises InvalidInput, OSError."""
+        """Append the last ``pieces``, check the SHA-256 and make the file durable. Raises InvalidInput, OSError."""
         self.write(pieces)
         actual = self._digest.hexdigest()
         if actual != key.sha256:
@@ -61,7 +61,7 @@ class Incoming:
             os.close(descriptor)
 
     def discard(self) -> None:
-        """Nothing of it is left. Idempotent."""
+        """Close and delete the file. Idempotent; ignores errors."""
         with contextlib.suppress(OSError):
             self.close()
         with contextlib.suppress(OSError):
@@ -70,7 +70,7 @@ class Incoming:
 
 def _write_all(file: int, pieces: list[bytes]) -> None:
     written = os.writev(file, pieces)
-    for piece in pieces:  # a short write is rare: the rest goes piece by piece
+    for piece in pieces:  # after a short write, which is rare, write the rest piece by piece
         if written >= len(piece):
             written -= len(piece)
             continue
@@ -81,7 +81,7 @@ def _write_all(file: int, pieces: list[bytes]) -> None:
 
 
 class Intake:
-    """Feeds what a peer sends to threads: one writes while the next batch arrives, one has the disk begin its work."""
+    """Hands received bytes to threads: one writes a batch while the next arrives, another syncs what is written."""
 
     def __init__(self, threads: DiskThreads, incoming: Incoming) -> None:
         self._threads = threads
@@ -91,10 +91,10 @@ class Intake:
         self._unsynced = 0
 
     async def take(self, chunks: AsyncIterable[bytes], *, max_size: int, size: int | None) -> list[bytes]:
-        """Write all that ``chunks`` yields but the last pieces, which are returned: a small BLOB is one thread's work.
+        """Write what ``chunks`` yields, except the last pieces, which are returned.
 
-        Raises InvalidInput (more than ``max_size``, or not ``size`` bytes), OSError, and what ``chunks`` raises.
-        Nothing is under way in a thread then.
+        The caller writes these with ``finish``, so a small BLOB needs only one thread call. Raises InvalidInput (more
+        than ``max_size`` bytes, or not ``size``), OSError, and what ``chunks`` raises. No thread is at work then.
         """
         received, waiting = 0, 0
         pieces: list[bytes] = []
@@ -125,7 +125,7 @@ class Intake:
             await asyncio.shield(self._writing)
             if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
                 if self._syncing is not None:
-                    self._syncing.result()  # an error of the disk is told once
+                    self._syncing.result()  # raises if the last sync failed: a disk reports an error only once
                 self._syncing = self._threads.start(self._incoming.sync)
                 self._unsynced = 0
         self._writing = self._threads.start(lambda: self._incoming.write(batch))

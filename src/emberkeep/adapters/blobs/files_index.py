@@ -1,4 +1,4 @@
-"""Which owners have which content, and which files of it were found sound. Only what was seen; the disk decides."""
+"""An index of the BLOBs on a disk: owners by content, and files found sound. The disk has the last word."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
 Place: TypeAlias = tuple[JobId, BlobKey]
-# Inode, size, time of the last change in ns: a file in which these are the same is taken to be the same.
+# Inode, size, modification time in ns: a file with the same three counts as unchanged.
 Identity: TypeAlias = tuple[int, int, int]
 
 
 def identity(status: os.stat_result) -> Identity:
-    """Of a regular file."""
+    """Return the identity of a regular file."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
@@ -26,26 +26,26 @@ class _Content:
 
 
 class BlobIndex:
-    """Changed by one thread at a time; ``is_verified`` may be asked by any."""
+    """Only one thread at a time may use it, except for ``is_verified``, which any thread may call at any time."""
 
     def __init__(self) -> None:
         self._contents: dict[str, _Content] = {}
         self._owners: dict[JobId, set[BlobKey]] = {}
 
     def add(self, place: Place, verified: Identity | None = None) -> None:
-        """``place`` holds its content. ``verified``: the file that was looked through."""
+        """Record that ``place`` has its content. ``verified``: the file that was read and found sound."""
         owner, key = place
         content = self._contents.setdefault(key.sha256, _Content())
         content.places.pop(place, None)
         content.places[place] = None
         if verified is not None:
             if len(content.places) == 1:
-                content.verified.clear()  # of files that this one has replaced
+                content.verified.clear()  # they were files that this one has replaced
             content.verified.add(verified)
         self._owners.setdefault(owner, set()).add(key)
 
     def remove(self, place: Place) -> None:
-        """One that is not there is fine."""
+        """Remove ``place``; do nothing if the index does not have it."""
         owner, key = place
         content = self._contents.get(key.sha256)
         if content is None or place not in content.places:
@@ -67,7 +67,7 @@ class BlobIndex:
         return content is not None and place in content.places
 
     def places(self, sha256: str) -> list[Place]:
-        """Who has this content, newest first."""
+        """Return the places that have this content, newest first."""
         content = self._contents.get(sha256)
         return [] if content is None else list(reversed(content.places))
 

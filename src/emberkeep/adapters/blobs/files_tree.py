@@ -1,8 +1,8 @@
-"""A directory of BLOBs, ``<root>/<owner>/<key>``, and the blocking operations on it. Used from many threads.
+"""A directory of BLOBs, ``<root>/<owner>/<key>``, and the blocking operations on it. Many threads use it.
 
-What lies there is complete: files come by rename from ``<root>/.incoming``, which is on the same file system. The same
-content of several owners is one file with several names (BLOB-21). No name leads to another: each owner's files can be
-deleted, and a crash can come, at any moment.
+Every BLOB's file is complete: it comes by rename from ``<root>/.incoming``, on the same file system. If several owners
+have the same content, it is one file with several hard links (BLOB-21). No name depends on another. So one owner's
+files can be deleted at any moment, and a crash at any moment does no harm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from emberkeep.base.ids import JobId, parse_job_id
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 INCOMING = ".incoming"
-_READS = 3  # of one file that somebody changes while it is read
+_READS = 3  # attempts to read a file that changes while it is read
 _NO_BLOB = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO}
 _FOREIGN_REPORTED = 1000  # names, so that a log is not flooded
 
@@ -40,41 +40,43 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that was read whole and does not hold its content. ``actual``: its SHA-256, "" for a file that was
-    replaced each time while it was read."""
+    """A file that has the wrong content, or that changed during each attempt to read it.
+
+    ``actual``: SHA-256 of what was read last. ``file``: identity of the file at that time.
+    """
 
     actual: str
     file: Identity
 
 
 class BlobTree:
-    """Methods raise OSError besides what they say."""
+    """A tree of BLOBs. Besides the errors that they name, methods raise OSError."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._incoming = root / INCOMING
         self._index = BlobIndex()
-        self._lock = threading.Lock()  # of the index, and of each file's coming and going; held for short
-        self._durable: set[JobId] = set()  # whose directory's own entry is
+        self._lock = threading.Lock()  # guards the index, and adding and deleting files; held only briefly
+        self._durable: set[JobId] = set()  # owners whose directory itself is durable in the root
         self._reported: set[str] = set()
         self._life = secrets.token_hex(8)  # several processes may use one tree
         self._numbers = itertools.count()
 
     def file(self, owner: JobId, key: BlobKey) -> Path:
-        """Where a BLOB lies."""
+        """Return the path of a BLOB."""
         return self.root / owner / str(key)
 
     def temporary(self) -> Path:
-        """A new name for a file under transfer."""
+        """Return a new path for a file in transfer."""
         return self._incoming / f"{self._life}-{next(self._numbers)}"
 
     def make(self) -> None:
-        """Make the directories."""
+        """Create the directories."""
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._incoming.mkdir(mode=0o700, exist_ok=True)
 
     def remove_leftovers(self, older_than: float | None = None) -> None:
-        """Remove transfers that were cut off. ``older_than``: only what was not changed since (seconds since 1970)."""
+        """Remove files of interrupted transfers. ``older_than``: only those not changed since (seconds since 1970)."""
         for entry in list(os.scandir(self._incoming)):
             with contextlib.suppress(FileNotFoundError):
                 if older_than is None or entry.stat(follow_symlinks=False).st_mtime < older_than:
@@ -83,9 +85,10 @@ class BlobTree:
     # --- coming -------------------------------------------------------------------------------------------------------
 
     def publish(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True, mend: bool = True) -> bool:
-        """Make a synced file a BLOB, durably; returns whether there was one already, which is replaced.
+        """Make a synced file a BLOB, durably, and return True if that replaced an existing one.
 
-        ``mend``: its bytes are new, so other owners get this file in the place of theirs. Fails as a whole.
+        ``mend``: the bytes were written newly, so give this file to the content's other owners as well. If this raises,
+        the owner has no such BLOB.
         """
         existed = self.place(temporary, owner, key, verified=verified)
         try:
@@ -98,7 +101,7 @@ class BlobTree:
         return existed
 
     def place(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True) -> bool:
-        """The first half of ``publish``: the BLOB is there, until the next power cut. To be followed by ``sync``."""
+        """Do the first half of ``publish``: the BLOB exists, but is durable only after ``sync``."""
         place, source, target = (owner, key), str(temporary), str(self.file(owner, key))
         new = identity(os.lstat(source))
         with self._lock:
@@ -107,21 +110,24 @@ class BlobTree:
                 self._make_owner(owner)
             try:
                 os.rename(source, target)  # noqa: PTH104 - thousands of these per second
-            except FileNotFoundError:  # somebody has removed the directory
+            except FileNotFoundError:  # something has removed the directory
                 self._make_owner(owner)
                 temporary.rename(target)
             self._index.add(place, new if verified else None)
         return existed
 
     def sync(self, owner: JobId) -> None:
-        """Whatever was placed for ``owner`` is durable when this returns."""
+        """Make all BLOBs durable that were placed for ``owner``."""
         _sync_directory(self.root / owner)
         if owner not in self._durable:
             _sync_directory(self.root)
             self._durable.add(owner)
 
     def replace_others(self, owner: JobId, key: BlobKey) -> None:
-        """Let all owners of this content have this owner's file. Best effort: who cannot have it keeps its own."""
+        """Link this owner's file in place of the other owners' files with this content.
+
+        Best effort: after an error the remaining owners keep their own files.
+        """
         place, file = (owner, key), self.file(owner, key)
         others = [other for other in self.places(key) if other != place]
         for other in others:
@@ -139,7 +145,7 @@ class BlobTree:
                 return
 
     def share(self, source: Place, owner: JobId, key: BlobKey) -> bool:
-        """Give ``owner`` the verified content of ``source``; False when that is gone."""
+        """Give ``owner`` the verified content of ``source``. Return False if the source no longer exists."""
         temporary = self.temporary()
         try:
             try:
@@ -152,7 +158,7 @@ class BlobTree:
                 raise
             self.publish(temporary, owner, key, verified=same, mend=False)
         finally:
-            temporary.unlink(missing_ok=True)  # rename leaves it also where both were names of one file
+            temporary.unlink(missing_ok=True)  # a rename between two names of one file leaves both
         return True
 
     def _make_owner(self, owner: JobId) -> None:
@@ -168,12 +174,12 @@ class BlobTree:
     # --- being there --------------------------------------------------------------------------------------------------
 
     def places(self, key: BlobKey) -> list[Place]:
-        """Who is known to have this content, newest first."""
+        """Return the places that are known to have this content, newest first."""
         with self._lock:
             return self._index.places(key.sha256)
 
     def is_verified(self, owner: JobId, key: BlobKey) -> bool:
-        """Whether the file is there, and has not changed since it was looked through. One system call."""
+        """True if the file exists and has not changed since it was verified. Makes one system call."""
         try:
             status = os.lstat(self.file(owner, key))
         except OSError:
@@ -181,8 +187,10 @@ class BlobTree:
         return stat.S_ISREG(status.st_mode) and self._index.is_verified(key.sha256, identity(status))
 
     def verify(self, owner: JobId, key: BlobKey) -> Damage | None:
-        """Read the file, unless it was read before and has not changed since. Raises Absent, and OSError where it
-        cannot be read now, which says nothing about its bytes."""
+        """Read the file and return its damage, or None if it is sound. Skip the reading if it is verified already.
+
+        Raises Absent, and OSError if the file cannot be read now, which says nothing about its bytes.
+        """
         place, path = (owner, key), self.file(owner, key)
         found = Damage("", (0, 0, 0))
         for _ in range(_READS):
@@ -194,7 +202,7 @@ class BlobTree:
                     found = Damage(hashlib.file_digest(file, "sha256").hexdigest(), before)
             with self._lock:
                 if _identity_or_none(path) != before:
-                    continue  # replaced or changed meanwhile: what was read says nothing
+                    continue  # the file was replaced or changed in the meantime: the hash says nothing
                 if found.actual != key.sha256:
                     return found
                 self._index.add(place, before)
@@ -202,7 +210,7 @@ class BlobTree:
         return found
 
     def drop(self, owner: JobId, key: BlobKey, damage: Damage) -> list[Place]:
-        """Delete a damaged file under all its names; returns whose BLOBs are gone."""
+        """Delete a damaged file under all its names; return the places whose BLOBs were deleted."""
         dropped = []
         with self._lock:
             for place in {(owner, key): None} | dict.fromkeys(self._index.places(key.sha256)):
@@ -214,7 +222,7 @@ class BlobTree:
         return dropped
 
     def listing(self) -> dict[JobId, tuple[StoredBlob, ...]]:
-        """What lies there; it is known to ``places`` from now on."""
+        """Return all BLOBs by owner, and add them to what ``places`` knows. Log foreign files once."""
         found: dict[JobId, tuple[StoredBlob, ...]] = {}
         for entry in sorted(os.scandir(self.root), key=lambda entry: entry.name):
             if entry.name == INCOMING or is_owner_file(entry.name):
@@ -253,7 +261,7 @@ class BlobTree:
     # --- going --------------------------------------------------------------------------------------------------------
 
     def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """What is not there is fine. The directory goes with its last file."""
+        """Delete BLOBs of ``owner``; missing ones are ignored. Delete the owner's directory if it is empty then."""
         with self._lock:
             for key in keys:
                 self.file(owner, key).unlink(missing_ok=True)
@@ -261,7 +269,7 @@ class BlobTree:
             self._remove_if_empty(owner)
 
     def delete_owner(self, owner: JobId) -> None:
-        """Everything at once: from the moment of a rename on, nothing of it is there."""
+        """Delete the owner's directory, at once: a rename takes all its BLOBs away, then they are removed."""
         going = self.temporary()
         with self._lock:
             with contextlib.suppress(FileNotFoundError):
@@ -286,13 +294,13 @@ class BlobTree:
 
 @contextlib.contextmanager
 def _opened(path: Path, place: Place) -> Iterator[int]:
-    """A BLOB's file. What is foreign in its place, such as a link, is no BLOB. Raises Absent."""
+    """Open a BLOB's file. Raises Absent, also if the path holds something else, such as a symbolic link."""
     owner, key = place
     absent = Absent(f"there is no BLOB {key} of job {owner} in {path.parent.parent}")
     try:
         if not stat.S_ISDIR(path.parent.lstat().st_mode):
             raise absent
-        # Not to wait for the other end of a pipe.
+        # O_NONBLOCK: if the path is a named pipe, do not wait for its other end.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _NO_BLOB:
@@ -307,7 +315,7 @@ def _opened(path: Path, place: Place) -> Iterator[int]:
 
 
 def _sync_directory(path: Path) -> None:
-    """One that has been deleted meanwhile is fine."""
+    """Sync a directory, unless it was deleted in the meantime."""
     with contextlib.suppress(FileNotFoundError):
         sync_directory(path)
 
@@ -327,7 +335,7 @@ def _owner_of(entry: os.DirEntry[str]) -> JobId | None:
 
 
 def _remove(path: Path) -> None:
-    """A file or a directory with everything in it; one that is not there is fine."""
+    """Remove a file, or a directory with everything in it; do nothing if there is neither."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=False)
     else:

@@ -1,4 +1,4 @@
-"""The HA store that a location names: a directory, or an object store."""
+"""Opens the HA store at a location: a directory or an object store."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from emberkeep.blobs.ports import BlobStorage
 
 
 def open_blob_storage(location: str) -> BlobStorage:
-    """``location``: a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+    """Return the HA store at ``location``, without contacting it.
 
-    Nothing is asked of the store yet. Raises Fatal (no such kind of store, or what it needs is not installed).
+    ``location``: a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Raises Fatal if
+    the kind of store is unknown, or a package that it needs is not installed.
     """
     if not location:
         raise Fatal("no HA store is configured", hint="set blob.storage.ha-directory")

@@ -1,10 +1,10 @@
 """An HA store in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<owner>/<key>``.
 
-obstore's blocking calls run in threads of ours: its asyncio calls may bring the process down when the interpreter ends
-while one of them completes.
+We run obstore's blocking calls in threads. Its asyncio calls can crash the process if the interpreter ends while one of
+them completes.
 
-An upload that is cut off leaves no object, but parts of one may stay in the bucket until a life cycle rule removes
-them ("abort incomplete multipart uploads").
+An interrupted upload leaves no object. Its parts may remain in the bucket until a lifecycle rule removes them ("abort
+incomplete multipart uploads").
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from emberkeep.blobs.errors import Damaged
 from emberkeep.blobs.model import BlobKey, StoredBlob, parse_blob_key
 
 _THREADS = 8
-_PART_BYTES = 8 * 1024**2  # one request; more than that is sent and fetched in parallel parts
+_PART_BYTES = 8 * 1024**2  # of one request; larger BLOBs are transferred in parallel parts
 _PARTS_AT_ONCE = 3
 _DELETED_AT_ONCE = 1000
-_LEAST_SECONDS = 60.0  # for one call, its repetitions included
-_SLOWEST_PACE = 256 * 1024  # bytes per second on top of that
+_LEAST_SECONDS = 60.0  # for one call, retries included
+_SLOWEST_PACE = 256 * 1024  # bytes per second; on top, a transfer gets the time that its size takes at this pace
 
 log = structlog.get_logger(__name__)
 
@@ -116,7 +116,7 @@ class ObjectBlobs:
         starts = range(0, size, _PART_BYTES)
         for window in range(0, len(starts), _PARTS_AT_ONCE):
             futures = [self._parts.submit(fetch, start) for start in starts[window : window + _PARTS_AT_ONCE]]
-            errors = [future.exception() for future in futures]  # all have ended: nobody writes the file any more
+            errors = [future.exception() for future in futures]  # waits for all: no thread writes the file after this
             for error in errors:
                 if error is not None:
                     raise error
@@ -149,7 +149,7 @@ class ObjectBlobs:
                 with self._errors("delete"):
                     obstore.delete(self._store, batch)
             except Absent:
-                # Some kinds of store stop at the first object that is not there.
+                # Some kinds of store stop at the first missing object: delete one by one.
                 for path in batch:
                     in_time()
                     with contextlib.suppress(Absent), self._errors("delete"):
@@ -173,7 +173,7 @@ class ObjectBlobs:
         return {owner: tuple(sorted(blobs, key=lambda blob: blob.key)) for owner, blobs in sorted(found.items())}
 
     def _list(self, prefix: str | None) -> Iterator[list[tuple[str, int, int]]]:
-        """Path, size and time of change (ms since 1970), a batch for each request."""
+        """Yield path, size and modification time (ms since 1970) of the objects, one batch per request."""
         with self._errors("list"):
             for batch in obstore.list(self._store, prefix, chunk_size=_DELETED_AT_ONCE):
                 yield [(meta["path"], meta["size"], int(meta["last_modified"].timestamp() * 1000)) for meta in batch]
@@ -184,7 +184,7 @@ class ObjectBlobs:
             log.warning("something foreign lies in a BLOB store; it is left alone", path=f"{self.location}/{path}")
 
     async def close(self) -> None:
-        """Nothing to close: connections end with the process."""
+        """Do nothing: connections end with the process."""
 
     @contextlib.contextmanager
     def _errors(self, verb: str) -> Iterator[None]:
@@ -201,8 +201,10 @@ def _path(owner: JobId, key: BlobKey) -> str:
 
 
 def _pieces(owner: JobId, key: BlobKey, file: Path, abort: Abort) -> Iterator[bytes]:
-    """What is raised here ends the upload, and the store forgets the parts that it has. Raises RetryLater, Fatal, and
-    Damaged at the end when all of them are not ``key``'s bytes."""
+    """Yield the file's bytes in parts. An error raised here aborts the upload, and the store drops the parts it has.
+
+    Raises RetryLater, Fatal, and at the end Damaged if the bytes do not match ``key``.
+    """
     digest = hashlib.sha256()
     try:
         with file.open("rb", buffering=0) as opened:

@@ -1,7 +1,7 @@
-"""An HA store on the shared storage, that is left alone while that storage is known to be away.
+"""An HA store on the shared storage that is not used while the storage is known to be unavailable.
 
-An absent mount leaves an empty directory, or none that could not be made: what was put there would be hidden, and an
-empty listing taken for the truth.
+A missing mount leaves an empty directory, or none, which could be created. BLOBs stored there would be hidden once the
+mount is back, and an empty listing would look like the truth.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from emberkeep.blobs.ports import BlobStorage
 
 
 class WatchedBlobs:
-    """Implements ``blobs.ports.BlobStorage`` by another one. ``problem``: why it is away, "" while it is there."""
+    """Implements ``blobs.ports.BlobStorage`` on top of ``blobs``.
+
+    ``problem``: returns why the storage is unavailable, "" while it is available.
+    """
 
     def __init__(self, blobs: BlobStorage, problem: Callable[[], str]) -> None:
         self._blobs = blobs
@@ -55,7 +58,7 @@ class WatchedBlobs:
         await self._blobs.close()
 
     def _check(self) -> None:
-        """Raises Unavailable."""
+        """Raises Unavailable while there is a problem."""
         problem = self._problem()
         if problem:
             raise Unavailable(f"the HA store {self.location} is not used: {problem}", hint="see this process's log")

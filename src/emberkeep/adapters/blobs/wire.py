@@ -1,8 +1,8 @@
-"""HTTP/1.1 over blocking sockets, for transfers that run in threads: the least that moves large bytes fast.
+"""HTTP/1.1 over blocking sockets, for transfers that run in threads: the minimum that moves large bodies fast.
 
-aiohttp reads bodies through its parser on the event loop, in small pieces; a thread here fills a large buffer at once.
-Both ends are ours, so the dialect is small: a body has a Content-Length, a connection is used again when all of the
-answer was read. Whatever else arrives is a broken answer. Each wait is bounded, also the sum of many short ones.
+aiohttp parses bodies on the event loop, in small pieces; here a thread fills a large buffer at once. Both ends are
+ours, so a small subset of HTTP is enough. A body has a Content-Length, and a connection is reused only after the whole
+response was read. Anything else is a BrokenAnswer. Each wait is bounded, as is the sum of many short ones.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from emberkeep.base.errors import RetryLater
 from emberkeep.protocol.wire import check_address
 
 CONNECT_SECONDS = 10.0
-SILENCE_SECONDS = 30.0  # without a byte
-SLOWEST_PACE = 16 * 1024  # bytes per second, on average, once SILENCE_SECONDS are over
+SILENCE_SECONDS = 30.0  # without a byte, after which an exchange fails
+SLOWEST_PACE = 16 * 1024  # bytes per second: least average once SILENCE_SECONDS have passed
 _HEAD_BYTES = 32 * 1024
 _BUFFER_BYTES = 1024**2
-_IDLE_SECONDS = 15.0  # a kept connection is used again only that soon: the server closes it some time later
+_IDLE_SECONDS = 15.0  # a kept connection is reused only within this time: the server closes idle ones later
 _IDLE_PER_ADDRESS = 16
 _STATUS_LINE = re.compile(rb"HTTP/1\.1 ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _DIGITS = re.compile(r"[0-9]{1,18}")
@@ -36,15 +36,15 @@ Write = Callable[[memoryview], None]
 
 
 class Aborted(RetryLater):
-    """The one who wanted this transfer has gone."""
+    """The transfer was aborted: its caller was cancelled, or the process is ending."""
 
 
 class BrokenAnswer(RetryLater):
-    """The connection or what came over it is of no use; nothing more can be read from it."""
+    """The connection broke, or the response on it is unusable. The connection cannot be read any further."""
 
 
 class Abort:
-    """Ends a transfer from another thread, also while it waits for bytes."""
+    """Aborts a transfer from another thread, also while the transfer waits for bytes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class Abort:
         self._set = False
 
     def set(self) -> None:
-        """Idempotent."""
+        """Abort the transfer. Idempotent."""
         with self._lock:
             self._set = True
             if self._socket is not None:
@@ -64,7 +64,7 @@ class Abort:
         return self._set
 
     def watch(self, used: socket.socket | None) -> None:
-        """``used`` is what the transfer waits for from now on. Raises Aborted."""
+        """Name the socket that the transfer uses from now on, None for none. Raises Aborted if it was aborted."""
         with self._lock:
             self._socket = used
             if self._set:
@@ -73,7 +73,7 @@ class Abort:
 
 @dataclass(frozen=True)
 class Answer:
-    """Head of an answer; names of headers in lower case. ``length``: bytes of the body."""
+    """The head of a response. Header names are in lower case. ``length``: of the body, in bytes."""
 
     status: int
     headers: Mapping[str, str]
@@ -81,10 +81,10 @@ class Answer:
 
 
 class Connections:
-    """Connections to any number of servers, kept for reuse. Used from many threads."""
+    """Connections to any number of servers, kept for reuse. Many threads use them."""
 
     def __init__(self, token: str, *, silence: float = SILENCE_SECONDS) -> None:
-        """``silence``: seconds without a byte after which a server is given up."""
+        """``silence``: seconds without a byte after which an exchange fails."""
         self._authorization = f"Authorization: Bearer {token}\r\nAccept-Encoding: identity\r\n"
         self._silence = silence
         self._lock = threading.Lock()
@@ -101,9 +101,9 @@ class Connections:
         headers: Mapping[str, str] = {},
         body: bytes | Path | None = None,
     ) -> Iterator[tuple[Answer, Callable[[Write], None]]]:
-        """Send a request; gives the answer's head and what reads its body, to be called once where it is wanted.
+        """Send a request. Yield the response's head and a function that reads the body; call it at most once.
 
-        Raises RetryLater, BrokenAnswer (also from reading the body), Aborted, InvalidInput (no address).
+        Raises RetryLater, BrokenAnswer (also from reading the body), Aborted, InvalidInput (malformed address).
         """
         head = self._head(method, address, target, headers, body)
         line, answer = self._ask(abort, address, head, body)
@@ -117,7 +117,7 @@ class Connections:
             self._give_back(address, line.socket, keep)
 
     def close(self) -> None:
-        """Close what is idle; what is under way is closed when it ends. Idempotent."""
+        """Close idle connections; those in use are closed when their exchange ends. Idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, {}
@@ -136,7 +136,7 @@ class Connections:
         return ("".join(lines) + "\r\n").encode()
 
     def _ask(self, abort: Abort, address: str, head: bytes, body: bytes | Path | None) -> tuple[_Line, Answer]:
-        """On a kept connection, or a new one where the kept one was closed meanwhile by its server."""
+        """Send a request on a kept connection, or on a new one if the server has closed the kept one."""
         while True:
             kept = self._take(address)
             line = _Line(kept or _connect(address), address, self._silence)
@@ -173,7 +173,7 @@ class Connections:
 
 
 def _has_input(connection: socket.socket) -> bool:
-    """Whether an idle connection was closed by its server, or holds what nobody has asked for."""
+    """True if the server has closed an idle connection, or sent unexpected bytes on it."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return bool(poll.poll(0))
@@ -191,23 +191,23 @@ def _connect(address: str) -> socket.socket:
 
 
 class _Line:
-    """One request and its answer on a connection."""
+    """One request and its response on a connection."""
 
     def __init__(self, connection: socket.socket, address: str, silence: float) -> None:
         self.socket = connection
         self.heard = False
-        self.is_clean = False  # all of the answer was read, and nothing beyond it
+        self.is_clean = False  # the whole response was read, and nothing beyond it
         self._address = address
         self._silence = silence
-        self._rest = b""  # of the body, read with the head
+        self._rest = b""  # bytes of the body that were read with the head
         connection.settimeout(silence)
 
     def ask(self, head: bytes, body: bytes | Path | None) -> Answer:
-        """Raises BrokenAnswer."""
+        """Send the request and return the head of the response. Raises BrokenAnswer."""
         try:
             self._send(head, body)
         except (OSError, ValueError) as error:
-            # A server that refuses answers at once and reads no further: its answer says why.
+            # A server that refuses a request replies at once and reads no further. Its reply says why.
             try:
                 return self._read_head()
             except BrokenAnswer:
@@ -261,7 +261,7 @@ class _Line:
         return Answer(status, headers, int(length))
 
     def read_body(self, length: int, write: Write) -> None:
-        """Give all ``length`` bytes to ``write``, in pieces. Raises BrokenAnswer, and what ``write`` raises."""
+        """Pass all ``length`` bytes to ``write``, in pieces. Raises BrokenAnswer, and what ``write`` raises."""
         head = self._rest[:length]
         if head:
             write(memoryview(head))
