@@ -1,1 +1,1 @@
-"""The place where BLOBs lie for recovery, and whose it is."""
+"""The place of the HA store: who owns it, and whether it is available."""

@@ -1,4 +1,4 @@
-"""The ownership record of a place for BLOBs in an object store: an object beside the jobs' own."""
+"""The ownership record of a place for BLOBs in an object store: one object beside those of the jobs."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class ObjectOwnerRecord:
             with self._errors("write"):
                 obstore.put(self._store, OWNER_FILE, encode_owner(owner), mode="create", use_multipart=False)
         except AlreadyExistsError:
-            pass  # perhaps by this very request, whose first answer was lost
+            pass  # perhaps created by this very request, whose first reply was lost
         except NotSupportedError:
             if self.read() is not None:
                 raise exists from None
             self.replace(owner)
-        # Some stores take no notice of the condition.
+        # Some stores ignore the condition, so read the record back.
         if self.read() != owner:
             raise exists
 

@@ -1,4 +1,4 @@
-"""An HA store at a place of its own, that is used only while it is there, and where only its owner deletes."""
+"""An HA store at a place of its own: used only while that place is available, and only its owner deletes there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from emberkeep.blobs.ports import BlobStorage
 
 
 class OwnedBlobs:
-    """Implements ``blobs.ports.BlobStorage`` by another one. Raises also what ``place`` does."""
+    """Implements ``blobs.ports.BlobStorage`` on top of ``blobs``, checking ``place`` before each operation.
+
+    Methods also raise what ``place`` raises.
+    """
 
     def __init__(self, blobs: BlobStorage, place: BlobPlace) -> None:
         self._blobs = blobs

@@ -1,4 +1,4 @@
-"""The ownership record of a place for BLOBs, which is a directory or an object store."""
+"""The ownership record of a place for BLOBs, in a directory or an object store."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ from emberkeep.base.ids import parse_job_id
 
 
 class BlobOwnerRecord(Protocol):
-    """All methods block, and raise Unavailable where the place does not answer, or Fatal where it refuses."""
+    """The record at one place. All methods block; they raise Unavailable if the place does not answer, Fatal if it
+    refuses."""
 
     def read(self) -> Owner | None:
-        """None: there is no record. Raises Damaged, NewerFormat."""
+        """Return the record, or None if there is none. Raises Damaged, NewerFormat."""
 
     def create(self, owner: Owner) -> None:
-        """Of several that do this at once, one succeeds. Raises Conflict: there is one."""
+        """Write the first record. If several processes do so at once, one succeeds. Raises Conflict if one exists."""
 
     def replace(self, owner: Owner) -> None:
-        """Write the record, whether there is one or not."""
+        """Write the record, whether one exists or not. Raises NewerFormat."""
 
     def has_jobs(self) -> bool:
-        """Whether something of a job lies there."""
+        """True if the place holds data of at least one job."""
 
 
 def open_blob_owner_record(location: str) -> BlobOwnerRecord:
-    """``location``: as ``open_blob_storage`` takes it. Raises Fatal."""
+    """Return the record of the HA store at ``location``, which is as for ``open_blob_storage``. Raises Fatal."""
     directory = directory_at(location, "HA store")
     if directory is not None:
         return _DirectoryRecord(directory)
@@ -60,7 +61,7 @@ class _DirectoryRecord:
             return None
 
     def _is_missing(self) -> bool:
-        """Whether it is sure that there is no such directory."""
+        """True if the directory certainly does not exist."""
         try:
             self._directory.lstat()
         except OSError as error:
@@ -101,7 +102,7 @@ class _DirectoryRecord:
 
 
 def names_a_job(name: str) -> bool:
-    """Whether data of a job goes by this name in a place for BLOBs."""
+    """True if ``name`` is that of a job's data in a place for BLOBs: a job id."""
     try:
         parse_job_id(name)
     except InvalidInput:

@@ -1,8 +1,9 @@
-"""Whose the place is that holds BLOBs apart from the storage (``blob.storage.ha-directory``).
+"""Ownership of the place that holds BLOBs outside the storage (``blob.storage.ha-directory``).
 
-Its ownership record names the cluster, and the storage that it is used with. The storage in turn keeps which place its
-BLOBs are in. So a place that is away is told from a new one, and another cluster's or another storage's is recognised.
-Nothing is deleted in a place before both agree. Where BLOBs lie in the storage itself, its record is theirs as well.
+The place's ownership record names the cluster, and the storage that it is used with. The storage in turn records which
+place its BLOBs are in (the *binding*). So a missing place is told from a new one, and a place of another cluster or
+storage is recognised. Nothing is deleted in a place unless both records agree. If BLOBs are in the storage itself, the
+storage's record covers them.
 """
 
 from __future__ import annotations
@@ -32,15 +33,17 @@ _BINDING_KIND, _BINDING_VERSION = "blob-place", 1
 
 ADOPT = "`emberkeep storage status` shows what lies there, `adopt` or `purge` say what it is"
 _AWAY = "check that it is the right place, and mounted; if it was emptied on purpose, `emberkeep storage adopt`"
-_SEEN_SECONDS = 2.0  # for which a place that was there counts as being there
+_SEEN_SECONDS = 2.0  # for which a place counts as available after a check
 
 log = structlog.get_logger(__name__)
 
 
 class Binding(Compatible, frozen=True, kw_only=True):
-    """Which place of BLOBs a storage is used with; ``location`` is "" for BLOBs in the storage, ``place_id`` "" before
-    the place was claimed. ``unrecorded``: a release that kept no records has led with that place until then. Persisted
-    (kind "blob-place", version 1)."""
+    """The place of BLOBs that a storage is used with. Persisted (kind "blob-place", version 1).
+
+    ``location``: "" for BLOBs in the storage. ``place_id``: "" until the place is claimed. ``unrecorded``: an older
+    release, which kept no records, was leader with that place before.
+    """
 
     location: str
     place_id: str = ""
@@ -48,21 +51,21 @@ class Binding(Compatible, frozen=True, kw_only=True):
 
 
 class StorageOfBlobs(Protocol):
-    """The storage, as far as its place of BLOBs needs it."""
+    """What a place of BLOBs needs from the storage that it belongs to."""
 
     @property
     def cluster(self) -> str: ...
 
     @property
     def place_id(self) -> str:
-        """Its identity; "" where that is not known."""
+        """The storage's identity; "" if it is not known."""
 
     def require(self) -> None:
-        """Raises an EmberkeepError where nothing may be deleted in the storage."""
+        """Raises an EmberkeepError if nothing may be deleted in the storage."""
 
 
 class BlobPlace:
-    """All methods block, and may be called from any thread. ``settle`` comes first."""
+    """The configured place of BLOBs. All methods block; any thread may call them. Call ``settle`` first."""
 
     def __init__(self, layout: StateLayout, storage: StorageOfBlobs, now_ms: Callable[[], int]) -> None:
         self._storage = storage
@@ -77,8 +80,11 @@ class BlobPlace:
         self._turn = threading.Lock()
 
     def settle(self, *, was_led: bool) -> None:
-        """Claim the place where it is empty; what cannot be done now is done later. ``was_led``: as of ``StoreOrigin``.
-        Raises OwnedByAnother or NewerFormat: this JobManager must not lead with it."""
+        """Check who owns the place, and claim it if it is empty. If that is impossible now, ``require`` does it later.
+
+        ``was_led``: see ``StoreOrigin``. Raises OwnedByAnother or NewerFormat: this JobManager must not be the leader
+        with this place.
+        """
         self._was_led = was_led
         try:
             self.require()
@@ -89,7 +95,7 @@ class BlobPlace:
                 log.error("HA store: nothing is deleted", place=self.location, reason=error.message, hint=error.hint)
 
     def problem(self) -> EmberkeepError | None:
-        """Why nothing may be deleted there at present; None: it may."""
+        """Return why nothing may be deleted in the place now, or None if it may."""
         try:
             self.require()
         except EmberkeepError as error:
@@ -97,8 +103,11 @@ class BlobPlace:
         return None
 
     def require(self) -> None:
-        """To be called right before anything is deleted there. Claims a place that is nobody's. Raises what the
-        storage's ``require`` does, and Unclaimed, OwnedByAnother, Unavailable, Damaged, NewerFormat, Fatal."""
+        """Check that this storage owns the place. Call this right before deleting anything there.
+
+        Claim the place if it has no owner and no data. Raises what the storage's ``require`` raises, and Unclaimed,
+        OwnedByAnother, Unavailable, Damaged, NewerFormat, Fatal.
+        """
         with self._turn:
             self._storage.require()
             if not self.location:
@@ -106,12 +115,12 @@ class BlobPlace:
                 return
             binding = self._binding()
             if binding is None:
-                # Decided once: at later starts data without a record may be another cluster's.
+                # ``unrecorded`` is decided once: at later starts data without a record may be another cluster's.
                 binding = self._bind(binding, Binding(location=self.location, unrecorded=self._was_led))
             owner = self._record.read() or self._claim(binding)
             self._refuse_others(owner)
             if owner.belongs_to != self._storage.place_id and not self._record.has_jobs():
-                owner = self._own(owner)  # nothing is there that could be anybody's
+                owner = self._own(owner)  # the place holds no data that could be another storage's
             if owner.belongs_to != self._storage.place_id:
                 raise Unclaimed(f"the HA store {self.location} was used with another storage than this one", hint=ADOPT)
             bound = self._bound(binding)
@@ -120,14 +129,17 @@ class BlobPlace:
             self._bind(binding, Binding(location=self.location, place_id=owner.place_id))
 
     def require_there(self) -> None:
-        """To be called before anything is read or stored there. Raises Unavailable where the place carries no record
-        any more, so that it is not what it was; OwnedByAnother; and what reading the record raises."""
+        """Check that the place is available. Call this before reading or storing anything there.
+
+        Raises Unavailable if the place should have a record and has none, so its file system is probably missing;
+        OwnedByAnother; and what reading the record raises.
+        """
         if not self.location or time.monotonic() < self._seen_until:
             return
         try:
             owner = self._record.read()
         except (Damaged, NewerFormat):
-            pass  # it is there
+            pass  # the place is available
         else:
             if owner is None:
                 self._require_new()
@@ -136,21 +148,22 @@ class BlobPlace:
         self._seen_until = time.monotonic() + _SEEN_SECONDS
 
     def forget_sight(self) -> None:
-        """Something was missed there: let the next ``require_there`` look."""
+        """Make the next ``require_there`` check the place again, because something was missing there."""
         self._seen_until = 0.0
 
     def _require_new(self) -> None:
-        """A place carries no record: claim it where it is new. Raises Unavailable where it had one, or it is not known
-        whether it had."""
+        """Claim a place without a record if it is new. Raises Unavailable if it had a record, or that is not known."""
         try:
             self.require()
         except Unclaimed:
-            # Jobs may store there; nothing is deleted.
+            # Jobs may store BLOBs there, but nothing may be deleted.
             self._refuse_missing(self._binding())
 
     def adopt(self) -> None:
-        """A person says that what lies there belongs to the storage, be it nothing. Raises as ``require``, but never
-        Unclaimed because of the place."""
+        """Let the storage own the place and all data in it, because a person has decided so.
+
+        Raises as ``require``, but never Unclaimed because of the place.
+        """
         with self._turn:
             self._storage.require()
             if not self.location:
@@ -170,20 +183,20 @@ class BlobPlace:
 
     @property
     def _record(self) -> BlobOwnerRecord:
-        """Raises Fatal."""
+        """The place's ownership record. Raises Fatal if the location cannot be used."""
         if self._found is None:
             self._found = open_blob_owner_record(self.location)
         return self._found
 
     def _claim(self, binding: Binding) -> Owner:
         has_jobs = self._refuse_missing(binding)
-        # A release before this one has led here: it kept no records, and the place was this cluster's alone.
+        # If an older release, which kept no records, was leader here, the place was this cluster's alone.
         if has_jobs and not (binding.unrecorded and binding.location == self.location):
             raise Unclaimed(f"the HA store {self.location} holds data and no ownership record", hint=ADOPT)
         return self._create()
 
     def _refuse_missing(self, binding: Binding | None) -> bool:
-        """Whether there is something of a job. Raises Unavailable: there is nothing, where something has to be."""
+        """True if the place holds data of jobs. Raises Unavailable if it is empty although it was used before."""
         has_jobs = self._record.has_jobs()
         if self._bound(binding) and not has_jobs:
             raise Unavailable(
@@ -200,7 +213,7 @@ class BlobPlace:
         return mine
 
     def _own(self, owner: Owner) -> Owner:
-        """Let the place belong to the storage."""
+        """Record that the place belongs to the storage."""
         bound = msgspec.structs.replace(owner, belongs_to=self._storage.place_id)
         self._record.replace(bound)
         return bound
@@ -222,15 +235,18 @@ class BlobPlace:
     # --- what the storage keeps ---------------------------------------------------------------------------------------
 
     def _bound(self, binding: Binding | None) -> str:
-        """Identity of the place at this location that the storage was used with; "" before the first time."""
+        """Return the identity of the place that the storage was used with at this location; "" if none."""
         return binding.place_id if binding is not None and binding.location == self.location else ""
 
     def _binding(self) -> Binding | None:
-        """None: the storage was not used by a release that keeps it. Raises Unavailable, Damaged, NewerFormat."""
+        """Return the storage's binding; None if no release that keeps one has used it.
+
+        Raises Unavailable, Damaged, NewerFormat.
+        """
         return read_binding(self._file)
 
     def _binding_or_none(self) -> Binding | None:
-        """The same, but a damaged one counts as none: it is replaced."""
+        """Return the storage's binding; None also if it is damaged: the caller replaces it."""
         try:
             return self._binding()
         except Damaged as error:
@@ -244,7 +260,7 @@ class BlobPlace:
 
 
 def read_binding(path: Path) -> Binding | None:
-    """None: there is none. Raises Unavailable, Damaged, NewerFormat."""
+    """Return the binding in a file, None if there is no file. Raises Unavailable, Damaged, NewerFormat."""
     try:
         payload = read_record(path, _BINDING_KIND, _BINDING_VERSION)
         return msgspec.json.decode(payload, type=Binding)
@@ -255,5 +271,5 @@ def read_binding(path: Path) -> Binding | None:
 
 
 def write_binding(path: Path, binding: Binding) -> None:
-    """Raises Unavailable, NewerFormat, Fatal."""
+    """Write the binding to a file. Raises Unavailable, NewerFormat, Fatal."""
     write_file(path, encode_over(_BINDING_KIND, _BINDING_VERSION, binding, read_if_there(path)))
