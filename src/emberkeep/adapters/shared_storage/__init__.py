@@ -1,1 +1,1 @@
-"""The shared storage directory: its owner, its marks, and whether it answers."""
+"""The shared storage directory: its owner, its marks for deletion, and its availability."""

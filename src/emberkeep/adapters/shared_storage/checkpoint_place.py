@@ -1,7 +1,7 @@
 """The directory below which all jobs keep their default checkpoints.
 
-The leader makes it at the first start of a cluster, with a copy of the storage's ownership record. Nobody else makes
-it: a node where it is missing, or is empty, does not have its file system.
+Only the leader creates it, at a cluster's first start, with a copy of the storage's ownership record. So if the
+directory is missing or empty on a node, its file system is not mounted there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHECKPOINTS = "checkpoints"  # among the parts of a storage's ownership record
 
 
 def make_checkpoint_place(place: Path) -> None:
-    """Raises OSError."""
+    """Create the directory and its parents, durably. Raises OSError."""
     missing = [place]
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
@@ -27,7 +27,10 @@ def make_checkpoint_place(place: Path) -> None:
 
 
 def record_checkpoint_place(place: Path, owner: Owner) -> None:
-    """Make the place, and give it the record of its storage. Raises OwnedByAnother, Unavailable, Fatal, OSError."""
+    """Create the directory, and write its storage's ownership record into it.
+
+    Raises OwnedByAnother, Unavailable, Fatal, OSError.
+    """
     make_checkpoint_place(place)
     found = read_owner(place)
     if found is not None and not found.is_same_owner(owner):
@@ -36,7 +39,10 @@ def record_checkpoint_place(place: Path, owner: Owner) -> None:
 
 
 def require_checkpoint_place(place: Path, node: str, *, is_recorded: bool) -> None:
-    """Raises Unavailable, naming ``node``, where its file system is not there. ``is_recorded``: it carries a record."""
+    """Raises Unavailable, naming ``node``, if the directory's file system is missing there.
+
+    ``is_recorded``: the directory is known to carry a record.
+    """
     hint = "check that the shared storage is mounted; if it was emptied on purpose, `emberkeep storage adopt`"
     if not is_directory(place):
         raise Unavailable(f"{place} is not there on {node}, but the jobs' checkpoints are kept in it", hint=hint)
@@ -44,4 +50,4 @@ def require_checkpoint_place(place: Path, node: str, *, is_recorded: bool) -> No
         if is_recorded and read_owner(place) is None:
             raise Unavailable(f"{place} has no {OWNER_FILE} on {node}, but it has one elsewhere", hint=hint)
     except (Damaged, NewerFormat):
-        return  # it can be read
+        return  # the file system can be read

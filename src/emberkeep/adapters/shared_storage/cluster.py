@@ -1,8 +1,8 @@
-"""A cluster's part of the storage directory: whose it is, what jobs have in it, what is marked for deletion.
+"""A cluster's part of the storage directory: who owns it, what jobs have in it, what is marked for deletion.
 
-The ownership record names the cluster, and the job store that the storage was used with. Each job store keeps the name
-of the storage in turn. So a job store that was emptied or exchanged is recognised: nothing is deleted then, until a
-person says that what lies there belongs to it.
+The ownership record names the cluster, and the job store that the storage is used with. The job store in turn records
+the storage's identity. So a job store that was emptied or exchanged is recognised. Then nothing is deleted until a
+person decides that the data in the storage belongs to this job store.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ log = structlog.get_logger(__name__)
 
 
 class ClusterStorage:
-    """All methods block, and may be called from any thread, one at a time. ``settle`` comes first.
+    """The storage of one cluster. All methods block; any thread may call them, one at a time. Call ``settle`` first.
 
-    ``blobs``: the place of BLOBs, which may be another one.
+    ``blobs``: the place of BLOBs, which may be outside the storage.
     """
 
     def __init__(self, layout: StateLayout, now_ms: Callable[[], int]) -> None:
@@ -65,7 +65,7 @@ class ClusterStorage:
 
     @property
     def cluster(self) -> str:
-        """Under which id this cluster owns places; empty before ``settle``."""
+        """The id under which this cluster owns places; "" before ``settle``."""
         return self._cluster
 
     @property
@@ -75,24 +75,23 @@ class ClusterStorage:
 
     @property
     def is_bound(self) -> bool:
-        """Whether the job store was used with a storage, this one or another; false before ``settle``."""
+        """True if the job store was used with a storage, this one or another; False before ``settle``."""
         return bool(self._bound)
 
     @property
     def has_recorded_checkpoints(self) -> bool:
-        """Whether the directory of all jobs' checkpoints carries an ownership record, wherever it is there; false
+        """True if the directory of all jobs' checkpoints carries an ownership record wherever it is mounted; False
         before ``settle``."""
         return self._has_recorded_checkpoints
 
     # --- ownership ----------------------------------------------------------------------------------------------------
 
     def settle(self, origin: StoreOrigin) -> str:
-        """Find out whose the storage is, and claim it where it is empty; its place of BLOBs as well. Returns the
-        storage's identity, for the job store to keep; "" where that is not settled. A storage that is away now is
-        looked at again by ``require``.
+        """Check who owns the storage and its place of BLOBs, and claim them if they are empty.
 
-        Raises OwnedByAnother, NewerFormat, Unavailable (at a first start), or Fatal (no space): this JobManager must
-        not lead with it.
+        Return the storage's identity, for the job store to record; "" if the owner is not settled. ``require`` checks
+        a storage again that is unavailable now. Raises OwnedByAnother, NewerFormat, Unavailable (at a first start), or
+        Fatal (no space): this JobManager must not be the leader with this storage.
         """
         place_id = self._settle(origin)
         self.blobs.settle(was_led=origin.was_led)
@@ -114,19 +113,24 @@ class ClusterStorage:
             return ""
         self._refuse_others(owner)
         if owner.belongs_to != origin.identity and not any(self.find()):
-            return self._write(owner)  # nothing is there that could be anybody's
+            return self._write(owner)  # the storage holds no data that could be another job store's
         if owner.belongs_to == origin.identity and not origin.storage:
             self._bound = owner.place_id
         self._say_problem()
         return self._bound if self.problem() is None else ""
 
     def _settle_checkpoints(self, *, is_ours: bool) -> None:
-        """Make the directory of all jobs' checkpoints at the first start, and never again: drivers wait for it."""
+        """Create the directory of all jobs' checkpoints, give it an ownership record, and note it in the storage's one.
+
+        Do so once: if a noted directory is missing later, its file system is not mounted, and drivers wait for it.
+        While the owner is not settled (``is_ours``), create the directory without a record, provided that the storage
+        is not empty. Log errors only.
+        """
         place = self._layout.checkpoints
         try:
             owner = read_owner(self._place)
             if owner is None or (CHECKPOINTS not in owner.parts and not is_ours):
-                if any(self._place.iterdir()) or any(self.find()):  # it can be seen, whoever it belongs to
+                if any(self._place.iterdir()) or any(self.find()):  # not empty, so its file system is mounted
                     make_checkpoint_place(place)
                 return
             if CHECKPOINTS not in owner.parts:
@@ -143,14 +147,15 @@ class ClusterStorage:
                 f"the storage {self.location} is empty, but this job store was used with one that is not",
                 hint="check that its file system is mounted; if it was emptied on purpose, `emberkeep storage adopt`",
             )
-        # A release before this one has led here: it kept no records, and the storage was this cluster's alone.
+        # If an older release, which kept no records, was leader here, the storage was this cluster's alone.
         if not found or (origin.was_led and not origin.storage):
             return self._write(None)
         self._say_problem()
         return ""
 
     def _prepare_place(self, origin: StoreOrigin) -> None:
-        """Make the place where it is missing, unless that can only mean that its file system is not there."""
+        """Create the cluster's directory if it is missing. Raises Unavailable if it was used before: then it is not
+        mounted."""
         missing = not is_directory(self._place)
         if missing and origin.storage:
             raise Unavailable(
@@ -172,7 +177,7 @@ class ClusterStorage:
             log.error("storage: nothing is deleted", reason=problem.message, hint=problem.hint)
 
     def problem(self) -> EmberkeepError | None:
-        """Why nothing may be deleted in the storage at present; None: it may, since it is this job store's."""
+        """Return why nothing may be deleted in the storage now, or None if it may: this job store owns it."""
         try:
             self.require()
         except EmberkeepError as error:
@@ -180,7 +185,10 @@ class ClusterStorage:
         return None
 
     def require(self) -> None:
-        """To be called right before anything is deleted. Raises Unclaimed, OwnedByAnother, Unavailable, Damaged."""
+        """Check that this job store owns the storage. Call this right before deleting anything there.
+
+        Raises Unclaimed, OwnedByAnother, Unavailable, Damaged, NewerFormat.
+        """
         owner = read_owner(self._place)
         if owner is None:
             raise Unclaimed(f"the storage {self.location} has no ownership record", hint=ADOPT)
@@ -196,8 +204,11 @@ class ClusterStorage:
             raise OwnedByAnother(self.location, owner, mine)
 
     def adopt(self) -> str:
-        """A person says that what lies in the storage belongs to this job store, be it nothing. Returns the storage's
-        identity, for the job store to keep. Raises OwnedByAnother, NewerFormat, Unavailable, Fatal."""
+        """Let this job store own the storage and all data in it, because a person has decided so.
+
+        Return the storage's identity, for the job store to record. Raises OwnedByAnother, NewerFormat, Unavailable,
+        Fatal.
+        """
         self._make_place()
         place_id = self._adopted()
         self._settle_checkpoints(is_ours=True)
@@ -240,20 +251,26 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Checkpoints of jobs, and BLOBs and graphs where they lie in this directory. Raises Unavailable."""
+        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs that no job store sweeps.
+
+        Raises Unavailable.
+        """
         found = {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints))}
         if not self._layout.configuration[BLOB_HA_STORAGE]:
             found |= {(Kind.BLOBS, job_id) for job_id in _jobs(_names(Path(self._layout.ha_blobs)))}
         return found | {(Kind.GRAPH, job_id) for path in self._strange_graphs() for job_id in _jobs([path.name])}
 
     def checkpoints(self) -> set[Item]:
-        """Checkpoints of jobs that belong to this job store as far as graphs tell. Raises Unavailable."""
+        """Return the jobs' checkpoints, except those of jobs with a graph of another job store. Raises Unavailable."""
         others = _jobs(path.name for path in self._strange_graphs())
         return {(Kind.CHECKPOINTS, job_id) for job_id in _jobs(_names(self._layout.checkpoints)) - others}
 
     def _strange_graphs(self) -> list[Path]:
-        """Graphs that this job store does not sweep itself: an embedded one has a folder of its own for them. Raises
-        Unavailable."""
+        """Return graphs that this job store does not sweep itself. Raises Unavailable.
+
+        These are, with the embedded store, the graphs outside its own folder; with ZooKeeper, all graphs while the
+        storage is not this job store's.
+        """
         root = self._layout.graphs
         if self._layout.configuration[HA_TYPE] != "embedded":
             return [] if self.problem() is None else [root / name for name in _names(root)]
@@ -265,7 +282,7 @@ class ClusterStorage:
         ]
 
     def remove(self, item: Item) -> None:
-        """Remove a job's checkpoints, or its graphs of other job stores. Raises as ``require``."""
+        """Remove a job's checkpoints, or its graphs of other job stores. Raises as ``require``, and Unavailable."""
         kind, job_id = item
         self.require()
         if kind is Kind.CHECKPOINTS:
@@ -278,17 +295,17 @@ class ClusterStorage:
     # --- marks --------------------------------------------------------------------------------------------------------
 
     def marks(self) -> tuple[Mark, ...]:
-        """Raises Unavailable, NewerFormat."""
+        """Return the marks for deletion. Raises Unavailable, NewerFormat."""
         return read_marks(self._place / MARKS_FILE)
 
     def write_marks(self, marks: Iterable[Mark]) -> None:
-        """Replace all. Raises what ``require`` does, and Fatal."""
+        """Replace all marks. Raises as ``require``, and Fatal."""
         self.require()
         write_marks(self._place / MARKS_FILE, marks)
 
 
 def _names(directory: Path) -> list[str]:
-    """Empty where nothing was ever written. Raises Unavailable."""
+    """Return the names in a directory, sorted; none if it does not exist. Raises Unavailable."""
     try:
         return sorted(path.name for path in directory.iterdir())
     except FileNotFoundError:
@@ -299,7 +316,10 @@ def _names(directory: Path) -> list[str]:
 
 
 def _names_in_folder(path: Path) -> list[str]:
-    """The same; empty also where a file lies there. To ask first whether it is a folder can fail in its own way."""
+    """Return the names in a directory as ``_names`` does; none also if ``path`` is a file.
+
+    Listing first avoids a separate check for a directory, which can fail in its own way.
+    """
     try:
         return _names(path)
     except Unavailable as error:
@@ -309,7 +329,7 @@ def _names_in_folder(path: Path) -> list[str]:
 
 
 def _jobs(names: Iterable[str]) -> set[JobId]:
-    """Ids that names begin with, up to a dot; what has no job's name is nobody's to delete."""
+    """Return the job ids that names begin with, up to a dot. Ignore other names: foreign data must not be deleted."""
     found = set()
     for name in names:
         try:
@@ -320,7 +340,7 @@ def _jobs(names: Iterable[str]) -> set[JobId]:
 
 
 def _remove_tree(directory: Path) -> None:
-    """Raises Unavailable; what is left then goes the next time."""
+    """Remove a directory tree. Raises Unavailable; the next call removes what remains then."""
     try:
         shutil.rmtree(directory)
     except FileNotFoundError:
@@ -330,7 +350,7 @@ def _remove_tree(directory: Path) -> None:
 
 
 def _remove_file(path: Path) -> None:
-    """Raises Unavailable."""
+    """Remove a file. Raises Unavailable."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:

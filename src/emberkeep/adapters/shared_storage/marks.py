@@ -1,4 +1,4 @@
-"""The file of marks beside a storage's ownership record: what is to be deleted, and since when."""
+"""The file of marks beside a storage's ownership record: which data will be deleted, and since when it is marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class _Marks(Compatible, frozen=True, kw_only=True):
 
 
 def read_marks(path: Path) -> tuple[Mark, ...]:
-    """Raises Unavailable, NewerFormat. Marks that are damaged count as none: their periods begin anew."""
+    """Return the marks in a file. Raises Unavailable, NewerFormat.
+
+    Damaged marks count as none: their periods begin again.
+    """
     data = read_if_there(path)
     if data is None:
         return ()
@@ -43,5 +46,5 @@ def read_marks(path: Path) -> tuple[Mark, ...]:
 
 
 def write_marks(path: Path, marks: Iterable[Mark]) -> None:
-    """Replace all. Raises Unavailable, NewerFormat, Fatal."""
+    """Replace all marks in a file. Raises Unavailable, NewerFormat, Fatal."""
     write_file(path, encode_over(_MARKS_KIND, _MARKS_VERSION, _Marks(marks=tuple(marks)), read_if_there(path)))

@@ -1,4 +1,4 @@
-"""Looks whether the shared storage answers and holds what this cluster has put there."""
+"""Checks whether the shared storage answers and holds this cluster's data."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True)
 class StorageSight:
-    """``held``: something of this cluster was seen there. ``problem``: why it cannot be read now; "" also for a storage
-    that nothing was ever put into."""
+    """The result of one check. ``held``: data of this cluster was found. ``problem``: why the storage cannot be used
+    now; "" also for a storage in which nothing was ever stored."""
 
     held: bool
     problem: str = ""
 
 
 class StorageProbe:
-    """``storage``: the directory that all processes share; in it ``record``: the one with this cluster's ownership
-    record; ``graphs``: that of its job graphs.
+    """Checks one storage.
 
-    A mount that is absent leaves an empty directory or none. So an empty one is no problem only as long as this process
-    has never seen anything in it.
+    ``storage``: the directory that all processes share. In it, ``record``: the directory with this cluster's ownership
+    record; ``graphs``: the directory of its job graphs. A missing mount leaves an empty directory or none. So an empty
+    storage is a problem once this process has seen data there.
     """
 
     def __init__(self, storage: Path, record: Path, graphs: Path, patience: FilePatience | None = None) -> None:
@@ -38,11 +38,11 @@ class StorageProbe:
         self._seen = False
 
     def expect(self) -> None:
-        """This cluster has put something there, as is known otherwise."""
+        """Note that the storage must hold data of this cluster, as the caller knows."""
         self._seen = True
 
     def look(self) -> StorageSight:
-        """Blocks, not for longer than a few seconds; raises nothing."""
+        """Check the storage. Blocks for a few seconds at most; raises nothing."""
         try:
             held = self._patience.run(self._storage, self._is_held)
         except EmberkeepError as error:
@@ -53,16 +53,16 @@ class StorageProbe:
         return StorageSight(held=False, problem=f"{self._storage} holds nothing of this cluster any more")
 
     def _is_held(self) -> bool:
-        """Raises Unavailable."""
+        """True if the storage holds data of this cluster. Raises Unavailable."""
         try:
             if read_owner(self._record) is not None:
                 return True
         except (Damaged, NewerFormat):
-            return True  # it can be read
+            return True  # the storage can be read
         except Unavailable:
             if _exists(self._record) or (self._seen and not _exists(self._storage)):
                 raise
-            # Nothing was ever put there, or a release has that kept no such record.
+            # Nothing was ever stored there, or only by an older release, which kept no such record.
         try:
             next(self._graphs.iterdir(), None)
         except OSError as error:
@@ -74,7 +74,7 @@ class StorageProbe:
 
 
 def _exists(directory: Path) -> bool:
-    """Raises Unavailable."""
+    """True if the directory exists. Raises Unavailable if that cannot be determined."""
     try:
         return directory.exists()
     except OSError as error:

@@ -1,17 +1,21 @@
-"""What a job store says of itself and of the storage that it was used with, so that the storage can be recognised."""
+"""What a job store records of its own identity and its storage's, so that either is recognised if exchanged."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# A store keeps the identity of its storage, or this instead of one.
+# A store records its storage's identity, or this value instead.
 RELEASE_BEFORE = "release-before"
 
 
 @dataclass(frozen=True)
 class StoreOrigin:
-    """``identity``: drawn when the store was made. ``storage``: identity of the storage that it was used with, ""
-    before the first time. ``was_led``: by a release that kept no such records, and no storage was settled since."""
+    """What a job store knows of itself.
+
+    ``identity``: drawn when the store was created. ``storage``: identity of the storage that it was used with; "" if
+    none yet. ``was_led``: a leader of an older release, which kept no such records, has used the store, and no storage
+    was settled since.
+    """
 
     identity: str
     storage: str
@@ -19,21 +23,24 @@ class StoreOrigin:
 
 
 def origin_of(identity: str, kept: str) -> StoreOrigin:
-    """``kept``: what the store keeps of its storage."""
+    """Return the origin of a store with this ``identity``. ``kept``: what the store has recorded of its storage."""
     was_led = kept == RELEASE_BEFORE
     return StoreOrigin(identity=identity, storage="" if was_led else kept, was_led=was_led)
 
 
 def kept_first(*, was_led: bool) -> str:
-    """What a store keeps from the moment on at which its release can keep it. ``was_led``: before that moment.
+    """Return what a store records when a release that keeps such records first opens it.
 
-    It is decided once: a later start finds a store that was led in any case, by this release perhaps, and with a
-    storage that was not this store's.
+    ``was_led``: the store had a leader before. This is decided once: at any later start the store had a leader, which
+    may have been of this release, with a storage that was not this store's.
     """
     return RELEASE_BEFORE if was_led else ""
 
 
 def kept_after(origin: StoreOrigin, settled: str) -> str:
-    """What a store keeps once its storage was looked at. ``settled``: identity of the storage, "" where it is not
-    settled whose that is; then somebody has kept records there, and the storage is not the release's before."""
+    """Return what a store records once ownership of its storage was checked. ``settled``: the storage's identity, ""
+    if its owner is not settled.
+
+    The result is never RELEASE_BEFORE: records exist there from now on.
+    """
     return settled or origin.storage
