@@ -1,1 +1,1 @@
-"""Clients of object stores, and what their errors mean."""
+"""Clients of object stores, their locations, and the translation of their errors."""

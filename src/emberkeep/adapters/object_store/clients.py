@@ -1,6 +1,6 @@
-"""Which object store a location means, and a client for it.
+"""Parses the location of an object store and opens a client for it.
 
-Credentials, region and endpoint are taken from the environment, by obstore (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
+obstore takes credentials, region and endpoint from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL,
 AWS_ALLOW_HTTP, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME, …).
 """
 
@@ -37,7 +37,10 @@ class ObjectLocation(NamedTuple):
 
 
 def parse_object_location(location: str, what: str) -> ObjectLocation:
-    """``what`` it is, for the message. Raises Fatal, without repeating what may hold a secret."""
+    """Return the parts of ``location``. ``what``: names it in messages.
+
+    Raises Fatal if it is malformed. The message does not repeat the location, which may hold a secret.
+    """
     parts = urlsplit(location)
     prefix = parts.path.strip("/")
     if not _BUCKET.fullmatch(parts.netloc) or parts.query or parts.fragment or not _PREFIX.fullmatch(prefix):
@@ -49,20 +52,20 @@ def parse_object_location(location: str, what: str) -> ObjectLocation:
 
 
 def open_object_store(location: ObjectLocation) -> ObjectStore:
-    """Asks nothing of the store. Raises what obstore raises."""
+    """Return a client, without contacting the store. Raises what obstore raises."""
     retry: RetryConfig = {"max_retries": _RETRIES, "retry_timeout": timedelta(seconds=_RETRY_SECONDS)}
     prefix = location.prefix or None
     if location.kind == "gs":
         return GCSStore(location.bucket, prefix=prefix, retry_config=retry)
     if location.kind == "az":
         return AzureStore(location.bucket, prefix=prefix, retry_config=retry)
-    # Each request carries its SHA-256, and S3 refuses what arrives otherwise.
+    # Each upload carries its SHA-256, and S3 refuses content that does not match it.
     checksum = os.environ.get("AWS_CHECKSUM_ALGORITHM", "SHA256")
     return S3Store(
         location.bucket,
         prefix=prefix,
         checksum_algorithm=checksum,
-        # S3 copies without replacing by an upload in parts, whose last request carries the condition.
+        # On S3, a copy that must not replace is an upload in parts, whose last request carries the condition.
         copy_if_not_exists="multipart",
         retry_config=retry,
     )

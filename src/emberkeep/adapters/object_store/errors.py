@@ -1,4 +1,4 @@
-"""What an object store's error means for the caller, in words that hold no secret."""
+"""Translates errors of object stores into ours, with messages that hold no secret."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ _STATUS = re.compile(r"status code: ([1-5][0-9]{2})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,64})</Code>|\"(?:code|status)\": ?\"([A-Za-z0-9_]{1,64})\"")
 _TRANSPORT = re.compile(r"HTTP error: ([a-z ]{1,60})")
 _ADDRESS = re.compile(r"\S*(?:://|[?&]\S+=)\S*")
-_METADATA = ("169.254.", "metadata.google.internal")  # asked when the environment has no credentials
+_METADATA = ("169.254.", "metadata.google.internal")  # obstore asks there if the environment has no credentials
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _TOO_BUSY = {408, 425, 429}
 _CREDENTIALS = "set the store's credentials in the environment of this process"
 
 
 def object_store_error(action: str, error: Exception) -> EmberkeepError:
-    """``error`` is obstore's. Its own text is not passed on: requests and answers in it may carry credentials."""
+    """Return obstore's ``error`` as ours. Its text is not passed on: requests and replies in it may hold credentials.
+    ``action``: what failed, for the message."""
     text = str(error)
     status, code = _status(text), _code(text)
     answer = " ".join(part for part in (f"HTTP status {status}" if status else "", code) if part)
@@ -44,7 +45,8 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
 
 
 def _unsent(action: str, text: str) -> EmberkeepError:
-    """Nothing was sent: something about the store's settings is wrong, or an answer made no sense."""
+    """Return the error for a failure with neither an HTTP status nor a transport error: wrong settings, or a reply that
+    obstore did not understand."""
     line = text.strip().splitlines()[0] if text.strip() else "unknown error"
     reason = _ADDRESS.sub("…", line.partition("error: ")[2] or line)[:200]
     if "missing" in reason.lower() or "must be specified" in reason.lower():

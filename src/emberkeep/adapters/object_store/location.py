@@ -1,4 +1,4 @@
-"""What kind of place a configured location names."""
+"""Tells directories from object stores in configured locations."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from emberkeep.base.errors import Fatal
 
 
 def is_object_store(location: str) -> bool:
-    """Whether obstore is to reach it. The rest are paths, file systems of Hadoop's, or nothing."""
+    """True if obstore serves ``location``. Others are paths, file systems that only Hadoop knows, or invalid."""
     return "://" in location and scheme_of(location) in OBJECT_STORES
 
 
 def directory_at(location: str, what: str) -> Path | None:
-    """The directory that a path or a file: URI names; None: an object store is meant.
+    """Return the directory that a path or a file: URI names, None for an object store.
 
-    ``what`` it is, for messages. Raises Fatal: no such kind of place.
+    ``what``: names the location in messages. Raises Fatal if it is of another kind.
     """
     kind = scheme_of(location)
     if kind == "file":
@@ -34,7 +34,7 @@ def directory_at(location: str, what: str) -> Path | None:
 
 
 def without_obstore(error: ModuleNotFoundError, what: str) -> Fatal:
-    """The error for object stores where obstore is not installed; raises ``error`` when that says something else."""
+    """Return the error for object stores if obstore is not installed. Raises ``error`` if another module is missing."""
     if error.name is None or not error.name.startswith("obstore"):
         raise error
     return Fatal(f"{what} needs obstore, which is not installed", hint="pip install 'emberkeep[object-store]'")

@@ -1,1 +1,1 @@
-"""Where savepoints lie."""
+"""Savepoints in object stores."""

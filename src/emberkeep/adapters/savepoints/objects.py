@@ -1,7 +1,7 @@
 """A savepoint in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<name>``.
 
-There are no directories and no renames: one request puts a file, and it is durable with its answer. Blocking calls
-only, see object_blobs.
+There are no directories and no renames. One request stores a small file, an upload in parts a large one; the file is
+durable once the store has replied. Only blocking calls are used, see ``adapters.blobs.objects``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class StoredSavepoint:
     """Implements ``lifecycle.ports.SavepointObjects``."""
 
     def __init__(self, location: str) -> None:
-        """Raises Fatal."""
+        """Raises Fatal if ``location`` is malformed."""
         self._requests = ObjectRequests(parse_object_location(location, "the savepoint"))
 
     def put(self, name: str, source: Path) -> None:

@@ -1,4 +1,4 @@
-"""The object store that a savepoint's location names."""
+"""Opens the object store that a savepoint's location names."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from emberkeep.lifecycle.ports import SavepointObjects
 
 
 def open_savepoint_objects(location: str) -> SavepointObjects | None:
-    """``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix; None for any other: it is a path,
-    or a URI that Hadoop may know.
+    """Return the savepoint's files at ``location``, without contacting the store.
 
-    Nothing is asked of the store yet. Raises Fatal (no such location, or obstore is not installed).
+    ``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Return None for any other location: a
+    path, or a URI that Hadoop may know. Raises Fatal if the location is malformed, or obstore is not installed.
     """
     if not is_object_store(location):
         return None
