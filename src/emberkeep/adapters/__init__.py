@@ -1,1 +1,1 @@
-"""Adapters: what fulfils the ports by means of the operating system, HTTP, SQLite and files."""
+"""Adapters: implementations of the ports, with files, SQLite, ZooKeeper, object stores, HTTP and processes."""

@@ -35,7 +35,7 @@ from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER, BLOB_PEER_HEADER
 log = structlog.get_logger(__name__)
 
 THREADS = 8  # concurrent transfers
-_BUSY_SECONDS = 30.0  # of waiting, after which a download from a busy server is no longer retried
+_BUSY_SECONDS = 30.0  # waited in all, after which a download from a busy server fails
 _LONGEST_WAIT = 5.0  # seconds between two such attempts
 _PROBLEM_BYTES = 64 * 1024
 _REDIRECT = re.compile(r"http://([^/?#@\s]+)(/[^?#\s]*)")
@@ -223,8 +223,10 @@ class _Download:
         return None
 
     def _peer(self, address: str, answer: Answer) -> str:
-        """Return the peer's address in a redirect. Raises BrokenAnswer unless the redirect leads to this very BLOB: we
-        send our token there."""
+        """Return the peer's address in a redirect.
+
+        Raises BrokenAnswer unless the redirect leads to this very BLOB: we send our token there.
+        """
         match = _REDIRECT.fullmatch(answer.headers.get("location", ""))
         if match is None or match.group(2) != self._path:
             raise BrokenAnswer(f"{address} sends us on to no cache of this cluster")
@@ -286,8 +288,10 @@ class HttpBlobUploads:
         return await self._put(owner, data, lambda: hashlib.sha256(data).hexdigest(), holders, attempt)
 
     async def put_file(self, owner: JobId, file: Path, holders: Sequence[str]) -> BlobKey:
-        """Store a file as ``put_bytes`` does. The file must not change during the call. Raises Fatal also if the file
-        cannot be read."""
+        """Store a file as ``put_bytes`` does. The file must not change during the call.
+
+        Raises Fatal also if the file cannot be read.
+        """
 
         def digest() -> str:
             with file.open("rb") as opened:

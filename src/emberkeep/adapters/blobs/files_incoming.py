@@ -20,7 +20,7 @@ _WRITEV_PIECES = 512
 
 
 class Incoming:
-    """One file in transfer. Its methods block. Only ``sync`` may run while another one does."""
+    """One file in transfer. Its methods block. Calls must not overlap, except that ``sync`` may overlap others."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

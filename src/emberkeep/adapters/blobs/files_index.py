@@ -1,4 +1,4 @@
-"""An index of the BLOBs on a disk: owners by content, and files found sound. The disk has the last word."""
+"""An index of the BLOBs on a disk: owners by content, and files found sound. If the two differ, the disk is right."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Content:
 
 
 class BlobIndex:
-    """Only one thread at a time may use it, except for ``is_verified``, which any thread may call at any time."""
+    """The index. Only one thread at a time may use it, but any thread may call ``is_verified`` at any time."""
 
     def __init__(self) -> None:
         self._contents: dict[str, _Content] = {}

@@ -87,8 +87,8 @@ class BlobTree:
     def publish(self, temporary: Path, owner: JobId, key: BlobKey, *, verified: bool = True, mend: bool = True) -> bool:
         """Make a synced file a BLOB, durably, and return True if that replaced an existing one.
 
-        ``mend``: the bytes were written newly, so give this file to the content's other owners as well. If this raises,
-        the owner has no such BLOB.
+        ``mend``: the bytes are newly written, so give this file to the content's other owners as well. Raises OSError:
+        the file is not stored then, and if the sync failed, the existing BLOB is deleted too.
         """
         existed = self.place(temporary, owner, key, verified=verified)
         try:
@@ -269,7 +269,7 @@ class BlobTree:
             self._remove_if_empty(owner)
 
     def delete_owner(self, owner: JobId) -> None:
-        """Delete the owner's directory, at once: a rename takes all its BLOBs away, then they are removed."""
+        """Delete the owner's directory: first take all its BLOBs away at once by a rename, then remove them."""
         going = self.temporary()
         with self._lock:
             with contextlib.suppress(FileNotFoundError):

@@ -23,7 +23,7 @@ from emberkeep.protocol.wire import check_address
 
 CONNECT_SECONDS = 10.0
 SILENCE_SECONDS = 30.0  # without a byte, after which an exchange fails
-SLOWEST_PACE = 16 * 1024  # bytes per second: least average once SILENCE_SECONDS have passed
+SLOWEST_PACE = 16 * 1024  # bytes per second that a body must reach on average, once SILENCE_SECONDS have passed
 _HEAD_BYTES = 32 * 1024
 _BUFFER_BYTES = 1024**2
 _IDLE_SECONDS = 15.0  # a kept connection is reused only within this time: the server closes idle ones later
@@ -64,7 +64,7 @@ class Abort:
         return self._set
 
     def watch(self, used: socket.socket | None) -> None:
-        """Name the socket that the transfer uses from now on, None for none. Raises Aborted if it was aborted."""
+        """Note the socket that the transfer uses from now on, None for none. Raises Aborted after ``set``."""
         with self._lock:
             self._socket = used
             if self._set:

@@ -16,8 +16,10 @@ from emberkeep.base.ids import parse_job_id
 
 
 class BlobOwnerRecord(Protocol):
-    """The record at one place. All methods block; they raise Unavailable if the place does not answer, Fatal if it
-    refuses."""
+    """The record at one place.
+
+    All methods block. They raise Unavailable if the place does not answer, Fatal if it refuses.
+    """
 
     def read(self) -> Owner | None:
         """Return the record, or None if there is none. Raises Damaged, NewerFormat."""

@@ -131,8 +131,8 @@ class BlobPlace:
     def require_there(self) -> None:
         """Check that the place is available. Call this before reading or storing anything there.
 
-        Raises Unavailable if the place should have a record and has none, so its file system is probably missing;
-        OwnedByAnother; and what reading the record raises.
+        Raises Unavailable if a place that was used before has no record now: its file system is probably missing.
+        Raises OwnedByAnother, and what reading the record raises.
         """
         if not self.location or time.monotonic() < self._seen_until:
             return

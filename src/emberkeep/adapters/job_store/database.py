@@ -93,8 +93,10 @@ class JobDatabase:
     # --- operations, as the port describes them -----------------------------------------------------------------------
 
     def confirm(self) -> None:
-        """Check that this leader can write. Raises Conflict if a newer leader has opened the store, Fatal if the file
-        cannot be written."""
+        """Check that this leader can write.
+
+        Raises Conflict if a newer leader has opened the store, Fatal if the file cannot be written.
+        """
         with self._leading() as connection:
             # Two changes that cancel out, because SQLite writes nothing for an update that changes no value.
             connection.execute("UPDATE store SET epoch = epoch + 1")

@@ -112,7 +112,7 @@ class GraphFiles:
     def discard(self, job_id: JobId) -> None:
         """Delete the graph of a job without a handle, unless it is damaged.
 
-        Log errors only: a file that remains because of one is found by ``without_handle``.
+        Log errors, raise none: a file that remains because of one is found by ``without_handle``.
         """
         self.discard_file(self._path(job_id).name)
 

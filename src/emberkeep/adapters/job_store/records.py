@@ -41,7 +41,7 @@ class StoredAttempt(Compatible, frozen=True, kw_only=True):
     stopped: str = ""
 
     def next_attempt(self, attempt: int, home: DriverHome | None) -> StoredAttempt:
-        """Return the record of a newer attempt. It keeps a requested procedure other than a MOVE, which it ends."""
+        """Return the record of a newer attempt. Keep a requested procedure, except a MOVE: the attempt completes it."""
         procedure = self.procedure
         if procedure is not None and procedure.procedure is Procedure.MOVE:
             procedure = None

@@ -67,8 +67,10 @@ class ResultFiles:
         )
 
     def read(self, file: ResultFile) -> JobResult:
-        """Return the result in a file. Raises Unavailable, Damaged, NewerFormat, or Fatal if the file does not exist;
-        each names the path."""
+        """Return the result in a file.
+
+        Raises Unavailable, Damaged, NewerFormat, or Fatal if the file does not exist; each names the path.
+        """
         path = self._directory / Path(file.location).name
         data = self._bytes(path)
         if len(data) != file.size or hashlib.sha256(data).hexdigest() != file.sha256:
@@ -100,7 +102,7 @@ class ResultFiles:
             return file.outline
 
     def discard(self, location: str) -> None:
-        """Delete a file. Log errors only: a file that remains because of one is found by ``without_node``."""
+        """Delete a file. Log errors, raise none: a file that remains because of one is found by ``without_node``."""
         path = self._directory / Path(location).name
         try:
             self._patience.run(path, lambda: path.unlink(missing_ok=True))

@@ -19,8 +19,10 @@ _CREDENTIALS = "set the store's credentials in the environment of this process"
 
 
 def object_store_error(action: str, error: Exception) -> EmberkeepError:
-    """Return obstore's ``error`` as ours. Its text is not passed on: requests and replies in it may hold credentials.
-    ``action``: what failed, for the message."""
+    """Return obstore's ``error`` as ours. ``action``: what failed, for the message.
+
+    The error's own text is not passed on: it may quote requests and replies that hold credentials.
+    """
     text = str(error)
     status, code = _status(text), _code(text)
     answer = " ".join(part for part in (f"HTTP status {status}" if status else "", code) if part)
@@ -45,8 +47,10 @@ def object_store_error(action: str, error: Exception) -> EmberkeepError:
 
 
 def _unsent(action: str, text: str) -> EmberkeepError:
-    """Return the error for a failure with neither an HTTP status nor a transport error: wrong settings, or a reply that
-    obstore did not understand."""
+    """Return the error for a failure with neither an HTTP status nor a transport error.
+
+    The store's settings are wrong, or obstore did not understand a reply. The message quotes obstore without addresses.
+    """
     line = text.strip().splitlines()[0] if text.strip() else "unknown error"
     reason = _ADDRESS.sub("…", line.partition("error: ")[2] or line)[:200]
     if "missing" in reason.lower() or "must be specified" in reason.lower():

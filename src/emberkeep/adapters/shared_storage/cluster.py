@@ -80,8 +80,10 @@ class ClusterStorage:
 
     @property
     def has_recorded_checkpoints(self) -> bool:
-        """True if the directory of all jobs' checkpoints carries an ownership record wherever it is mounted; False
-        before ``settle``."""
+        """True if the directory of all jobs' checkpoints carries an ownership record on every node that has it mounted.
+
+        False before ``settle``.
+        """
         return self._has_recorded_checkpoints
 
     # --- ownership ----------------------------------------------------------------------------------------------------
@@ -124,7 +126,7 @@ class ClusterStorage:
 
         Do so once: if a noted directory is missing later, its file system is not mounted, and drivers wait for it.
         While the owner is not settled (``is_ours``), create the directory without a record, provided that the storage
-        is not empty. Log errors only.
+        is not empty. Log errors, raise none.
         """
         place = self._layout.checkpoints
         try:
@@ -154,8 +156,10 @@ class ClusterStorage:
         return ""
 
     def _prepare_place(self, origin: StoreOrigin) -> None:
-        """Create the cluster's directory if it is missing. Raises Unavailable if it was used before: then it is not
-        mounted."""
+        """Create the cluster's directory if it is missing.
+
+        Raises Unavailable if the job store was used with it: then its file system is not mounted.
+        """
         missing = not is_directory(self._place)
         if missing and origin.storage:
             raise Unavailable(
@@ -251,7 +255,7 @@ class ClusterStorage:
     # --- data ---------------------------------------------------------------------------------------------------------
 
     def find(self) -> set[Item]:
-        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs that no job store sweeps.
+        """Return all jobs' checkpoints, BLOBs if they are in this directory, and graphs as in ``_strange_graphs``.
 
         Raises Unavailable.
         """

@@ -15,8 +15,11 @@ _SECONDS = 5.0
 
 @dataclass(frozen=True)
 class StorageSight:
-    """The result of one check. ``held``: data of this cluster was found. ``problem``: why the storage cannot be used
-    now; "" also for a storage in which nothing was ever stored."""
+    """The result of one check.
+
+    ``held``: data of this cluster was found. ``problem``: why the storage cannot be read now; "" also for a storage in
+    which nothing was ever stored.
+    """
 
     held: bool
     problem: str = ""

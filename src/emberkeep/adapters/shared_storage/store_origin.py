@@ -38,9 +38,9 @@ def kept_first(*, was_led: bool) -> str:
 
 
 def kept_after(origin: StoreOrigin, settled: str) -> str:
-    """Return what a store records once ownership of its storage was checked. ``settled``: the storage's identity, ""
-    if its owner is not settled.
+    """Return what a store records once the ownership of its storage was checked.
 
-    The result is never RELEASE_BEFORE: records exist there from now on.
+    ``settled``: the storage's identity; "" if its owner is not settled. The result is never RELEASE_BEFORE: records
+    exist there from now on.
     """
     return settled or origin.storage

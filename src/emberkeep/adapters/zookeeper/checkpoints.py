@@ -1,7 +1,7 @@
 """Pointers to checkpoints and savepoints in ZooKeeper: one node per job, from the job's first report to its end.
 
-The transaction that creates or deletes such a node also changes the job's attempt node. So a late report cannot be
-written for an older attempt, and cannot leave a node behind for a job that has ended.
+The transaction that creates such a node also changes the job's attempt node; the one that records the job's end deletes
+both. So a late report cannot be written for an older attempt, and cannot leave a node behind for a job that has ended.
 """
 
 from __future__ import annotations

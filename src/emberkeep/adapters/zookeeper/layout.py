@@ -106,8 +106,10 @@ KINDS: dict[type, str] = {
 
 
 def encode_node(value: Compatible, over: bytes | None = None) -> bytes:
-    """Return the content for a node. ``over``: the node's old content, whose fields of newer releases are kept. Raises
-    NewerFormat."""
+    """Return the content for a node. Raises NewerFormat.
+
+    ``over``: the node's old content. Fields in it that a newer release has added are kept.
+    """
     return encode_over(KINDS[type(value)], _VERSION, value, over or None)
 
 

@@ -1,4 +1,4 @@
-"""Finds the leader: by the epoch node in ZooKeeper, which its last writer signs, and by news from other processes.
+"""Finds the leader: by the epoch node in ZooKeeper, which names its last writer, and by news from other processes.
 
 While ZooKeeper is unavailable, the last known leader is still the best guess: running jobs continue with it.
 """

@@ -40,7 +40,7 @@ class RootOwner:
     async def prepare(self, epoch_before: int) -> None:
         """Write the record if there is none. Call it before this JobManager takes its epoch.
 
-        ``epoch_before``: the epoch before that; above 0 it shows that an older release was leader here.
+        ``epoch_before``: the previous epoch. If it is above 0, an older release was leader here.
         """
         if not await self._session.exists(self._layout.owner):
             with contextlib.suppress(Conflict):  # another JobManager of this release was faster

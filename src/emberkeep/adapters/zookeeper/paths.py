@@ -1,4 +1,4 @@
-"""Creates a cluster's persistent nodes if they are missing, and refuses nodes that others may use.
+"""Creates a cluster's persistent nodes if they are missing. With ``creator_only``, refuses nodes that others may use.
 
 Only missing nodes are created, so CREATE permission is needed only on the parent of the topmost one. Nodes above the
 cluster's own node are shared with other clusters, which create their nodes beside it.
@@ -70,7 +70,8 @@ async def _check(session: ZooKeeperSession, path: str) -> None:
 def _is_own(entry: ACL, settings: SessionSettings) -> bool:
     """True if an access right belongs to this cluster.
 
-    With schemes other than digest only the server knows the names, so every right counts except those for everybody.
+    With schemes other than digest only the server knows the names. Then every right counts as this cluster's, except
+    those for everybody.
     """
     scheme, _, credentials = settings.authorization.partition(":")
     if scheme != "digest":

@@ -78,8 +78,10 @@ class AddressRegistration:
         return found
 
     async def _take_over(self, path: str, node: Node) -> None:
-        """Delete the registration of a process that is gone. Raises Fatal if the process is alive, AddressTaken if
-        that cannot be told yet."""
+        """Delete the registration of a process that is gone, or of an earlier session of this process.
+
+        Raises Fatal if another process is alive, AddressTaken if that is not known yet.
+        """
         other = _read(node, path)
         if other is None or not self._can_see(other):
             self._wait_for_its_session(path, other)

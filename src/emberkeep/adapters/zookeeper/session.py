@@ -59,8 +59,11 @@ class SessionSettings:
 
 @dataclass(frozen=True)
 class Node:
-    """A node as it was read. ``created``: id of the transaction that created it; later nodes have larger ones.
-    ``created_ms``: the creation time."""
+    """A node as it was read.
+
+    ``created``: id of the transaction that created it; nodes created later have larger ones. ``created_ms``: the
+    creation time, in ms since 1970.
+    """
 
     data: bytes
     version: int

@@ -198,7 +198,7 @@ class ZooKeeperJobStore:
         return await self._with_keys(await self._with_pointers(stored))
 
     async def _with_keys(self, stored: list[StoredJob]) -> list[StoredJob]:
-        """Return ``stored``, with the idempotency keys of the jobs whose graphs, which name them, cannot be read."""
+        """Return ``stored``, with idempotency keys filled in for jobs that cannot be read: these have no graph."""
         if all(entry.trouble is None for entry in stored):
             return stored
         nodes = await self._read_all(
