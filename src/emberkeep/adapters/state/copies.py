@@ -1,8 +1,8 @@
-"""Local copies of state files on this node's disk: state_copies_places tells where they lie, state_copies_file how.
+"""Local copies of state files on this node's disk. ``copies_places`` has their paths, ``copies_file`` their format.
 
-Nothing is synced when a copy is kept: after a power loss a copy may be torn, which its record or its blocks' checksums
-tell, or missing. A copy's owner is the directory that it lies in, so that handing over is one rename. The order of last
-use begins anew with each process, by the time at which copies were written.
+Keeping a copy does not sync it. After a power loss a copy may be missing or torn; its record and its blocks' checksums
+reveal a torn one. A copy's owner is the directory that it is in, so that one rename hands over all copies of an owner.
+Each process starts with the copies in order of their modification times as the order of last use.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class DiskCopies:
         self._files = files
         self._places = CopyPlaces(root, files)
         self._index = CopyIndex()
-        self._lock = threading.Lock()  # of the index, and of the coming and going of files and directories
+        self._lock = threading.Lock()  # guards the index, and the creation and removal of files and directories
 
     # --- a start ------------------------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class DiskCopies:
         return records
 
     def clear(self) -> None:
-        """Instead of ``open_copies``: nothing is kept here any more. Removes all that there is. Raises Fatal."""
+        """Remove all copies. Call it instead of ``open_copies`` where no copies are kept any more. Raises Fatal."""
         with self._errors("delete"):
             self._places.clear()
 
@@ -71,12 +71,12 @@ class DiskCopies:
         with self._errors("write"):
             try:
                 return Staged(self._places.staging(), self._files, self._adopt)
-            except FileNotFoundError:  # the disk was not there at the start
+            except FileNotFoundError:  # the directories are missing, e.g. because the disk was away at the start
                 self._places.make()
                 return Staged(self._places.staging(), self._files, self._adopt)
 
     def _adopt(self, staged: Path, record: CopyRecord) -> None:
-        """A complete file with its record becomes a copy. Raises OSError."""
+        """Make a complete file, which ends with its record, a copy. Raises OSError."""
         copy = Copy(record, staged.name)
         with self._lock:
             self._places.adopt(staged, copy)
@@ -99,7 +99,7 @@ class DiskCopies:
 
     def _delete_replaced(self, copy: Copy | None) -> None:
         if copy is not None:
-            self._forget([copy])  # if that fails, the next start finds two of one name, and takes the newer one
+            self._forget([copy])  # if that fails, the next start finds two copies of one name and takes the newer one
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
@@ -122,7 +122,7 @@ class DiskCopies:
                 self._forget([copy])
                 raise DamagedCopy(f"{where} cannot be opened: {error.strerror or error}") from error
         pieces = verified_pieces(file, copy.record, offset, length, where)
-        next(pieces)  # into its "try": from now on the file is closed whatever becomes of the iterator
+        next(pieces)  # enters the "try", so that the file is closed even if the iterator is never used
         return self._guarded(pieces, copy)
 
     def _guarded(self, pieces: Iterator[bytes], copy: Copy) -> Generator[bytes]:
@@ -140,7 +140,7 @@ class DiskCopies:
             self._index.touch(record.path)
 
     def _find_same(self, record: CopyRecord) -> Copy | None:
-        """The copy of these bytes; it may have been handed over meanwhile."""
+        """Return the copy with exactly these bytes, even if it has been handed over since; None if there is none."""
         copy = self._index.find(record.path)
         if copy is None or msgspec.structs.replace(copy.record, allocation_id=record.allocation_id) != record:
             return None
@@ -179,7 +179,7 @@ class DiskCopies:
                 self._places.remove(going)
 
     def _delete(self, copies: list[Copy]) -> None:
-        """Raises OSError."""
+        """Remove copies from the index, then from the disk. Raises OSError."""
         for copy in copies:
             if self._index.find(copy.record.path) is copy:
                 self._index.remove(copy.record.path)
@@ -190,7 +190,7 @@ class DiskCopies:
                 self._places.remove_if_empty(owner)
 
     def _forget(self, copies: list[Copy]) -> None:
-        """The same of copies that are of no use: a disk that fails here failed before."""
+        """Delete useless copies as ``_delete`` does, ignoring OSError: a disk that fails here has failed before."""
         with contextlib.suppress(OSError):
             self._delete(copies)
 
@@ -209,7 +209,7 @@ class DiskCopies:
         return self._index.used
 
     def close(self) -> None:
-        """Nothing to close: the files are those of the next process."""
+        """Do nothing: the files stay for the next process."""
 
     @contextlib.contextmanager
     def _errors(self, verb: str) -> Iterator[None]:

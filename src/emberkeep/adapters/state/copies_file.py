@@ -4,8 +4,8 @@
 bytes | record header, payload (JSON) | length of the record, 8 hex digits and a line feed
 ```
 
-The last record counts: a copy that gets another name gets another record at its end. A file without a sound one at its
-end, whatever was torn, flipped or cut, is no copy. Its blocks are checked when they are read.
+The last record counts: a copy that gets another name gets another record at its end. A file that does not end in a
+sound record is not a copy, whether it was torn, altered or cut off. Each block is checked when it is read.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ BLOCK_BYTES = 256 * 1024
 _KIND = "local-copy"
 _VERSION = 1
 _FOOTER_BYTES = 9
-_GUESS_BYTES = 4096  # one read brings footer and record of most files
+_GUESS_BYTES = 4096  # read from the end at first: enough for the footer and the record of most files
 
 
 def encode_end(record: CopyRecord) -> bytes:
-    """What makes a file's bytes a copy."""
+    """Return the record and footer to append to a file's bytes, which makes the file a copy."""
     encoded = encode_record(_KIND, _VERSION, msgspec.json.encode(record))
     return encoded + b"%08x\n" % len(encoded)
 
 
 def read_end(file: int, where: str) -> CopyRecord:
-    """The snapshot record of an open file. Raises DamagedCopy, OSError."""
+    """Return the snapshot record of an open file. Raises DamagedCopy, OSError."""
     size = os.fstat(file).st_size
     end = os.pread(file, min(size, _GUESS_BYTES), max(0, size - _GUESS_BYTES))
     try:
@@ -59,7 +59,7 @@ def _blocks_fit(record: CopyRecord) -> bool:
 
 
 def verified_pieces(file: int, record: CopyRecord, offset: int, length: int | None, where: str) -> Generator[bytes]:
-    """First b"", then the bytes asked for, each piece from a block that verifies. Closes ``file`` at its end.
+    """Yield b"" first, then the bytes asked for, from blocks whose checksums are right. Closes ``file`` at the end.
 
     Raises DamagedCopy, Unavailable.
     """
@@ -92,13 +92,13 @@ def _block(file: int, begin: int, size: int, where: str) -> bytes:
 
 
 class BlockChecksums:
-    """CRC-32C of each block of bytes that come in pieces of any size."""
+    """Compute the CRC-32C of each block while bytes arrive in pieces of any size."""
 
     def __init__(self) -> None:
         self.length = 0
         self._complete: list[int] = []
         self._current = 0
-        self._room = BLOCK_BYTES  # in the current block
+        self._room = BLOCK_BYTES  # bytes left in the current block
 
     def add(self, data: bytes) -> None:
         self.length += len(data)

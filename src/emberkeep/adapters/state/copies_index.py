@@ -1,6 +1,6 @@
-"""Which local copies there are: by path, by directory, by whom they are kept for, by when they were last used.
+"""An index of the local copies: by path, by directory, by owner, and by last use.
 
-In memory, for one thread at a time; rebuilt from the disk at each start.
+It is in memory, for one thread at a time, and is rebuilt from the disk at each start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Owner: TypeAlias = tuple[JobId, AllocationId]
 
 @dataclass(frozen=True)
 class Copy:
-    """``file``: its name in its owner's directory, never given to another copy."""
+    """A local copy. ``file`` is its name in its owner's directory, which no other copy ever gets."""
 
     record: CopyRecord
     file: str
@@ -33,12 +33,12 @@ class Copy:
 class CopyIndex:
     def __init__(self) -> None:
         self._copies: OrderedDict[StatePath, Copy] = OrderedDict()  # least recently used first
-        self._below: dict[tuple[str, str], set[str]] = {}  # root and directory: last parts of the names in it
+        self._below: dict[tuple[str, str], set[str]] = {}  # root and directory, to the names of the directory's entries
         self._owned: dict[Owner, dict[StatePath, None]] = {}
-        self.used = 0  # bytes of disk
+        self.used = 0  # bytes of disk that all copies take
 
     def add(self, copy: Copy) -> Copy | None:
-        """Returns the one that it replaces."""
+        """Add a copy; return the one of the same path that it replaces."""
         path = copy.record.path
         replaced = self.remove(path)
         self._copies[path] = copy
@@ -55,7 +55,7 @@ class CopyIndex:
         return replaced
 
     def hand_over(self, copy: Copy, target: AllocationId) -> None:
-        """The copy's owner changes, nothing else."""
+        """Change the copy's owner to another allocation of its job, and nothing else."""
         path = copy.record.path
         del self._owned[copy.owner][path]
         if not self._owned[copy.owner]:
@@ -97,7 +97,7 @@ class CopyIndex:
             self._copies.move_to_end(path)
 
     def below(self, path: StatePath) -> list[Copy]:
-        """The copy of this name, and all in the directory of this name."""
+        """Return the copy at this path, and all copies below it if it is a directory."""
         found: list[Copy] = []
         waiting = [path.name]
         while waiting:

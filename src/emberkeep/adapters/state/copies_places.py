@@ -1,7 +1,7 @@
-"""Where local copies lie below their root, and what is done with files and directories there.
+"""The paths of local copies below their root, and the operations on files and directories there.
 
 ```
-<root>/copies/<job id>/<allocation id>/<name>   complete, see state_copies_file
+<root>/copies/<job id>/<allocation id>/<name>   complete, see copies_file
 <root>/staging/<name>                           being received, or being deleted
 ```
 """
@@ -31,14 +31,17 @@ from emberkeep.base.files.operations import FileOps
 from emberkeep.base.ids import AllocationId, JobId, parse_job_id
 from emberkeep.local_state.errors import DamagedCopy
 
-NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)  # a link, a socket, …: nobody has put it there as a copy
+NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENOTDIR)  # a link, a socket or the like, so not a copy
 _ALLOCATION = re.compile(r"[0-9a-f]{1,64}")
 
 log = structlog.get_logger(__name__)
 
 
 class CopyPlaces:
-    """Methods raise OSError. Those that make or remove an owner's directory are called by one thread at a time."""
+    """Files and directories of local copies.
+
+    Methods raise OSError. One thread at a time calls those that create or remove an owner's directory.
+    """
 
     def __init__(self, root: Path, files: FileOps) -> None:
         self._root = root
@@ -47,32 +50,35 @@ class CopyPlaces:
         self._files = files
         self._life = secrets.token_hex(6)
         self._numbers = itertools.count()
-        self.removed = 0  # files that were no sound copies
-        self.left = 0  # files and directories that could not be looked at or removed
-        self.why_left = ""  # the last one of them
+        self.removed = 0  # files removed because they were not sound copies
+        self.left = 0  # files and directories that could not be read or removed
+        self.why_left = ""  # path and error of the last of them
 
     def staging(self) -> Path:
-        """A name that was never used, here or as a copy's."""
+        """Return a path whose last part has never named a staged file or a copy."""
         return self._staging / f"{self._life}-{next(self._numbers):x}"
 
     def path(self, copy: Copy) -> str:
         return f"{self._directory(copy.owner)}/{copy.file}"
 
     def _directory(self, owner: Owner) -> str:
-        """Raises InvalidInput."""
+        """Return the path of the owner's directory. Raises InvalidInput."""
         return f"{self._copies}/{_relative(owner)}"
 
-    # --- a start ------------------------------------------------------------------------------------------------------
+    # --- at the start -------------------------------------------------------------------------------------------------
 
     def make(self) -> None:
-        """The directories."""
+        """Create the root and its two directories."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for directory in (self._staging, self._copies):
             with contextlib.suppress(FileExistsError):
                 self._files.make_directory(str(directory))
 
     def load(self) -> Iterator[tuple[int, Copy]]:
-        """Time of change (ns since 1970) and copy; what is none is removed, and what is in staging."""
+        """Yield each sound copy with its modification time (ns since 1970).
+
+        Removes everything else below ``copies``, and everything in ``staging``.
+        """
         for leftover in list(os.scandir(self._staging)):
             self._try_to_remove(leftover.path)
         for job in list(os.scandir(self._copies)):
@@ -81,7 +87,7 @@ class CopyPlaces:
 
     @contextlib.contextmanager
     def _skipping(self, path: str) -> Iterator[None]:
-        """What this disk does not show or let go stays as it is; the next start tries again."""
+        """Count and skip a path that the disk refuses to read or delete; the next start tries again."""
         try:
             yield
         except OSError as error:
@@ -93,14 +99,14 @@ class CopyPlaces:
             self.remove(path)
 
     def _of_job(self, job: os.DirEntry[str]) -> Iterator[tuple[int, Copy]]:
-        """Time of change (ns) and copy; what is none is removed."""
+        """Yield a job's copies with their modification times (ns); remove everything else in the job's directory."""
         try:
             if job.is_dir(follow_symlinks=False):
                 job_id = parse_job_id(job.name)
                 for allocation in list(os.scandir(job.path)):
                     with self._skipping(allocation.path):
                         yield from self._of_owner(job_id, allocation)
-                with contextlib.suppress(OSError):  # it is not empty
+                with contextlib.suppress(OSError):  # raised if the directory is not empty
                     self._files.remove_directory(job.path)
                 return
         except InvalidInput:
@@ -124,12 +130,12 @@ class CopyPlaces:
             self._files.remove_directory(allocation.path)
 
     def drop_replaced(self, copy: Copy) -> None:
-        """A crash came before it was deleted."""
+        """Delete a copy that a newer one of the same name replaced: a crash prevented its deletion."""
         with self._skipping(self.path(copy)):
             self.delete(copy)
 
     def clear(self) -> None:
-        """Remove everything, the root too where nothing else is in it."""
+        """Remove all copies and staged files, and the root if it is empty then."""
         for directory in (self._staging, self._copies):
             self.remove(str(directory))
         try:
@@ -138,10 +144,10 @@ class CopyPlaces:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
                 raise
 
-    # --- later --------------------------------------------------------------------------------------------------------
+    # --- while running ------------------------------------------------------------------------------------------------
 
     def adopt(self, staged: Path, copy: Copy) -> None:
-        """A staged file becomes a copy."""
+        """Move a staged file into its owner's directory, which makes it a copy."""
         target = self.path(copy)
         try:
             self._files.rename(str(staged), target)
@@ -153,7 +159,10 @@ class CopyPlaces:
             self._files.rename(str(staged), target)
 
     def hand_over(self, copies: Iterable[Copy], source: Owner, target: Owner) -> None:
-        """All that lies in one owner's directory goes to another one's of the same job, durably."""
+        """Move everything in one owner's directory to that of another owner of the same job, durably.
+
+        One rename is enough unless the target has files already; then ``copies`` are moved one by one.
+        """
         froms, to = self._directory(source), self._directory(target)
         try:
             self._files.rename(froms, to)
@@ -168,7 +177,7 @@ class CopyPlaces:
         sync_directory(Path(to).parent, self._files)
 
     def set_aside(self, owner: Owner) -> str:
-        """Everything of an owner, at once; returns where it is to be removed."""
+        """Move an owner's directory into staging in one step. Return its new path, for the caller to remove."""
         going = str(self.staging())
         with contextlib.suppress(FileNotFoundError):
             self._files.rename(self._directory(owner), going)
@@ -180,7 +189,7 @@ class CopyPlaces:
             self._files.unlink(self.path(copy))
 
     def remove_if_empty(self, owner: Owner) -> None:
-        """An owner's directory, and its job's."""
+        """Remove an owner's directory, and its job's, if they are empty."""
         directory = self._directory(owner)
         for each in (directory, os.path.dirname(directory)):  # noqa: PTH120
             try:
@@ -193,7 +202,7 @@ class CopyPlaces:
                 return
 
     def remove(self, path: str) -> None:
-        """A file or a directory with everything in it; one that is not there is fine."""
+        """Remove a file, or a directory with everything in it. A missing path is ignored."""
         with contextlib.suppress(FileNotFoundError):
             if stat.S_ISDIR(os.lstat(path).st_mode):
                 for entry in list(os.scandir(path)):
@@ -212,7 +221,7 @@ def _relative(owner: Owner) -> str:
 
 
 def _load(entry: os.DirEntry[str], owner: Owner) -> tuple[int, Copy]:
-    """Time of change (ns) and copy. Raises DamagedCopy, OSError where it cannot be read now."""
+    """Return a copy and its modification time (ns). Raises DamagedCopy; OSError if it cannot be read now."""
     try:
         file = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

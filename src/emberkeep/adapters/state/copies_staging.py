@@ -1,4 +1,4 @@
-"""A file on its way to be a local copy."""
+"""A file that is being received and becomes a local copy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Staged:
     """Implements ``local_state.ports.StagedCopy``."""
 
     def __init__(self, path: Path, files: FileOps, adopt: Callable[[Path, CopyRecord], None]) -> None:
-        """``adopt`` makes a file with its record a copy. Raises OSError."""
+        """Create the file ``path``. ``adopt`` turns the complete file and its record into a copy. Raises OSError."""
         self._path = path
         self._files = files
         self._adopt = adopt
@@ -81,7 +81,7 @@ class Staged:
 
     @staticmethod
     def add_end(files: FileOps, path: str, record: CopyRecord) -> None:
-        """A copy's newer record. Raises OSError."""
+        """Append a newer record to a copy. Raises OSError."""
         file = files.extend(path)
         try:
             files.write(file, encode_end(record))
@@ -93,7 +93,7 @@ class Staged:
         os.close(self._file)
 
     def _delete(self) -> None:
-        with contextlib.suppress(OSError):  # what stays is removed at the next start
+        with contextlib.suppress(OSError):  # the next start removes what stays
             self._files.unlink(str(self._path))
 
     def _refusal(self, error: OSError) -> Fatal:

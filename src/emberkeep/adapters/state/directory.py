@@ -1,11 +1,11 @@
 """Durable state in a directory that all nodes share: local, NFS or another network file system.
 
-Files and directories are those that Spark would have made there with file://, byte for byte, so that local recovery can
-be switched on and off. Hadoop keeps checksums in ``.name.crc`` beside the files that it writes with file://: those of a
-file that is replaced, moved or deleted here are deleted first, and no listing shows them.
+Files and directories are byte for byte those that Spark would have written there with file://, so that local recovery
+can be switched on and off. Hadoop keeps checksums in ``.name.crc`` beside the files that it writes with file://. Before
+a file is replaced, moved or deleted here, its checksum file is deleted. Listings do not show checksum files.
 
-A file comes under its name complete and synced. Its generation is inode, size and time of change, the digits of which
-below a millisecond are drawn at random.
+A file appears under its name complete and synced. Its generation is its inode, its size and its modification time. The
+digits of that time below a millisecond are random.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ _PIECE_BYTES = 256 * 1024
 
 
 class DirectoryState:
-    """Implements ``local_state.ports.DurableState``. Nothing is made below the root before something is put there."""
+    """Implements ``local_state.ports.DurableState``.
+
+    Creates nothing below the root before the first file or directory.
+    """
 
     def __init__(
         self, root: Path, files: FileOps = SYSTEM_FILES, *, first_start: FirstStart = FirstStart.ANYWHERE
     ) -> None:
-        """``root``: absolute."""
+        """``root`` is an absolute path."""
         self._root = StateRoot(str(root))
         self._files = files
         self._tree = DirectoryTree(root, files, first_start)
@@ -49,7 +52,7 @@ class DirectoryState:
     def location(self) -> str:
         return self._root.location
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def status(self, name: str) -> FileStatus:
         parts = parts_of(name)
@@ -82,7 +85,7 @@ class DirectoryState:
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
         if not parts_of(name):
             raise self._root.is_a_directory(name)
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # not to wait at the end of a pipe
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a named pipe must not block
         with self._errors("read", name), self._spot(name) as spot:
             if stat.S_ISDIR(self._stat(spot).st_mode):
                 raise self._root.is_a_directory(name)
@@ -91,7 +94,7 @@ class DirectoryState:
             except FileNotFoundError:
                 raise self._root.absent(name) from None
         pieces = self._pieces(file, name, offset, length)
-        next(pieces)  # into its "try": from now on the file is closed whatever becomes of the iterator
+        next(pieces)  # enters the "try", so that the file is closed even if the iterator is never used
         with self._errors("read", name):
             found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
@@ -165,7 +168,7 @@ class DirectoryState:
         if not same(old, new):
             self._check_free(new, overwrite=overwrite)
         for spot in (old, new):
-            # What is left of a file that plain file:// has written would condemn the bytes that come.
+            # Hadoop would check the new bytes against the checksums of an older file:// file and reject them.
             self._drop_side_file(spot)
         try:
             with changing(self._root.at(new.name)):
@@ -228,12 +231,12 @@ class DirectoryState:
         if not recursive:
             self._delete_empty(spot)
             return
-        # With one step it is gone for everybody, with all that is in it.
+        # One rename makes the whole directory disappear for all readers.
         going = secrets.token_hex(12)
         with self._incoming.opened() as incoming:
             with changing(self._root.at(spot.name)):
                 self._files.rename(spot.leaf, going, source_directory=spot.directory, target_directory=incoming)
-            with contextlib.suppress(OSError):  # what stays is swept away later
+            with contextlib.suppress(OSError):  # a later sweep of the incoming directory removes the rest
                 self._tree.remove(incoming, going)
 
     def _delete_empty(self, spot: Spot) -> None:
@@ -268,11 +271,14 @@ class DirectoryState:
     def close(self) -> None:
         self._incoming.remove()
 
-    # --- saying -------------------------------------------------------------------------------------------------------
+    # --- names and errors ---------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _opened(self, parts: Sequence[str], name: str, *, strict: bool = False) -> Iterator[int]:
-        """``strict``: a part that is a file is told, else it only means that there is nothing of this name."""
+        """Open the directory of these parts.
+
+        Raises Absent if there is none. With ``strict``, a part that is a file raises NotADirectoryError instead.
+        """
         with contextlib.ExitStack() as stack:
             try:
                 directory = stack.enter_context(self._tree.opened(parts))
@@ -312,7 +318,7 @@ class DirectoryState:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """No link, no pipe."""
+    """True for a regular file or a directory; false for links, pipes and other kinds."""
     return stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
 
 

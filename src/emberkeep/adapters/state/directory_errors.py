@@ -1,4 +1,4 @@
-"""What a file system's error means for the state in a shared directory."""
+"""What a file system's errors mean for state in a shared directory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from emberkeep.base.errors import Fatal, Unavailable, UnknownOutcome
 from emberkeep.base.files.errors import CANNOT_STORE
 
 NO_ENTRY = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG}
-# Of a change of names, these alone say that it has not happened: the file system has refused it. After all others (the
-# server is away, the disk has failed) it may have.
+# After these errors of a rename or the like, the file system has refused the change: it has not happened. After all
+# others (the server is away, the disk has failed) it may have happened.
 _REFUSED = CANNOT_STORE | {
     errno.EACCES, errno.EEXIST, errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.EMFILE, errno.EMLINK, errno.ENFILE,
     errno.ENOENT, errno.ENOMEM, errno.ENOSYS, errno.ENOTDIR, errno.ENOTEMPTY, errno.EOPNOTSUPP, errno.EPERM,
@@ -20,7 +20,7 @@ _REFUSED = CANNOT_STORE | {
 
 
 def refusal(action: str, error: OSError) -> Fatal | Unavailable:
-    """The file system did not do what it was asked for: the rule of ``base.files.errors``, for a name of many parts."""
+    """Return the error for a refused action, by the rule of ``base.files.errors`` but for a name of many parts."""
     message = f"cannot {action}: {error.strerror or error}"
     if error.errno in CANNOT_STORE:
         return Fatal(message, hint="free some space there")
@@ -29,7 +29,10 @@ def refusal(action: str, error: OSError) -> Fatal | Unavailable:
 
 @contextlib.contextmanager
 def changing(where: str) -> Iterator[None]:
-    """Around a step that gives or takes a name: without an answer it may have happened."""
+    """Wrap a step that gives or removes a name.
+
+    Raises UnknownOutcome if the step may have happened despite its error.
+    """
     try:
         yield
     except OSError as error:
@@ -39,5 +42,5 @@ def changing(where: str) -> Iterator[None]:
 
 
 def unknown(where: str, error: OSError) -> UnknownOutcome:
-    """A change of ``where`` may or may not have happened, or may not last."""
+    """Return the error for a change that may or may not have happened, or that may not be durable."""
     return UnknownOutcome(f"{where} may have changed, or not: {error.strerror or error}", hint="look at it again")

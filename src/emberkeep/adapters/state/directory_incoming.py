@@ -1,4 +1,4 @@
-"""Files of a shared directory before they have their names, and what others' crashes left of such."""
+"""Files of a shared directory before they get their names, and the sweep of those that crashed processes left."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from emberkeep.base.files.operations import FileOps
 
 _COPY_BYTES = 1024**2
 _MILLISECOND = 1_000_000  # ns
-_LEFTOVER_SECONDS = 3600.0  # without a change: nobody is writing it any more
+_LEFTOVER_SECONDS = 3600.0  # without a change; no process is still writing the file then
 
 log = structlog.get_logger(__name__)
 
 
 class Incoming:
-    """Methods raise OSError besides what they say."""
+    """The directory for incoming files below one root. Methods raise OSError in addition to what they document."""
 
     def __init__(self, tree: DirectoryTree, files: FileOps) -> None:
         self._tree = tree
@@ -41,7 +41,7 @@ class Incoming:
             yield directory
 
     def write(self, directory: int, source: Path) -> tuple[str, os.stat_result]:
-        """A complete, synced copy of ``source`` under a new name. Raises Fatal: ``source`` cannot be read."""
+        """Write a complete, synced copy of ``source`` under a new name. Raises Fatal if ``source`` cannot be read."""
         with opened_source(source) as reader:
             name = secrets.token_hex(12)
             file = self._files.create(name, 0o666, directory=directory)
@@ -49,7 +49,7 @@ class Incoming:
                 while data := reader.read(_COPY_BYTES):
                     self._files.write(file, data)
                 modified = os.fstat(file).st_mtime_ns
-                # Two writes of one size in one tick of the clock could meet the same inode again.
+                # Two files of one size, written in one clock tick, could get the same inode one after the other.
                 modified += secrets.randbelow(_MILLISECOND) - modified % _MILLISECOND
                 os.utime(file, ns=(modified, modified))
                 self._files.sync(file)
@@ -61,20 +61,20 @@ class Incoming:
                 os.close(file)
 
     def discard(self, directory: int, name: str) -> None:
-        """Best effort: what stays is swept away later."""
+        """Delete a file, ignoring OSError: a later sweep removes what stays."""
         with contextlib.suppress(OSError):
             self._files.unlink(name, directory=directory)
 
     def remove(self) -> None:
-        """Where it is empty and there."""
+        """Remove the directory if it exists and is empty. Ignores errors."""
         with contextlib.suppress(OSError, Unavailable), self._tree.opened(()) as root:
             self._files.remove_directory(INCOMING, directory=root)
 
     def _sweep(self, directory: int) -> None:
-        """Once per process. Directories in here are being deleted anyway."""
+        """Remove what crashed processes left. Directories are always removed: they are here only to be deleted."""
         try:
             os.utime(directory)
-            now = os.fstat(directory).st_mtime  # by the clock of the file server
+            now = os.fstat(directory).st_mtime  # the file server's clock
             with os.scandir(directory) as entries:
                 for entry in list(entries):
                     with contextlib.suppress(FileNotFoundError):

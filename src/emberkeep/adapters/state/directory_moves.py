@@ -1,7 +1,7 @@
-"""Renames below a shared directory: a name is given once only where that is asked for, on every file system.
+"""Renames below a shared directory. Without ``overwrite`` a name is given only once, on every file system.
 
-Where there is no exclusive rename (NFS), files get their new name by a hard link before they lose the old one, and
-directories claim it by mkdir.
+Where the file system has no exclusive rename (NFS), a file gets its new name by a hard link before it loses the old
+one, and a directory claims its new name by mkdir.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NO_LINK = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 class Spot(NamedTuple):
-    """A name in an open directory; ``name``: the whole one, below the root."""
+    """A name in an open directory. ``name`` is the full name below the root, for messages."""
 
     directory: int
     leaf: str
@@ -30,27 +30,30 @@ class Spot(NamedTuple):
 
 
 class Moves:
-    """Methods raise OSError, FileExistsError foremost."""
+    """Rename files and directories. Methods raise OSError, above all FileExistsError."""
 
     def __init__(self, files: FileOps) -> None:
         self._files = files
-        self._exclusive = True  # until the file system says that it has no such rename
+        self._exclusive = True  # false once the file system has refused an exclusive rename as unsupported
 
     def file(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
-        """Raises IsADirectoryError; Fatal where the file system has no way to give a name once only."""
+        """Rename a file.
+
+        Raises IsADirectoryError. Raises Fatal if the file system has neither an exclusive rename nor hard links.
+        """
         if overwrite:
             self._rename(source, target)
         elif self._renamed_new(source, target):
             return
         else:
             self._link(source, target)
-        # A rename from one name of a file to another one does nothing; a link leaves the old one.
+        # rename() between two names of one file does nothing, and a link keeps the old name: remove the old name.
         if not overwrite or same(source, target):
             with contextlib.suppress(FileNotFoundError):
                 self._files.unlink(source.leaf, directory=source.directory)
 
     def directory(self, source: Spot, target: Spot, *, overwrite: bool) -> None:
-        """``overwrite``: an empty directory. Raises NotADirectoryError."""
+        """Rename a directory. ``overwrite`` replaces an empty directory only. Raises NotADirectoryError."""
         if not overwrite:
             if self._renamed_new(source, target):
                 return
@@ -73,7 +76,7 @@ class Moves:
                 source.leaf, target.leaf, source_directory=source.directory, target_directory=target.directory
             )
         except FileExistsError:
-            # Two names of one file: what a move by link left that was cut off. It is finished as such.
+            # Both are names of one file: a move by hard link was interrupted. The caller finishes it.
             if not same(source, target):
                 raise
             return False
@@ -95,7 +98,7 @@ class Moves:
                 source.leaf, target.leaf, source_directory=source.directory, target_directory=target.directory
             )
         except FileExistsError:
-            # A link whose answer got lost is made again, and finds itself.
+            # The reply to a first link request was lost: the repeated request finds the link already made.
             if not same(source, target):
                 raise
         except OSError as error:
@@ -109,7 +112,7 @@ class Moves:
 
 
 def same(one: Spot, other: Spot) -> bool:
-    """Whether both are names of one file."""
+    """True if both are names of one file."""
     try:
         return os.path.samestat(one.stat(), other.stat())
     except FileNotFoundError:

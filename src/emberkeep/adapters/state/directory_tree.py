@@ -1,4 +1,4 @@
-"""Directories below a root, opened part by part without following links: no name leads out of the root."""
+"""Directories below a root, opened part by part without following links, so that no name leads out of the root."""
 
 from __future__ import annotations
 
@@ -19,27 +19,33 @@ _MOST_KNOWN = 10_000
 
 
 class FirstStart(enum.Enum):
-    """Who makes a root that is not there. Once it was seen, nobody does: its file system is away then."""
+    """Who creates a root that does not exist.
 
-    ELSEWHERE = "elsewhere"  # another process has made it, before this one had anything to do there
-    IN_PLACE = "in place"  # this one, in a directory that is there already
-    ANYWHERE = "anywhere"  # this one, together with the directories above it
+    No process creates a root again that it has seen: the root's file system is away then.
+    """
+
+    ELSEWHERE = "elsewhere"  # another process, before this one needs the root
+    IN_PLACE = "in place"  # this process, in an existing parent directory
+    ANYWHERE = "anywhere"  # this process, together with the directories above
 
 
 class DirectoryTree:
-    """Methods raise OSError: NotADirectoryError also where a part of the name is a link. They raise Unavailable for a
-    root that cannot be absent unless its file system is."""
+    """Open and create directories below one root.
+
+    Methods raise OSError, among them NotADirectoryError also where a part of the name is a link. They raise Unavailable
+    if the root is missing although it must exist, which means that its file system is away.
+    """
 
     def __init__(self, root: Path, files: FileOps, first_start: FirstStart) -> None:
         self.root = str(root)
         self._files = files
         self._first_start = first_start
         self._was_seen = False
-        self._durable: set[tuple[int, int]] = set()  # directories whose own names are known to be
+        self._durable: set[tuple[int, int]] = set()  # device and inode of directories whose own names are durable
 
     @contextlib.contextmanager
     def opened(self, parts: Sequence[str]) -> Iterator[int]:
-        """Descriptor of a directory that exists."""
+        """Yield the descriptor of an existing directory."""
         current = self._root()
         try:
             for part in parts:
@@ -52,7 +58,11 @@ class DirectoryTree:
 
     @contextlib.contextmanager
     def made(self, parts: Sequence[str]) -> Iterator[int]:
-        """The same, made where it does not exist; its names up to the root are durable, whoever has made them."""
+        """Yield the descriptor of a directory, created if missing.
+
+        Makes the names of the directory and of those above it durable, up to the root, even if another process created
+        them.
+        """
         current = self._made_root()
         try:
             for part in parts:
@@ -64,7 +74,7 @@ class DirectoryTree:
             os.close(current)
 
     def _root(self) -> int:
-        was_seen = self._was_seen  # asked first: another thread may make it right after this one has missed it
+        was_seen = self._was_seen  # read first: another thread may create the root right after this one misses it
         try:
             root = os.open(self.root, _FLAGS)
         except FileNotFoundError:
@@ -86,7 +96,7 @@ class DirectoryTree:
         return self._root()
 
     def _check_absence(self, *, was_seen: bool) -> None:
-        """Raises Unavailable."""
+        """Raise Unavailable if the root must exist or cannot be created here."""
         if was_seen or self._first_start is FirstStart.ELSEWHERE:
             reason = f"{self.root} is not there now"
         elif self._first_start is FirstStart.IN_PLACE and not is_directory(Path(self.root).parent):
@@ -103,7 +113,7 @@ class DirectoryTree:
                 self._files.make_directory(part, 0o777, directory=parent)
             inner = os.open(part, _FLAGS | os.O_NOFOLLOW, dir_fd=parent)
         try:
-            # Somebody else may have made it a moment ago, and not have synced it.
+            # Another process may have created it a moment ago and not yet synced its name.
             status = os.fstat(inner)
             identity = (status.st_dev, status.st_ino)
             if identity not in self._durable:
@@ -117,7 +127,10 @@ class DirectoryTree:
         return inner
 
     def remove(self, parent: int, name: str) -> None:
-        """A directory with everything in it, or a file. What others remove meanwhile is fine."""
+        """Remove a file, or a directory with everything in it.
+
+        What other processes remove at the same time is ignored.
+        """
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 self._files.unlink(name, directory=parent)
@@ -131,7 +144,7 @@ class DirectoryTree:
             self._files.remove_directory(name, directory=parent)
 
     def remove_root(self, goes: Callable[[str], bool]) -> None:
-        """With all in it of which the name ``goes``; it may be made again."""
+        """Remove the entries whose names satisfy ``goes``, then the root. The root may be created again afterwards."""
         with self.opened(()) as root:
             for name in filter(goes, os.listdir(root)):  # noqa: PTH208
                 self.remove(root, name)

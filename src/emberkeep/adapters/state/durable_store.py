@@ -1,4 +1,4 @@
-"""The durable store of state files that a location names: a directory, or an object store."""
+"""Open the durable store of state files at a location: a directory or an object store."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from emberkeep.local_state.ports import DurableState
 
 
 def open_state_store(location: str, *, first_start: FirstStart = FirstStart.ANYWHERE) -> DurableState:
-    """``location``: a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
-    ``first_start``: who makes a directory that is not there.
+    """Return the store at ``location``, without contacting it.
 
-    Nothing is asked of the store yet. Raises Fatal (no such kind of store, or what it needs is not installed).
+    ``location`` is a path, file:///path, s3://bucket/prefix, gs://bucket/prefix or az://container/prefix.
+    ``first_start`` says who creates a missing directory. Raises Fatal if the kind of store is unknown or needs a
+    package that is not installed.
     """
     directory = directory_at(location, "store of checkpoints")
     if directory is not None:

@@ -1,15 +1,15 @@
-"""The renames that a state gateway began lately, in a file: a new process of the gateway knows them.
+"""A file of the renames that a state gateway began recently, so that the gateway's next process knows them.
 
 ```
 emberkeep-renames 1
 <CRC-32C in hex> <JSON of an entry>
 ```
 
-Lines are appended without fsync: they have to outlive this process, not the machine, as who asks again runs on it too.
-A line that a crash cut off, or that does not verify, counts for nothing. A file that cannot be read now is left as it
-is and read later; whether a rename was begun is not known until then. The file is begun anew when it has doubled, so
-that rewriting takes a constant share of the writing however many renames there are. While the disk takes nothing,
-renames are known to this process alone.
+Lines are appended without fsync. They must survive this process but not the machine: a client that repeats a request
+runs on the same machine. A line that a crash cut off, or whose checksum is wrong, is ignored. A file that cannot be
+read now is left as it is and read later; until then it is unknown whether a rename was begun. The file is rewritten
+whenever it has doubled in size, so that rewriting takes a constant share of the writing. While the disk refuses
+writes, only this process knows the new renames.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from emberkeep.local_state.gateway_ports import Rename
 log = structlog.get_logger(__name__)
 
 _HEADER = b"emberkeep-renames 1\n"
-_LIFE_MS = 600_000  # beyond that nobody repeats a request: Hadoop's client gives up after some minutes
-_LEAST = 2 * 1024**2  # bytes that are not worth a rewrite
+_LIFE_MS = 600_000  # of an entry; no client repeats a request later: Hadoop's client gives up after some minutes
+_LEAST = 2 * 1024**2  # bytes; a smaller file is not rewritten
 _MOST = 20_000  # entries
-_PAUSE_MS = 30_000  # in which a disk that refused a line is not asked again
-_LOOK_MS = 1000  # in which a file that cannot be read is not read again
+_PAUSE_MS = 30_000  # before writing again to a disk that refused a line
+_LOOK_MS = 1000  # before reading again a file that could not be read
 
 
 class _Entry(Compatible, frozen=True, kw_only=True):
@@ -48,20 +48,20 @@ class _Entry(Compatible, frozen=True, kw_only=True):
 
 
 class FileRenameJournal:
-    """Implements ``local_state.gateway_ports.RenameJournal``. Any thread may call it."""
+    """Implements ``local_state.gateway_ports.RenameJournal``. Thread-safe."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int], files: FileOps = SYSTEM_FILES) -> None:
-        """``path``: in a directory of this gateway alone."""
+        """``path`` is in a directory that no other gateway uses."""
         self._path = path
         self._now_ms = now_ms
         self._files = files
         self._lock = threading.Lock()
-        self._begun: OrderedDict[Rename, int] = OrderedDict()  # when, oldest first
-        self._file = -1  # none: everything is written anew before the next line
-        self._largest = 0  # bytes, then only what is young is written anew
-        self._failed_ms: int | None = None  # when the disk refused something
+        self._begun: OrderedDict[Rename, int] = OrderedDict()  # to the time at which each was begun, oldest first
+        self._file = -1  # -1: the file must be rewritten before the next line
+        self._largest = 0  # bytes; a larger file is rewritten with only the entries that have not expired
+        self._failed_ms: int | None = None  # time of the disk's last refusal; None: the last write succeeded
         self._closed = False
-        self._unread_until: int | None = None  # while the file cannot be read: until when anything in it counts
+        self._unread_until: int | None = None  # set while the file cannot be read: when all of its entries have expired
         self._next_look_ms = 0
         with self._lock:
             self._read()
@@ -101,7 +101,10 @@ class FileRenameJournal:
             self._close_file()
 
     def _append(self, entry: _Entry) -> bool:
-        """Whether it is in the file. The entry is in memory by now, or not there any more if it is void."""
+        """Append ``entry``; true if the file has it. The caller has changed memory before.
+
+        False while the disk fails or the file cannot be read, and after ``close``.
+        """
         if self._closed or self._is_paused() or self._is_unread():
             return False
         with self._failing():
@@ -112,7 +115,10 @@ class FileRenameJournal:
         return self._failed_ms is None
 
     def _begin_anew(self) -> None:
-        """A file with what is young, as it is in memory, opened for appending. Raises OSError, Fatal."""
+        """Write a new file with the entries in memory that have not expired, and open it to append.
+
+        Raises OSError, Fatal.
+        """
         youngest = self._now_ms() - _LIFE_MS
         for rename, at_ms in list(self._begun.items()):
             if at_ms < youngest:
@@ -121,7 +127,7 @@ class FileRenameJournal:
         data = _HEADER + b"".join(lines)
         write_file(self._path, data, files=self._files)
         file = self._files.extend(str(self._path))
-        self._close_file()  # only now: nobody else's file may get its number while this one counts
+        self._close_file()  # only after the new file is open: a closed descriptor's number could be reused elsewhere
         self._file, self._largest = file, max(_LEAST, 2 * len(data))
 
     def _close_file(self) -> None:
@@ -133,7 +139,7 @@ class FileRenameJournal:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Once the disk refuses something, everything is written anew when it is tried again."""
+        """Catch and log a refusal of the disk, and close the file, so that the next attempt rewrites all of it."""
         try:
             yield
         except (OSError, Fatal) as error:
@@ -154,7 +160,7 @@ class FileRenameJournal:
         return self._failed_ms is not None and 0 <= self._now_ms() - self._failed_ms < _PAUSE_MS
 
     def _is_unread(self) -> bool:
-        """Whether the file may hold renames that are not known here; tries to read it."""
+        """True if the file may hold renames that this process does not know. Tries to read the file, once a second."""
         if self._unread_until is None:
             return False
         now = self._now_ms()
@@ -165,7 +171,7 @@ class FileRenameJournal:
         return self._unread_until is not None
 
     def _read(self) -> None:
-        """Learn what the file holds, beside what has begun in this process. The file stays where that fails."""
+        """Merge the file's entries into those of this process. A file that cannot be read is left as it is."""
         with contextlib.suppress(OSError):
             remove_leftovers(self._path)
         try:

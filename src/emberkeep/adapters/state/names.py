@@ -1,4 +1,4 @@
-"""Names of state files: what is a safe one, and which ones have a meaning."""
+"""Names of state files: which are valid, and which have a special meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIDE_FILE = re.compile(r"\..+\.crc")
 
 @functools.lru_cache(maxsize=4096)
 def parts_of(name: str) -> tuple[str, ...]:
-    """A name below a root, taken apart; () for the root. Raises InvalidInput for one that leads elsewhere."""
+    """Return the parts of a name below a root, () for the root. Raises InvalidInput if the name is not a valid one."""
     if not name:
         return ()
     parts = tuple(name.split("/"))
@@ -33,15 +33,15 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 
 def is_temporary(part: str) -> bool:
-    """``.name.….tmp``: Spark renames it to its true name when it is complete, and forgets it in a crash."""
+    """True for ``.name.….tmp``, which Spark renames to its true name once complete, and abandons in a crash."""
     return _TEMPORARY.fullmatch(part) is not None
 
 
 def is_side_file(part: str) -> bool:
-    """``.name.crc``: where Hadoop's local file system keeps the checksums of ``name``."""
+    """True for ``.name.crc``, in which Hadoop's local file system keeps the checksums of ``name``."""
     return _SIDE_FILE.fullmatch(part) is not None
 
 
 def side_file(part: str) -> str:
-    """See ``is_side_file``."""
+    """Return the name of the file that has the checksums of ``part``, see ``is_side_file``."""
     return f".{part}.crc"

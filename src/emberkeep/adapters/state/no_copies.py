@@ -1,4 +1,4 @@
-"""Local copies for a gateway that keeps none."""
+"""Local copies for a gateway that keeps no copies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emberkeep.local_state.ports import StagedCopy
 
 
 class NoCopies:
-    """Implements ``local_state.ports.LocalCopies``."""
+    """Implements ``local_state.ports.LocalCopies``: has no copies and accepts none."""
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
         return ()

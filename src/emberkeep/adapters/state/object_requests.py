@@ -1,4 +1,4 @@
-"""Requests about single objects of a store, with their errors and with answers that get lost."""
+"""Requests for single objects of a store. They translate its errors and resolve lost replies."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ PART_BYTES = 8 * 1024**2
 _PARTS_AT_ONCE = 3
 _PIECE_BYTES = 256 * 1024
 _DELETED_AT_ONCE = 1000
-_WRITER = "emberkeep-writer"  # attribute of an object: which call has created it
+_WRITER = "emberkeep-writer"  # attribute of an object: the call that created it
 
 
 class ObjectRequests:
-    """Names are below the location's prefix."""
+    """Requests to one object store. Names are relative to the location's prefix."""
 
     def __init__(self, location: ObjectLocation) -> None:
         """Raises Fatal."""
@@ -39,7 +39,7 @@ class ObjectRequests:
             self.store = open_object_store(location)
 
     def find(self, name: str) -> FileStatus | None:
-        """A file's."""
+        """Return the status of a file, None if there is none."""
         with contextlib.suppress(Absent), self.errors("look at", name):
             return file_status(name, obstore.head(self.store, name))
         return None
@@ -49,7 +49,10 @@ class ObjectRequests:
             return any(obstore.list(self.store, name or None, chunk_size=1))
 
     def get(self, name: str, offset: int, length: int | None) -> GetResult:
-        """Raises Fatal for what lies beyond the end."""
+        """Begin to read at least one byte from ``offset``.
+
+        Raises Absent; Fatal if the range begins at or beyond the end.
+        """
         with self.errors("read", name):
             if length is not None:
                 return obstore.get(self.store, name, options={"range": (offset, offset + max(1, length))})
@@ -62,7 +65,7 @@ class ObjectRequests:
             return bytes(obstore.get(self.store, name).bytes())
 
     def pieces(self, found: GetResult, name: str) -> Iterator[bytes]:
-        """All that was asked for. Raises RetryLater."""
+        """Yield all bytes that were asked for. Raises RetryLater."""
         begin, end = found.range
         with self.errors("read", name):
             for piece in found.stream(min_chunk_size=_PIECE_BYTES):
@@ -84,7 +87,7 @@ class ObjectRequests:
                 )
             return new_status(name, len(data), result["e_tag"])
         except (AlreadyExistsError, UnknownOutcome) as error:
-            # The answer to the request, or to its first try, may have been lost.
+            # The reply to the request may be lost, or to its first try, which obstore repeats.
             found = self._written_by(name)
             if found is None and isinstance(error, UnknownOutcome):
                 raise RetryLater(f"{self.root.at(name)} was not written") from error
@@ -93,7 +96,10 @@ class ObjectRequests:
             return found[1]
 
     def _written_by(self, name: str) -> tuple[str, FileStatus] | None:
-        """Which call has created it. Raises UnknownOutcome: the store does not tell."""
+        """Return the tag of the call that created an object, and the object's status; None if there is no object.
+
+        Raises UnknownOutcome if the store does not answer.
+        """
         try:
             with self.errors("look at", name):
                 found = obstore.get(self.store, name)
@@ -111,7 +117,7 @@ class ObjectRequests:
         return new_status(name, size, result["e_tag"])
 
     def copy(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
-        """Within the store. Raises Exists."""
+        """Copy an object within the store. Raises Exists; UnknownOutcome."""
         try:
             with self.changing(target):
                 obstore.copy(self.store, source, target, overwrite=overwrite)
@@ -129,14 +135,14 @@ class ObjectRequests:
                 with self.changing(batch[0]):
                     obstore.delete(self.store, batch)
             except Absent:
-                # Some kinds of store stop at the first object that is not there.
+                # Some stores stop at the first object that does not exist.
                 for name in batch:
                     with contextlib.suppress(Absent), self.changing(name):
                         obstore.delete(self.store, name)
 
     @contextlib.contextmanager
     def changing(self, name: str) -> Iterator[None]:
-        """Around a request that changes an object: without an answer it may have been done."""
+        """Wrap a request that changes an object: RetryLater becomes UnknownOutcome, as the store may have done it."""
         try:
             with self.errors("write", name):
                 yield
@@ -160,7 +166,7 @@ def directory_status(name: str) -> FileStatus:
 
 
 def file_status(name: str, meta: ObjectMeta) -> FileStatus:
-    # Some answers of one store tell milliseconds, others do not.
+    # Whole seconds: one store sends milliseconds in some of its replies and not in others.
     seconds = int(meta["last_modified"].timestamp())
     return FileStatus(
         name=name,
@@ -182,5 +188,8 @@ def new_status(name: str, size: int, tag: str | None) -> FileStatus:
 
 
 def _generation(tag: str | None) -> str:
-    """A store that gives no tags has generations that are never met again: no local copy counts."""
+    """Return the entity tag as a generation.
+
+    For a store without tags, return a random generation that never recurs, so that no local copy counts as current.
+    """
     return tag or secrets.token_hex(12)

@@ -1,12 +1,12 @@
 """Durable state in an object store: S3, Google Cloud Storage or Azure, ``<prefix>/<name>``.
 
-Object stores know no directories: a marker object in each, made before its first file, lets it be there without files.
-A name is given once by a conditional request. A file is renamed by copying it and deleting the old one, so that it may
-stay under both names when the process ends in between. Directories are not renamed; Spark's checkpoints do without.
-A file's generation is its entity tag: equal bytes may have equal ones.
+Object stores have no directories. A marker object in each directory, written before the directory's first file, lets
+the directory exist without files. A conditional request makes sure that a name is given once. A rename copies the file
+and deletes the old one, so the file may keep both names if the process ends in between. Directories cannot be renamed;
+Spark's checkpoints do not need it. A file's generation is its entity tag: files with equal bytes may have equal tags.
 
-What object stores cannot promise: two processes that at the same moment make a file and a directory of one name may
-both succeed. Blocking calls only, see object_blobs.
+Object stores do not prevent a file and a directory of the same name: two processes that create them at the same moment
+may both succeed. All calls to obstore block, for the reason given in ``adapters.blobs.objects``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ObjectState:
     def __init__(self, location: str) -> None:
         """``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Raises Fatal."""
         self._requests = ObjectRequests(parse_object_location(location, "the checkpoint"))
-        self._known: set[str] = set()  # directories that have their marker
+        self._known: set[str] = set()  # directories that are known to have their marker
         self._swept = False
 
     @property
     def location(self) -> str:
         return self._requests.root.location
 
-    # --- looking ------------------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------------------
 
     def status(self, name: str) -> FileStatus:
         if parts_of(name):
@@ -79,7 +79,7 @@ class ObjectState:
                 raise self._requests.root.is_a_directory(name) from None
             raise self._requests.root.absent(name) from None
         except Fatal:
-            # There is no empty range in HTTP: what is asked for may just lie beyond the end.
+            # HTTP has no empty ranges: the range may begin at or beyond the end of the file.
             status = self.status(name)
             if status.kind is FileKind.FILE and offset >= status.length:
                 return status, iter(())
@@ -93,7 +93,7 @@ class ObjectState:
         self._make_directories(parts_of(name))
 
     def _make_directories(self, parts: Sequence[str]) -> None:
-        """Up to the root. Raises NotADirectory."""
+        """Write the markers of the directory and of all directories above it, up to the root. Raises NotADirectory."""
         for depth in range(len(parts) + 1):
             name = "/".join(parts[:depth])
             if name in self._known:
@@ -132,12 +132,12 @@ class ObjectState:
 
     def _check_no_directory(self, name: str, *, overwrite: bool) -> None:
         if is_temporary(name.rpartition("/")[2]):
-            return  # nobody makes a directory of such a name
+            return  # no process creates a directory with such a name
         if name in self._known or self._requests.is_directory(name):
             raise self._requests.root.is_a_directory(name) if overwrite else self._requests.root.exists(name)
 
     def _sweep(self) -> None:
-        """Once per process: remove what others' crashes left of large files."""
+        """Delete temporary objects that crashed uploads left more than 24 hours ago. Runs once per process."""
         if self._swept:
             return
         self._swept = True
@@ -187,7 +187,7 @@ class ObjectState:
     def _copy(self, size: int, source: str, target: str, *, overwrite: bool) -> FileStatus:
         if overwrite or size > PART_BYTES:
             return self._requests.copy(source, target, overwrite=overwrite)
-        # Bytes that pass through here can be marked, so that a lost answer is no riddle.
+        # Read and write small files here: ``put`` tags them, so that after a lost reply we know whether it succeeded.
         return self._requests.put(target, self._requests.get_all(source), overwrite=False)
 
     # --- deleting -----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class ObjectState:
         return True
 
     def close(self) -> None:
-        """Nothing to close: connections end with the process."""
+        """Do nothing: connections end with the process."""
 
 
 def _marker(name: str) -> str:

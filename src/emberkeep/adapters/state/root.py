@@ -1,4 +1,4 @@
-"""A durable root in messages: where a name lies, and what is wrong with it."""
+"""A durable root as it appears in messages: the place of a name, and the errors about it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emberkeep.local_state.errors import Exists, IsADirectory
 
 @dataclass(frozen=True)
 class StateRoot:
-    """``location``: as people know it; holds no secret."""
+    """``location`` is the root as people know it, without secrets."""
 
     location: str
 

@@ -11,26 +11,26 @@ from emberkeep.base.errors import Fatal
 
 
 class StagedSource:
-    """Open for reading, once, from its beginning."""
+    """A staged file that is read once, from its beginning."""
 
     def __init__(self, file: int, path: Path) -> None:
         self._file = file
         self._path = path
 
     def size(self) -> int:
-        """Bytes. Raises Fatal."""
+        """Return the file's length in bytes. Raises Fatal."""
         with _readable(self._path):
             return os.fstat(self._file).st_size
 
     def read(self, most: int) -> bytes:
-        """The next bytes; b"" at the end. Raises Fatal."""
+        """Return up to ``most`` next bytes, b"" at the end. Raises Fatal."""
         with _readable(self._path):
             return os.read(self._file, most)
 
 
 @contextlib.contextmanager
 def opened_source(path: Path) -> Iterator[StagedSource]:
-    """Raises Fatal."""
+    """Open a staged file for reading. Raises Fatal."""
     with _readable(path):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,5 +1,6 @@
-"""Where a state file waits for the durable store when the disk of the local copies takes nothing: the system's
-temporary directory. The file has no name, so that nothing is left of it after a crash.
+"""A place for a state file on its way to the durable store when the disk of the local copies refuses it.
+
+The place is the system's temporary directory. The file has no name, so that a crash leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from emberkeep.base.errors import Fatal
 
-# What file systems say that make no files without a name: some network file systems and overlays, old kernels.
+# Errors of file systems that cannot create nameless files: some network file systems and overlays, old kernels.
 _NAMED_ONLY = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
@@ -21,7 +22,7 @@ class FileSpool:
     """Implements ``local_state.gateway_ports.Spool``."""
 
     def __init__(self) -> None:
-        """Raises Fatal."""
+        """Create the file. Raises Fatal."""
         self._written = 0
         self._file = -1
         with self._errors():
@@ -59,7 +60,7 @@ class FileSpool:
 
 
 def _nameless(directory: str) -> int:
-    """Descriptor of a new file. Raises OSError."""
+    """Return the descriptor of a new nameless file. Raises OSError."""
     try:
         return os.open(directory, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as error:
