@@ -1,4 +1,4 @@
-"""What a browser without a session is shown: how to log in, and a field for the token. Holds nothing of the cluster."""
+"""The login page for a browser without a session: how to log in, and a token field. It shows nothing of the cluster."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ WRONG = "This token is not valid here; it may be that of an earlier cluster."
 
 
 def wants_page(request: web.Request) -> bool:
-    """Whether a person with a browser asks, who can do nothing with a problem document."""
+    """True if a browser asks for a page. A person there cannot use a problem document."""
     return request.method == hdrs.METH_GET and "text/html" in request.headers.get(hdrs.ACCEPT, "")
 
 
 def login_page(reason: str) -> web.Response:
-    """The page, as 401. ``reason``: MISSING or WRONG."""
+    """Return the page with status 401. ``reason`` is MISSING or WRONG."""
     return web.Response(
         status=HTTPStatus.UNAUTHORIZED, text=_PAGE.format(reason=reason), content_type="text/html", charset="utf-8"
     )

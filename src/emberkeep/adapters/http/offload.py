@@ -1,4 +1,4 @@
-"""Off-loads large RPC messages of one process, and brings in those that others have off-loaded (BLOB-19)."""
+"""Off-load large RPC messages of one process to BLOBs, and fetch those that other processes off-loaded (BLOB-19)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from emberkeep.protocol.offload import (
     split,
 )
 
-PACE: Final = 4 * 1024**2  # bytes per second that storing and fetching must reach, beyond the time of the call itself
-GRACE: Final = 600.0  # seconds after which a delivery that nobody has acknowledged is over: no receiver is that slow
+PACE: Final = 4 * 1024**2  # bytes per second: at this pace the size of the BLOBs adds to the time of a call
+GRACE: Final = 600.0  # seconds after which a delivery without an acknowledgement is over: no receiver is that slow
 _ACKNOWLEDGE_SECONDS: Final = 5.0
 _MAX_PENDING: Final = 100_000
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Packed:
-    """A message as it travels. ``offloaded``: bytes of it that travel as BLOBs."""
+    """A message as it is sent. ``offloaded`` is the number of its bytes that are sent as BLOBs."""
 
     body: bytes
     delivery: OffloadedMessage | None = None
@@ -51,10 +51,10 @@ class Packed:
 
 
 class Offload:
-    """Packs and unpacks messages. ``run`` ends references of deliveries whose acknowledgement was lost."""
+    """Pack and unpack messages. ``run`` releases the BLOBs of deliveries whose acknowledgement was lost."""
 
     def __init__(self, blobs: MessageBlobs, system: System, *, minimum: int, grace: float = GRACE) -> None:
-        """``minimum``: a part of a message that is larger (bytes) travels as a BLOB. ``grace``: seconds."""
+        """Parts of a message larger than ``minimum`` bytes are sent as BLOBs. ``grace`` is in seconds."""
         self._blobs = blobs
         self._system = system
         self._minimum = minimum
@@ -63,13 +63,15 @@ class Offload:
 
     @property
     def inline_limit(self) -> int:
-        """The most bytes that a body may have."""
+        """The largest body allowed, in bytes."""
         return inline_limit(self._minimum)
 
     async def pack(self, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:
-        """Store what is too large to travel in the message. ``answers``: the request, where ``message`` is a reply.
-        ``seconds`` bounds the storing, beside what its size takes at PACE. A message about a job that has ended belongs
-        to no job, unless it acts for an attempt of it: that is over as well.
+        """Store the large parts of a message as BLOBs and return what to send.
+
+        ``answers`` is the request if ``message`` is a reply. Storing may take ``seconds``, plus the time that the
+        message's size takes at PACE. The BLOBs belong to the message's job. If the job has ended they belong to no job,
+        unless the message acts for an attempt, which has ended as well.
 
         Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt is over), Fatal.
         """
@@ -108,9 +110,9 @@ class Offload:
         return Packed(encode_offloaded(delivery), delivery)
 
     async def unpack(self, body: bytes) -> bytes:
-        """The encoded message that ``body`` is or stands for; its receipt is acknowledged.
+        """Return the encoded message that ``body`` is or refers to. Acknowledges the receipt.
 
-        Raises RetryLater (its BLOBs cannot be had, for now or any more), InvalidInput, Fatal (damaged, disk full).
+        Raises RetryLater (its BLOBs are unavailable, or deleted), InvalidInput, Fatal (damaged, disk full).
         """
         message = decode_offloaded(body)
         if message is None:
@@ -126,18 +128,20 @@ class Offload:
         return joined
 
     async def not_delivered(self, packed: Packed) -> None:
-        """The message certainly did not reach its receiver."""
+        """Release the BLOBs of a message that certainly did not reach its receiver."""
         if packed.delivery is not None:
             await self._acknowledge(packed.delivery)
 
     def sent(self, packed: Packed) -> None:
-        """The message may have reached its receiver, which acknowledges then; in case it does not, its references end
-        some time later."""
+        """Keep the BLOBs of a message that may have reached its receiver.
+
+        The receiver releases them when it acknowledges. If it does not, this process does so after the grace period.
+        """
         if packed.delivery is not None:
             self._release_later(packed.delivery)
 
     async def run(self) -> None:
-        """End references of deliveries whose time is over, until cancelled."""
+        """Release the BLOBs of deliveries whose grace period is over, until cancelled."""
         while True:
             await asyncio.sleep(self._grace / 10)
             while self._pending and self._pending[0][0] <= self._system.clock.monotonic():
@@ -145,11 +149,14 @@ class Offload:
 
     def _release_later(self, message: OffloadedMessage) -> None:
         if len(self._pending) == _MAX_PENDING:
-            self._pending.popleft()  # ends with its job
+            self._pending.popleft()  # the job's end releases its BLOBs
         self._pending.append((self._system.clock.monotonic() + self._grace, message))
 
     async def _acknowledge(self, message: OffloadedMessage) -> None:
-        """A failure is logged: the reference ends after its sender's grace, or with the job."""
+        """Release the message's BLOBs.
+
+        A failure is logged: they are released after the sender's grace, or with the job.
+        """
         try:
             async with asyncio.timeout(_ACKNOWLEDGE_SECONDS):
                 for part in message.parts.values():
@@ -160,5 +167,5 @@ class Offload:
 
 
 def inline_limit(minimum: int) -> int:
-    """The most bytes that a body may have where parts larger than ``minimum`` are off-loaded."""
+    """Return the largest body allowed, in bytes, where parts larger than ``minimum`` are off-loaded."""
     return min(minimum, RPC_MESSAGE_BYTES) + RPC_INLINE_SLACK

@@ -1,11 +1,11 @@
 """RPC over HTTP: ``POST /rpc/v1/<kind>`` with a MessagePack body, a protocol version header and a bearer token.
 
-Both sides say with each message that they ignore fields that they do not know. Release 0.1.0 refuses such fields and
-says nothing, so it is sent what it knows (``protocol.first_release``).
+Both sides announce with each message that they ignore fields that they do not know. Release 0.1.0 rejects such fields
+and announces nothing, so it gets only the fields that it knows (``protocol.first_release``).
 
-A body is small: what is larger than ``rpc.offload.min-size`` travels as a BLOB (``rpc_offload``). What can go wrong
-reaches the caller as ``protocol.transport`` says: a connection that was never made is RetryLater,
-silence or a broken connection is UnknownOutcome, and the receiver's own errors arrive as the class that it raised.
+A body is small: a part larger than ``rpc.offload.min-size`` is sent as a BLOB (``adapters.http.offload``). Failures
+reach the caller as ``protocol.transport`` defines: no connection is RetryLater, silence or a broken connection is
+UnknownOutcome, and an error of the receiver arrives as the class that the receiver raised.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from emberkeep.protocol.wire import (
 
 RPC_PATH = "/rpc/v1/"
 VERSION_HEADER = "Emberkeep-Protocol"
-# Who sends it ignores fields that it does not know. Its value says nothing.
+# A sender of this header ignores fields that it does not know. The value means nothing.
 LENIENT_HEADER = "Emberkeep-Unknown-Fields"
 _LENIENT = {LENIENT_HEADER: "ignored"}
 CONTENT_TYPE = "application/vnd.emberkeep.rpc+msgpack"
 
 _CONNECTIONS = 512
 _MOST_STRICT = 10_000  # addresses of processes of release 0.1.0
-CONNECTIONS_PER_PEER = 16  # a frozen peer takes at most these
+CONNECTIONS_PER_PEER = 16  # the most that a frozen peer can block
 _REPLY_SECONDS = 120.0  # for the BLOBs of an off-loaded reply
-_STREAMED_BYTES = 512 * 1024  # larger bodies are sent in pieces, so that the loop goes on meanwhile
+_STREAMED_BYTES = 512 * 1024  # larger bodies are sent in pieces, so that they do not block the loop
 _CHUNK_BYTES = 256 * 1024
 
 _SAME_MINIMUM = "larger parts travel as BLOBs: set rpc.offload.min-size to the same value everywhere"
@@ -67,16 +67,16 @@ class _Answer(NamedTuple):
     status: int
     content_type: str
     body: bytes
-    lenient: bool  # from a process that ignores fields that it does not know
+    lenient: bool  # from a process that ignores unknown fields
 
 
 class HttpRpcClient:
-    """Implements RpcClient. Belongs to the event loop that makes the first call; keeps connections for reuse."""
+    """Implements RpcClient. Belongs to the event loop of its first call; reuses connections."""
 
     def __init__(
         self, token: str, offload: Offload | None = None, *, connections_per_peer: int = CONNECTIONS_PER_PEER
     ) -> None:
-        """Without ``offload`` only small messages can be sent and received."""
+        """Without ``offload``, only small messages can be sent and received."""
         self._offload = offload
         self._inline_limit = _inline_limit(offload)
         self._connections_per_peer = connections_per_peer
@@ -88,12 +88,14 @@ class HttpRpcClient:
             "Accept-Encoding": "identity",
         }
         self._session: aiohttp.ClientSession | None = None
-        self._strict: set[str] = set()  # where a process of release 0.1.0 has answered
+        self._strict: set[str] = set()  # addresses where a process of release 0.1.0 has answered
         self._closed = False
 
     async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
-        """Send ``request`` to ``address`` ("host:port") and return its reply, within ``timeout`` seconds, and what
-        BLOBs of an off-loaded message or reply take beside."""
+        """Send ``request`` to ``address`` ("host:port") and return its reply.
+
+        ``timeout`` is in seconds. The BLOBs of an off-loaded request or reply get additional time.
+        """
         if self._closed:
             raise RetryLater("this process is ending and sends no more requests")
         check_address(address)
@@ -103,23 +105,23 @@ class HttpRpcClient:
         return decode_reply(await self._unpack(data, address), reply, sender=address)
 
     async def _send(self, address: str, request: Message, seconds: float) -> tuple[int, bytes]:
-        """Status and body of the answer."""
+        """Return status and body of the reply."""
         reduced = for_first_release(request)
         sent = reduced if address in self._strict else request
         answer = await self._exchange(address, sent, seconds)
         if not answer.lenient and answer.status == HTTPStatus.BAD_REQUEST and sent is not reduced:
-            # It was refused as it was read: nothing has been done about it.
+            # The peer rejected the request while decoding it, so the request has had no effect.
             answer = await self._exchange(address, reduced, seconds)
         if answer.lenient:
             self._strict.discard(address)
         else:
             if len(self._strict) >= _MOST_STRICT:
-                self._strict.clear()  # they are found again
+                self._strict.clear()  # refilled as these peers answer
             self._strict.add(address)
         return answer.status, answer.body
 
     async def _exchange(self, address: str, request: Message, seconds: float) -> _Answer:
-        """Raises RetryLater, UnknownOutcome and, for what does not come from an RPC handler, Fatal."""
+        """Send the request once. Raises RetryLater, UnknownOutcome; Fatal if the reply comes from no RPC handler."""
         packed = await pack(self._offload, request, seconds=seconds)
         answer = await self._deliver(address, type(request).__name__, packed, seconds)
         if answer.content_type != CONTENT_TYPE:
@@ -149,7 +151,7 @@ class HttpRpcClient:
                     await self._offload.not_delivered(packed)
 
     async def _unpack(self, data: bytes, address: str) -> bytes:
-        """The reply. The request was served, so whatever goes wrong now leaves its outcome unknown."""
+        """Return the whole reply. The request was served, so any failure here is an UnknownOutcome."""
         if self._offload is None:
             return data
         try:
@@ -176,14 +178,14 @@ class HttpRpcClient:
             return _Answer(response.status, response.content_type, answer, LENIENT_HEADER in response.headers)
 
     async def close(self) -> None:
-        """Close the connections; later calls raise RetryLater. Idempotent."""
+        """Close the connections. Later calls raise RetryLater. Idempotent."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
 
 
 def _foreign_answer(address: str, status: int) -> EmberkeepError:
-    """The error for an answer that does not come from the RPC handler: from its security checks, or another server."""
+    """Return the error for a reply that comes from no RPC handler, but from its security checks or another server."""
     if status == HTTPStatus.UNAUTHORIZED:
         return Fatal(
             f"{address} refused this process's token", hint="security.token-file must have the same content everywhere"
@@ -202,7 +204,7 @@ def _foreign_answer(address: str, status: int) -> EmberkeepError:
 
 
 async def pack(offload: Offload | None, message: Message, *, seconds: float, answers: Message | None = None) -> Packed:
-    """See ``Offload.pack``. Raises InvalidInput when nothing can be off-loaded here and the message is too large."""
+    """Pack a message as ``Offload.pack`` does. Without ``offload``, raises InvalidInput if the message is too large."""
     if offload is not None:
         return await offload.pack(message, seconds=seconds, answers=answers)
     body, limit = encode_message(message), _inline_limit(None)
@@ -218,7 +220,7 @@ def _inline_limit(offload: Offload | None) -> int:
 
 
 async def _read_limited(stream: aiohttp.StreamReader, announced: int | None, limit: int) -> bytes | None:
-    """The whole body, or None when it is (announced to be) larger than ``limit`` bytes."""
+    """Return the whole body; None if it is, or is announced to be, larger than ``limit`` bytes."""
     if announced is not None and announced > limit:
         return None
     body = bytearray()
@@ -241,7 +243,7 @@ _STATUS: tuple[tuple[type[EmberkeepError], HTTPStatus], ...] = (
 
 
 def http_status(error: EmberkeepError) -> HTTPStatus:
-    """The HTTP status that an error answers with, in RPC and REST alike."""
+    """Return the HTTP status for an error, in RPC and REST alike."""
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status
@@ -249,8 +251,10 @@ def http_status(error: EmberkeepError) -> HTTPStatus:
 
 
 def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.RouteDef]:
-    """The server side: routes to add to an application. Access checks are ``http_security``'s work. Without ``offload``
-    only small messages can be sent and received."""
+    """Return the server's routes, to be added to an application.
+
+    ``adapters.http.security`` checks access. Without ``offload``, only small messages can be sent and received.
+    """
     limit = _inline_limit(offload)
 
     async def handle(request: web.Request) -> web.Response:
@@ -277,7 +281,7 @@ def rpc_routes(service: RpcService, offload: Offload | None = None) -> list[web.
 
 
 async def _pack_reply(offload: Offload | None, reply: Message, request: Message) -> Packed:
-    """The request was served, so when its reply cannot be stored, the caller does not know its outcome."""
+    """Pack a reply. The request was served, so a reply that cannot be stored is an UnknownOutcome for the caller."""
     try:
         return await pack(offload, reply, seconds=_REPLY_SECONDS, answers=request)
     except RetryLater as error:

@@ -1,8 +1,12 @@
-"""Who may speak to an HTTP port of ours, and how refusals and errors look.
+"""Who may use our HTTP ports, and how refusals and errors look.
 
-Every request passes three checks, also on loopback, where any local program and any web page may connect: the Host
-header names us (against DNS rebinding), a change comes from our own page if it comes from a page at all (Origin), and
-it carries the token, as a bearer or as the cookie of ``/login``. Errors are RFC 9457 problem documents.
+Every request passes three checks, even on loopback, where any local program and any web page may connect:
+
+- The Host header names this server (against DNS rebinding).
+- A change that comes from a web page comes from a page of this server (Origin).
+- The request carries the token, as a bearer or as the cookie of ``/login``.
+
+Errors are RFC 9457 problem documents.
 """
 
 from __future__ import annotations
@@ -46,8 +50,11 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class AccessPolicy:
-    """``token``: what every caller must show. ``hosts``: names (no ports) that we answer to beside loopback ones.
-    ``public``: routes that need no token, by their pattern as declared ("/static/{name}", or a static folder's prefix).
+    """Who may use a port.
+
+    ``token`` is what every caller must present. ``hosts`` are names, without ports, that this server answers to besides
+    loopback ones. ``public`` are routes that need no token, by their declared pattern ("/static/{name}", or a static
+    folder's prefix).
     """
 
     token: str
@@ -56,15 +63,17 @@ class AccessPolicy:
 
 
 def secure(app: web.Application, policy: AccessPolicy) -> None:
-    """Put all checks before the routes of ``app``, and give every answer our headers. Call it before other middlewares
-    are added."""
+    """Put all checks before the routes of ``app``, and add our headers to every reply.
+
+    Call it before any other middleware is added.
+    """
     app.middlewares.append(_problems)
     app.middlewares.append(_access(policy))
     app.on_response_prepare.append(_add_headers)
 
 
 def login_route(policy: AccessPolicy) -> web.RouteDef:
-    """The route of ``GET /login?token=…``, for a port with web pages."""
+    """Return the route of ``GET /login?token=…``, for a port with web pages."""
     return web.get(LOGIN_PATH, _login(policy))
 
 
@@ -78,7 +87,7 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
 
 
 def problem(status: HTTPStatus, detail: str, *, hint: str | None = None, field: str | None = None) -> web.Response:
-    """A response with a problem document."""
+    """Return a reply with a problem document."""
     text = detail if hint is None else f"{detail} ({hint})"
     body = Problem(title=status.phrase, status=status.value, detail=detail, errors=[text], hint=hint, field=field)
     answer = web.Response(status=status, body=msgspec.json.encode(body), content_type=PROBLEM_MEDIA_TYPE)
@@ -147,7 +156,7 @@ def _check_host(request: web.Request, policy: AccessPolicy) -> web.Response | No
 
 
 def _host_name(host: str) -> str | None:
-    """The name in "name:port" or "[v6]:port", in lower case."""
+    """Return the name in "name:port" or "[v6]:port", in lower case; None if there is none."""
     try:
         return urlsplit(f"//{host}").hostname
     except ValueError:
@@ -156,7 +165,7 @@ def _host_name(host: str) -> str | None:
 
 @functools.lru_cache(maxsize=1024)
 def is_loopback(name: str) -> bool:
-    """True for ``localhost`` and for addresses of the loopback network; no name is looked up."""
+    """True for ``localhost`` and for addresses of the loopback network. Looks up no names."""
     if name == "localhost":
         return True
     try:
@@ -166,7 +175,10 @@ def is_loopback(name: str) -> bool:
 
 
 def _check_origin(request: web.Request) -> web.Response | None:
-    """Browsers send Origin with every change; what sends none is no browser and must show a bearer."""
+    """Refuse a change from a foreign web page.
+
+    Browsers send Origin with every change. A client that sends none is not a browser and must send a bearer token.
+    """
     if request.method in _READING:
         return None
     origin = request.headers.get(hdrs.ORIGIN)
@@ -204,22 +216,25 @@ def _check_token(request: web.Request, policy: AccessPolicy) -> web.Response | N
 
 
 def _same(given: str, expected: str) -> bool:
-    """Compares in constant time; surrogates (bytes that are no UTF-8) never match."""
+    """True if both are equal, compared in constant time. Surrogates (bytes that are not UTF-8) never match."""
     return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
 
 
 def session_cookie_name(token: str) -> str:
-    """Browsers share cookies between ports of a host, so that two clusters on one machine need two names."""
+    """Return the cookie's name, which differs by token.
+
+    Browsers share cookies between the ports of a host, so two clusters on one machine need two names.
+    """
     return f"emberkeep-{hashlib.sha256(token.encode()).hexdigest()[:8]}"
 
 
 def _session_value(token: str) -> str:
-    """What the cookie holds: proof that the token was known, but not the token."""
+    """Return the cookie's value: it proves knowledge of the token without being the token."""
     return hmac.new(token.encode(), b"emberkeep web session", hashlib.sha256).hexdigest()
 
 
 def _login(policy: AccessPolicy) -> Handler:
-    """``GET /login?token=…``: exchange the token for a session cookie once and go to the start page."""
+    """Return the handler of ``GET /login?token=…``: exchange the token for a session cookie, go to the start page."""
 
     async def login(request: web.Request) -> web.StreamResponse:
         given = request.query.get("token", "")
@@ -246,9 +261,9 @@ def _login(policy: AccessPolicy) -> Handler:
 
 
 def check_bind_address(address: str, token_configured: bool) -> None:
-    """Refuse to be reachable from other machines by accident.
+    """Refuse to serve other machines by accident.
 
-    ``token_configured``: security.token-file was set on purpose. Raises InvalidInput (rest.bind-address).
+    ``token_configured`` is true if security.token-file was set. Raises InvalidInput for rest.bind-address.
     """
     if token_configured or is_loopback(address.strip("[]").lower()):
         return

@@ -1,4 +1,4 @@
-"""An HTTP port of ours: bound first, so that its address can be told to others, and served when all is ready."""
+"""Our HTTP ports. A port is bound first, so that its address can be published, and served once all is ready."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from aiohttp import web
 
 from emberkeep.base.errors import Fatal
 
-SHUTDOWN_SECONDS = 2.0  # for requests that are being answered when the server closes
-READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead: more in one piece costs less
+SHUTDOWN_SECONDS = 2.0  # granted to running requests when the server closes
+READ_BUFFER = 256 * 1024  # bytes of a request's body that are read ahead; large pieces cost less
 
 
 @dataclass(frozen=True)
 class BoundPort:
-    """A port that is ours. Connections are refused until it is served. ``address``: "host:port" as really bound."""
+    """A port that this process has bound. Connections are refused until it is served. ``address`` is "host:port"."""
 
     host: str
     port: int
@@ -28,32 +28,32 @@ class BoundPort:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Give the port back. Idempotent; needless once it was served."""
+        """Release the port. Idempotent; unnecessary once the port was served."""
         self.socket.close()
 
 
 @dataclass(frozen=True)
 class Server:
-    """``address``: "host:port" with the port that was really bound."""
+    """A served port. ``address`` is "host:port" with the port that was bound."""
 
     address: str
     _runner: web.AppRunner
 
     async def close(self) -> None:
-        """Stop listening, let running requests end for a moment, close all connections. Idempotent."""
+        """Stop listening, give running requests SHUTDOWN_SECONDS, close all connections. Idempotent."""
         await self._runner.cleanup()
 
 
 def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundPort:
-    """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, no such address, no permission."""
+    """Bind ``host`` and ``port`` (0: any free one). Raises Fatal: port in use, unknown address, no permission."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            # Connections of an earlier life in TIME_WAIT must not keep us from a fixed port. While a free one is looked
-            # for, the option would let two processes get the same.
+            # Connections of the previous process in TIME_WAIT must not keep us from a fixed port. While the system
+            # chooses a free port, the option could give two processes the same one.
             if port != 0:
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
@@ -68,7 +68,7 @@ def bind_port(host: str, port: int, *, port_option: str = "rest.port") -> BoundP
 
 
 async def serve_http(app: web.Application, port: BoundPort) -> Server:
-    """Serve ``app`` at ``port``, which the server closes from now on. Raises Fatal: another process took the port."""
+    """Serve ``app`` at ``port``, which the server closes. Raises Fatal if another process took the port."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
     await runner.setup()
     try:

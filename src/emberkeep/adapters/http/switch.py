@@ -1,7 +1,7 @@
-"""An HTTP port whose application changes while it stays bound: that of a standby, that of a leader, and back.
+"""An HTTP port that stays bound while its application changes: a standby's, a leader's, and back.
 
-Each application has its own connections. They are closed when another one takes the port, so that nobody goes on
-talking to what is no more.
+Each application has its own connections. They are closed when the next application takes over, so that no client keeps
+talking to the previous one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from emberkeep.base.errors import Fatal
 
 
 class SwitchedPort:
-    """``open`` it with the first application, then ``switch`` as often as needed."""
+    """A bound port: ``open`` it with the first application, then ``switch`` as often as needed."""
 
     def __init__(self, port: BoundPort) -> None:
         self._port = port
@@ -24,7 +24,10 @@ class SwitchedPort:
         self._switching = asyncio.Lock()
 
     async def open(self, app: web.Application) -> None:
-        """Serve ``app`` at the port, which this object closes from now on. Raises Fatal: another process took it."""
+        """Serve ``app`` at the port, and close the port with this object.
+
+        Raises Fatal if another process took the port.
+        """
         await self.switch(app)
         try:
             self._listener = await asyncio.get_running_loop().create_server(self._protocol, sock=self._port.socket)
@@ -33,7 +36,10 @@ class SwitchedPort:
             raise bind_error(error, self._port.host, self._port.port, self._port.option) from None
 
     async def switch(self, app: web.Application) -> None:
-        """New connections go to ``app``; those of the application before end, with what they were answering."""
+        """Send new connections to ``app`` and close those of the previous application.
+
+        Requests that the previous application is answering get SHUTDOWN_SECONDS to finish.
+        """
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS, read_bufsize=READ_BUFFER)
         await runner.setup()
         async with self._switching:
@@ -53,5 +59,5 @@ class SwitchedPort:
 
     def _protocol(self) -> asyncio.BaseProtocol:
         if self._runner is None or self._runner.server is None:
-            raise Fatal("this port is closed")  # between two turns of the loop: the connection is dropped
+            raise Fatal("this port is closed")  # between two loop iterations; asyncio drops the connection
         return self._runner.server()

@@ -1,4 +1,4 @@
-"""The file with the bearer token: whoever can read it may do everything with the cluster."""
+"""The file with the bearer token. Anyone who can read it has full control over the cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
 
 
 def load_token(path: Path) -> str:
-    """Return the token in ``path``. Raises Fatal: no such file, others can read it, it is not ours, it is no token."""
+    """Return the token in ``path``.
+
+    Raises Fatal if the file is missing, has another owner, can be read or written by others, or has no valid token.
+    """
     try:
         return _load(path)
     except OSError as error:
@@ -26,9 +29,10 @@ def load_token(path: Path) -> str:
 
 
 def load_or_create_token(path: Path, files: FileOps = SYSTEM_FILES) -> str:
-    """Like ``load_token``, but when there is no such file, make it (mode 0600) with a random token.
+    """Return the token in ``path``; if there is no file, create it (mode 0600) with a random token.
 
-    Processes that start at the same moment agree on one. Raises Fatal also when the file cannot be made.
+    Processes that start at the same moment agree on one token. Raises Fatal as ``load_token`` does, and if the file
+    cannot be created.
     """
     if not path.is_symlink() and not path.exists():
         try:
@@ -79,7 +83,7 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 
 def _create(path: Path, files: FileOps) -> None:
-    """Link a complete file into place: unlike a rename this never replaces the token that another process just made."""
+    """Link a complete file into place. Unlike a rename, a link never replaces another process's new token."""
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         descriptor = files.create(temporary)

@@ -1,1 +1,1 @@
-"""The part of WebHDFS through which Spark reaches the state gateway."""
+"""The part of the WebHDFS protocol through which Spark reaches the state gateway."""

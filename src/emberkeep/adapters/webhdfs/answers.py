@@ -1,4 +1,4 @@
-"""The shapes of WebHDFS answers, as Hadoop's client (``JsonUtilClient`` of Hadoop 3.5) reads them."""
+"""The JSON of WebHDFS replies, as Hadoop's client (``JsonUtilClient`` of Hadoop 3.5) reads it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aiohttp import web
 from emberkeep.local_state.gateway_ports import ContentSummary
 from emberkeep.local_state.model import FileKind, FileStatus
 
-BLOCK_BYTES = 128 * 1024**2  # what the client plans its reads with; nothing here has blocks of that size
+BLOCK_BYTES = 128 * 1024**2  # the block size by which the client plans its reads; no file here has such blocks
 _OWNER = "emberkeep"
-_CRC32C = 2  # DataChecksum.Type; the client asks for no checksums
+_CRC32C = 2  # DataChecksum.Type; the client never asks for a checksum
 
 
 def json_response(content: dict[str, Any], *, status: int = 200) -> web.Response:
@@ -20,7 +20,10 @@ def json_response(content: dict[str, Any], *, status: int = 200) -> web.Response
 
 
 def file_status(status: FileStatus, suffix: str) -> dict[str, Any]:
-    """``suffix``: its name within the directory that was asked for, "" for the path itself."""
+    """Return the JSON of a file's status.
+
+    ``suffix`` is the name within the requested directory, "" for the path itself.
+    """
     directory = status.kind is FileKind.DIRECTORY
     return {
         "accessTime": 0,
@@ -44,7 +47,7 @@ def one_status(status: FileStatus) -> dict[str, Any]:
 
 
 def statuses(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
-    """The entries of the directory ``name``; a file is listed as itself."""
+    """Return the listing of the directory ``name``. A file's listing has the file itself."""
     return {
         "FileStatuses": {
             "FileStatus": [
@@ -55,7 +58,7 @@ def statuses(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
 
 
 def partial_listing(entries: tuple[FileStatus, ...], name: str) -> dict[str, Any]:
-    """A listing in one piece: nothing remains."""
+    """Return the whole listing as the only batch of LISTSTATUS_BATCH."""
     return {"DirectoryListing": {"partialListing": statuses(entries, name), "remainingEntries": 0}}
 
 

@@ -1,4 +1,4 @@
-"""Bodies of WebHDFS requests and files on their way out, in pieces that are worth a thread's while."""
+"""Bodies of WebHDFS requests and replies, in pieces large enough to be worth passing to a thread."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from aiohttp import web
 
 from emberkeep.base.errors import RetryLater
 
-IDLE_SECONDS = 60.0  # without a byte of a body
-_PIECE_BYTES = 512 * 1024  # handed to a thread, or taken from one, at once
+IDLE_SECONDS = 60.0  # without a byte of the body
+_PIECE_BYTES = 512 * 1024  # passed to a thread, or taken from one, at a time
 
 
 async def body(http: web.Request) -> AsyncIterator[bytes]:
-    """Pieces of the body. Raises RetryLater when it ends early or stands still."""
+    """Yield the pieces of the body. Raises RetryLater if it ends early, or brings no byte for IDLE_SECONDS."""
     received = bytearray()
     try:
         while True:
@@ -31,7 +31,7 @@ async def body(http: web.Request) -> AsyncIterator[bytes]:
 
 
 def gathered(pieces: Iterator[bytes]) -> bytes:
-    """The next pieces in one; empty at the end."""
+    """Return the next pieces joined into one; b"" at the end."""
     data = bytearray()
     for piece in pieces:
         data += piece

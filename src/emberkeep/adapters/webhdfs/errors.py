@@ -1,6 +1,7 @@
-"""How errors look to Hadoop's WebHDFS client: a ``RemoteException`` with the Java class that it is to raise.
+"""Errors as Hadoop's WebHDFS client expects them: a ``RemoteException`` with the Java class that the client raises.
 
-RetriableException makes the client ask again by its retry policy; every other class is raised to Spark at once.
+The client repeats a request after RetriableException, by its retry policy. It raises every other class to Spark at
+once.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ _LONGEST_MESSAGE = 2000  # characters
 
 
 class NotAllowed(EmberkeepError):
-    """The request carries no credential, or a wrong one."""
+    """The request carries no credential, or an invalid one."""
 
 
-# The first that fits: subclasses stand before their roots.
+# The first match counts: subclasses come before their roots.
 _CLASSES: tuple[tuple[type[EmberkeepError], int, str], ...] = (
     (NotAllowed, 403, "org.apache.hadoop.security.AccessControlException"),
     (Fenced, 403, "org.apache.hadoop.security.AccessControlException"),
     (Exists, 403, "org.apache.hadoop.fs.FileAlreadyExistsException"),
     (NotADirectory, 403, "org.apache.hadoop.fs.ParentNotDirectoryException"),
-    (IsADirectory, 404, "java.io.FileNotFoundException"),  # what HDFS says: the path is not a file
+    (IsADirectory, 404, "java.io.FileNotFoundException"),  # as HDFS does: the path is not a file
     (NotEmpty, 403, "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException"),
     (Absent, 404, "java.io.FileNotFoundException"),
     (InvalidInput, 400, "java.lang.IllegalArgumentException"),
@@ -36,7 +37,7 @@ _CLASSES: tuple[tuple[type[EmberkeepError], int, str], ...] = (
 
 
 def error_response(error: EmberkeepError) -> web.Response:
-    """The answer for an error that happened before any answer was begun."""
+    """Return the reply for an error that came before any reply was begun."""
     status, java_class = next((status, name) for kind, status, name in _CLASSES if isinstance(error, kind))
     remote = {
         "exception": java_class.rpartition(".")[2],

@@ -1,4 +1,4 @@
-"""The port of a state gateway: the same one in each life, as the job's processes know no other."""
+"""The port of a state gateway. It stays the same across restarts: the job's processes know no other."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 log = structlog.get_logger(__name__)
 _KIND = "state-gateway-port"
 _VERSION = 1
-_PATIENCE = 10.0  # seconds for the port of the earlier life: a connection of somebody else may have it for a moment
+_PATIENCE = 10.0  # seconds to wait for the remembered port: a connection of another program may hold it for a moment
 _PAUSE = 0.2  # seconds between two tries
 
 
 async def bind_gateway_port(
     host: str, port: int, memory: Path, *, patience: float = _PATIENCE, files: FileOps = SYSTEM_FILES
 ) -> BoundPort:
-    """Bind ``port``; 0: the one in ``memory``, or where there is none any free one. Remembers it.
+    """Bind a port and remember it in the file ``memory``.
 
-    ``patience``: seconds for which the one in ``memory`` is tried.
-
-    Raises Fatal (port in use, no permission, ``memory`` cannot be written).
+    ``port`` 0 means the remembered port, or any free one if none is remembered or if it stays in use for ``patience``
+    seconds. Raises Fatal (port in use, no permission, ``memory`` cannot be written).
     """
     earlier = await asyncio.to_thread(remembered_port, memory) if port == 0 else None
     bound = await _bound_again(host, earlier, patience) if earlier is not None else None
@@ -44,7 +43,7 @@ async def bind_gateway_port(
 
 
 def remembered_port(memory: Path) -> int | None:
-    """The port of the earlier life; None where none is remembered, or not readably. Blocks."""
+    """Return the port of the previous process; None if none is remembered or the file cannot be read. Blocks."""
     try:
         return msgspec.json.decode(read_record(memory, _KIND, _VERSION), type=int)
     except Absent:
@@ -58,7 +57,7 @@ def remembered_port(memory: Path) -> int | None:
 
 
 async def _bound_again(host: str, port: int, patience: float) -> BoundPort | None:
-    """None: it is not to be had."""
+    """Bind the remembered port; return None if it stays unavailable for ``patience`` seconds."""
     clock = asyncio.get_running_loop()
     deadline = clock.time() + patience
     waited = False

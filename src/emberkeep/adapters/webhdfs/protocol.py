@@ -1,8 +1,8 @@
-"""The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP. No decisions: see StateFiles.
+"""The part of the WebHDFS protocol that Spark's checkpoint code uses, over HTTP. StateFiles makes the decisions.
 
-OPEN and CREATE send the client on to this same port, as a name node sends it to a data node: Hadoop's client begins
-with a request that is only to tell where the bytes are, and throws an answer with bytes away, the connection too.
-Answers have no Content-Type: with one, its shaded form looks for a class that PySpark does not bring.
+The first request of OPEN and CREATE is redirected to this same port, as a name node redirects to a data node. Hadoop's
+client uses the first request only to learn where the bytes are: it would discard bytes in the reply, and the connection
+with them. Replies have no Content-Type: with one, Hadoop's shaded client looks for a class that PySpark does not ship.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from emberkeep.local_state.model import Caller, FileKind, StatePath
 log = structlog.get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
-_THREADS = 144  # for what blocks, some of them for what needs this node's disk alone
-_REQUESTS = 1024  # being answered at once; more are told to come again
-_STORE_CALLS, _STORE_CALLS_PER_ROOT = 128, 32  # threads that ask durable stores at once; more wait
-_TRANSFERS, _TRANSFERS_PER_ROOT = 128, 32  # files being received or sent at once; more wait
-_PATIENCE = 20.0  # seconds for a durable store's earlier requests to end
-_DATA = "step"  # marks the second request of an OPEN or CREATE
-_SEEN = "seen"  # what the first request of an OPEN has found out
+_THREADS = 144  # for blocking work; store calls take at most 128, which leaves some for work on this node's disk
+_REQUESTS = 1024  # being answered at once; clients must repeat further ones later
+_STORE_CALLS, _STORE_CALLS_PER_ROOT = 128, 32  # threads that call durable stores at once; further calls wait
+_TRANSFERS, _TRANSFERS_PER_ROOT = 128, 32  # files being received or sent at once; further ones wait
+_PATIENCE = 20.0  # seconds to wait for earlier requests to a durable store
+_DATA = "step"  # marks the second request of an OPEN or CREATE, which carries the bytes
+_SEEN = "seen"  # generation that the first request of an OPEN has found
 
 
 class WebHdfs:
-    """``routes`` serve it. Belongs to one event loop."""
+    """Serve StateFiles over WebHDFS, see ``application``. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -58,13 +58,16 @@ class WebHdfs:
         *,
         thread_name: str = "state-gateway",
     ) -> None:
-        """``identify``: whose credential a text is; raises InvalidInput. ``address``: host:port of this port."""
+        """Serve ``files`` at ``address``, the host:port of this gateway.
+
+        ``identify`` returns the caller to whom a credential belongs; it raises InvalidInput.
+        """
         self._files = files
         self._identify = identify
         self._address = address
         self._threads = WorkThreads(_THREADS, thread_name)
         self._answering = 0
-        # A store that hangs holds its own share. Of a job, as its requests wait for its own root, too.
+        # A store that hangs, or a busy job, blocks only its own requests: each pair of job and root has its own share.
         self._store_calls = WorkShares(_STORE_CALLS, _STORE_CALLS_PER_ROOT, _PATIENCE)
         self._transfers = WorkShares(_TRANSFERS, _TRANSFERS_PER_ROOT, _PATIENCE)
         self._operations: dict[str, Callable[[WebHdfsRequest], Awaitable[web.StreamResponse]]] = {
@@ -85,14 +88,14 @@ class WebHdfs:
         }
 
     def application(self) -> web.Application:
-        """Of a port of its own: it answers nothing but WebHDFS."""
+        """Return an application for a port of its own: it answers only WebHDFS requests."""
         app = web.Application()
         app.router.add_route("*", PREFIX + "{path:.*}", self._answer)
         app.on_response_prepare.append(_without_content_type)
         return app
 
     def close(self) -> None:
-        """Nothing new is begun. Idempotent."""
+        """Cancel all work that has not begun. Idempotent."""
         for future in self._threads.close():
             future.cancel()
 
@@ -118,7 +121,7 @@ class WebHdfs:
             self._answering -= 1
 
     async def _at_store(self, request: WebHdfsRequest, path: StatePath, work: Callable[[], ResultT]) -> ResultT:
-        """``_in_thread``, for what may ask the durable store. Raises RetryLater: it hangs."""
+        """Run ``work``, which may call the durable store, in a thread. Raises RetryLater if earlier calls hang."""
         async with self._store_calls.part((request.caller.job_id, path.root), path.root):
             return await self._in_thread(work)
 
@@ -126,12 +129,12 @@ class WebHdfs:
         return self._transfers.part((request.caller.job_id, path.root), path.root)
 
     async def _in_thread(self, work: Callable[[], ResultT]) -> ResultT:
-        """The result of ``work``; it has ended when this has, also when the caller is cancelled."""
+        """Return the result of ``work``. Even if cancelled, returns only once ``work`` has ended."""
         future = self._threads.start(work)
         await ended(future)
         return future.result()
 
-    # --- what there is ------------------------------------------------------------------------------------------------
+    # --- reading metadata ---------------------------------------------------------------------------------------------
 
     async def _status(self, request: WebHdfsRequest) -> web.Response:
         path = self._path(request)
@@ -162,7 +165,7 @@ class WebHdfs:
         return json_response(SERVER_DEFAULTS)
 
     async def _accept(self, request: WebHdfsRequest) -> web.Response:
-        """Permissions and times are not kept: the files belong to the task manager."""
+        """Accept and ignore permissions and times: the files belong to the task manager."""
         self._path(request)
         return web.Response()
 
@@ -193,7 +196,7 @@ class WebHdfs:
         return web.Response()
 
     async def _renamed(self, request: WebHdfsRequest, source: StatePath, target: StatePath) -> bool:
-        """``FileSystem.rename``: into a directory that is there; never onto a file."""
+        """Rename as ``FileSystem.rename`` does: into ``target`` if it is a directory, and never onto a file."""
         caller = request.caller
 
         def rename() -> bool:
@@ -266,7 +269,7 @@ class WebHdfs:
         response.content_length = opened.length
         sent = 0
         try:
-            # The first piece before the head: what goes wrong by then can be told properly.
+            # Read the first piece before sending the head, so that an error until then gets a proper error reply.
             while data := await self._at_store(request, path, lambda: gathered(opened.pieces)):
                 if not response.prepared:
                     await response.prepare(http)
@@ -283,7 +286,7 @@ class WebHdfs:
                 raise
             log.info("a state file was not sent in full", path=http.path[:200], reason=str(error))
             if http.transport is not None:
-                http.transport.abort()  # the client sees that bytes are missing, and asks for the rest
+                http.transport.abort()  # the client sees that bytes are missing, and requests the rest
         return response
 
     async def _close(self, pieces: Iterator[bytes]) -> None:

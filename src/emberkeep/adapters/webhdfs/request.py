@@ -1,4 +1,4 @@
-"""What a WebHDFS request says: on whose behalf, about which path, with which parameters. Everything is checked here."""
+"""A WebHDFS request: its caller, path and parameters. All of them are checked here."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _FLAGS = {"true": True, "false": False}
 
 @dataclass(frozen=True)
 class WebHdfsRequest:
-    """``operation``: method and op, such as "GET OPEN". ``path``: decoded, beginning with "/"."""
+    """An authenticated request.
+
+    ``operation`` is the method and op, such as "GET OPEN". ``path`` is decoded and begins with "/".
+    """
 
     operation: str
     caller: Caller
@@ -28,11 +31,11 @@ class WebHdfsRequest:
     http: web.Request
 
     def text(self, name: str) -> str:
-        """ "" where it is not given."""
+        """Return a parameter, "" if it is missing."""
         return self.http.query.get(name, "")
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Raises InvalidInput."""
+        """Return a parameter that is true or false. Raises InvalidInput."""
         text = self.http.query.get(name, "").lower()
         if not text:
             return default
@@ -41,7 +44,7 @@ class WebHdfsRequest:
         return _FLAGS[text]
 
     def number(self, name: str) -> int | None:
-        """0 or above; None where it is not given ("null" as well). Raises InvalidInput."""
+        """Return a parameter that is a number, 0 or above; None if it is missing or "null". Raises InvalidInput."""
         text = self.http.query.get(name, "")
         if text in ("", "null"):
             return None
@@ -51,7 +54,10 @@ class WebHdfsRequest:
 
 
 def read_request(http: web.Request, identify: Callable[[str], Caller]) -> WebHdfsRequest:
-    """``identify``: whose credential a text is; raises InvalidInput. Raises NotAllowed, InvalidInput."""
+    """Check the request's credential and path.
+
+    ``identify`` returns the caller to whom a credential belongs. Raises NotAllowed, InvalidInput.
+    """
     caller = _caller(http, identify)
     raw = http.rel_url.raw_path
     try:
