@@ -1,1 +1,1 @@
-"""Blocking work beside the event loop: threads, shares of them, patience with mounts that hang."""
+"""Blocking work beside the event loop: threads, shares of them, and patience with mounts that hang."""

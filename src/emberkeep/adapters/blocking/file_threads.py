@@ -1,4 +1,4 @@
-"""Threads for work with files, on this machine's disk or in a store that may not answer."""
+"""Threads for work with files, on this machine's disk or in a store that may never answer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ ResultT = TypeVar("ResultT")
 
 
 class DiskThreads:
-    """For work that is waited for until it has ended."""
+    """Threads for work whose end the caller always waits for."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
         """See WorkThreads."""
         self._threads = WorkThreads(threads, name, together=together)
 
     def start(self, work: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
-        """Begin ``work``. The future is to be awaited by ``ended``, however the caller goes on."""
+        """Begin ``work``. Await the future with ``ended``, even if the caller is cancelled."""
         return self._threads.start(work)
 
     async def run(self, work: Callable[[], ResultT], undo: Callable[[ResultT], None] | None = None) -> ResultT:
-        """The result of ``work``. A caller that is cancelled goes on only when it has ended: what it has made can be
-        cleaned up then, by ``undo`` or by the caller."""
+        """Return the result of ``work``.
+
+        A cancelled call returns only when ``work`` has ended, so that its result can be cleaned up: by ``undo`` or by
+        the caller.
+        """
         return await self._wait(self._threads.start(work), undo)
 
     async def run_together(
         self, work: Work[ItemT, ResultT], item: ItemT, undo: Callable[[ResultT], None] | None = None
     ) -> ResultT:
-        """Like ``run``, for work that costs less when it is done for several items at once."""
+        """Do as ``run``, for work that costs less when done for several items at once."""
         return await self._wait(self._threads.start_together(work, item), undo)
 
     async def _wait(self, future: asyncio.Future[ResultT], undo: Callable[[ResultT], None] | None) -> ResultT:
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
-            with contextlib.suppress(asyncio.CancelledError):  # cancelled again: it is on its way already
+            with contextlib.suppress(asyncio.CancelledError):  # cancelled again: the first cancellation is raised below
                 await ended(future)
             if undo is not None and future.exception() is None:
                 result = future.result()
@@ -52,32 +55,35 @@ class DiskThreads:
 
 
 class Abort:
-    """Ends work in a thread between two pieces of it."""
+    """A request to end work in a thread, which the work checks between two pieces."""
 
     def __init__(self) -> None:
-        self.extra = 0.0  # seconds that it may take on top, for its bytes
+        self.extra = 0.0  # additional seconds that the work may take for its bytes
         self._event = threading.Event()
 
     def set(self) -> None:
         self._event.set()
 
     def check(self) -> None:
-        """Raises RetryLater."""
+        """Raise RetryLater if the work is to end."""
         if self._event.is_set():
             raise RetryLater("this transfer was given up")
 
 
 class StoreThreads:
-    """Threads for calls of a store that may never answer. Nobody waits for it longer than a while."""
+    """Threads for calls of a store that may never answer. The time that a caller waits is bounded."""
 
     def __init__(self, threads: int, store: str, *, patience: float) -> None:
-        """``store``: for messages. ``patience``: seconds for a call without bytes."""
+        """``store`` names the store in messages. ``patience`` is in seconds, for a call that transfers no bytes."""
         self._threads = WorkThreads(threads, "ha-store")
         self._store = store
         self._patience = patience
 
     async def run(self, work: Callable[[Abort], ResultT]) -> ResultT:
-        """The result of ``work``. Raises RetryLater when it takes too long: it ends at its next check, if ever."""
+        """Return the result of ``work``.
+
+        Raises RetryLater if it takes too long; the work ends at its next check, if ever.
+        """
         abort = Abort()
 
         def checked() -> ResultT:
@@ -104,7 +110,10 @@ class StoreThreads:
 
 
 def in_time_for(within: float, store: str) -> Callable[[], None]:
-    """What raises RetryLater once ``within`` seconds are over from now on. ``store``: for the message."""
+    """Return a check that raises RetryLater once ``within`` seconds from now have passed.
+
+    ``store`` is for the message.
+    """
     deadline = since_boot() + within
 
     def check() -> None:
@@ -115,6 +124,6 @@ def in_time_for(within: float, store: str) -> Callable[[], None]:
 
 
 def _seen(future: asyncio.Future[ResultT]) -> None:
-    """An error that nobody waits for any more is no error."""
+    """Retrieve the error of a future without a waiter, so that asyncio does not log it as lost."""
     if not future.cancelled():
         future.exception()

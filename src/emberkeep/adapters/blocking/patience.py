@@ -1,4 +1,4 @@
-"""Patience with file systems that may never answer: a mount whose server is gone blocks whoever touches it."""
+"""Patience with file systems that may never answer: a mount whose server is away blocks every caller."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ ResultT = TypeVar("ResultT")
 
 
 class FilePatience:
-    """Runs work in a thread of its own and gives it up after a while.
+    """Run work in a thread of its own, and abandon it after a while.
 
-    While work that was given up has not ended, nothing else is begun: at most one thread for each caller hangs.
+    While abandoned work has not ended, no further work begins, so that at most one thread hangs.
     """
 
     def __init__(self, seconds: float = SECONDS) -> None:
@@ -27,7 +27,10 @@ class FilePatience:
         self._hanging: threading.Thread | None = None
 
     def run(self, path: Path, work: Callable[[], ResultT]) -> ResultT:
-        """The result of ``work``. Raises what it raises, and Unavailable naming ``path`` when it does not end."""
+        """Return the result of ``work``.
+
+        Raises what ``work`` raises; Unavailable, naming ``path``, if it does not end.
+        """
         if self._hanging is not None and self._hanging.is_alive():
             raise _silent(path)
         piece = _Piece(work)
@@ -40,7 +43,7 @@ class FilePatience:
         return piece.result()
 
     def read(self, path: Path) -> bytes:
-        """The bytes of a file. Raises Absent, Unavailable."""
+        """Return the bytes of a file. Raises Absent, Unavailable."""
 
         def read() -> bytes:
             try:
@@ -51,7 +54,7 @@ class FilePatience:
         return self.run(path, read)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file durably, and its directory where there is none. Raises Fatal (no space, …), Unavailable."""
+        """Write a file durably, creating its directory if missing. Raises Fatal (no space, …), Unavailable."""
 
         def write() -> None:
             try:
@@ -76,7 +79,7 @@ class _Piece(Generic[ResultT]):
     def run(self) -> None:
         try:
             self._results.append(self._work())
-        except BaseException as error:  # noqa: BLE001 - whatever it is, who waits is told
+        except BaseException as error:  # noqa: BLE001 - any error is passed to the waiting caller
             self._error = error
 
     def result(self) -> ResultT:

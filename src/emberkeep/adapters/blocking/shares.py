@@ -1,4 +1,4 @@
-"""What one key may hold of something that all share, so that whoever hangs there starves nobody else."""
+"""Divide a shared resource by key, so that a key whose work hangs does not starve the others."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emberkeep.base.errors import RetryLater
 @dataclass
 class _Share:
     free: asyncio.Semaphore
-    users: int = 0  # that hold a part of it or wait for one
+    users: int = 0  # holding a part, or waiting for one
 
 
 class WorkShares:
-    """Belongs to one event loop. Those who wait cost no thread; keys that nobody uses take no room."""
+    """Parts of a shared resource. Belongs to one event loop. Waiting takes no thread, and an unused key no memory."""
 
     def __init__(self, total: int, per_key: int, patience: float) -> None:
-        """``total``: parts. ``per_key``: of these, at most for one key. ``patience``: seconds."""
+        """``total`` parts, of which one key gets at most ``per_key``. ``patience`` is in seconds."""
         self._total = asyncio.Semaphore(total)
         self._per_key = per_key
         self._patience = patience
@@ -28,7 +28,7 @@ class WorkShares:
 
     @contextlib.asynccontextmanager
     async def part(self, key: Hashable, what: str) -> AsyncIterator[None]:
-        """Hold one part. ``what``: for errors. Raises RetryLater: none became free in time."""
+        """Hold one part. ``what`` is for errors. Raises RetryLater if none becomes free in time."""
         share = self._shares.setdefault(key, _Share(asyncio.Semaphore(self._per_key)))
         share.users += 1
         try:

@@ -1,6 +1,6 @@
-"""Threads for blocking work of an event loop, that take it from one queue and hand results over in batches.
+"""Threads that do an event loop's blocking work. They take it from one queue and return results in batches.
 
-With thousands of small BLOBs, waking somebody for each is what would take the time.
+With thousands of small BLOBs, one wake-up of the loop for each would take most of the time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-# Works on several items at once; returns what came of each, an error in the place of a result.
+# Works on several items at once. Returns one outcome for each: a result, or an error in its place.
 Work: TypeAlias = Callable[[Sequence[ItemT]], Sequence[ResultT | BaseException]]
 
 
 class _Job(Generic[ItemT, ResultT]):
-    """An item that a thread works on, and who waits for it on the event loop."""
+    """An item for a thread to work on, and the future that waits for it on the event loop."""
 
     def __init__(self, work: Work[ItemT, ResultT], item: ItemT, loop: asyncio.AbstractEventLoop) -> None:
         self.work = work
@@ -29,7 +29,7 @@ class _Job(Generic[ItemT, ResultT]):
         self.outcome: ResultT | BaseException | None = None
 
     def tell(self) -> None:
-        """On the event loop, afterwards."""
+        """Set the future's result or error. Called on the event loop once the work has ended."""
         if self.future.done():
             return
         if isinstance(self.outcome, BaseException):
@@ -39,10 +39,10 @@ class _Job(Generic[ItemT, ResultT]):
 
 
 class WorkThreads:
-    """A bounded number of threads. They end when there is nothing to do and this is closed, or not used any more."""
+    """A bounded number of threads. They end when this is closed or no longer used and no work is left."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
-        """``together``: how many items of the same work a thread takes at once, when they have to wait."""
+        """``together`` is how many waiting items of the same work a thread takes at once."""
         self._threads = threads
         self._together = together
         self._pool = ThreadPoolExecutor(threads, name)
@@ -52,11 +52,11 @@ class WorkThreads:
         self._finished: list[_Job[Any, Any]] = []
 
     def start(self, work: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
-        """Begin ``work`` as soon as a thread is free. Nobody but ``forget`` may cancel the future: shield it."""
+        """Begin ``work`` as soon as a thread is free. Only ``forget`` may cancel the future: shield it."""
         return self.start_together(lambda _: [work()], None)
 
     def start_together(self, work: Work[ItemT, ResultT], item: ItemT) -> asyncio.Future[ResultT]:
-        """Like ``start``, for work that costs less when it is done for several items at once."""
+        """Do as ``start``, for work that costs less when done for several items at once."""
         loop = asyncio.get_running_loop()
         job = _Job(work, item, loop)
         with self._lock:
@@ -67,7 +67,7 @@ class WorkThreads:
         return job.future
 
     def forget(self, future: asyncio.Future[ResultT]) -> bool:
-        """Whether the work had not begun; it never will, and ``future`` is cancelled."""
+        """Cancel ``future`` if its work has not begun, which then never begins. True if so."""
         with self._lock:
             waiting = next((job for job in self._queue if job.future is future), None)
             if waiting is None:
@@ -77,7 +77,7 @@ class WorkThreads:
         return True
 
     def close(self) -> list[asyncio.Future[Any]]:
-        """No more is begun; returns the futures of what was not. Idempotent."""
+        """Begin no more work. Returns the futures of the work that was waiting. Idempotent."""
         with self._lock:
             queued = [job.future for job in self._queue]
             self._queue.clear()
@@ -85,11 +85,11 @@ class WorkThreads:
         return queued
 
     def _work(self, loop: asyncio.AbstractEventLoop) -> None:
-        """A thread: work until there is nothing to do."""
+        """Work in a thread until the queue is empty."""
         while jobs := self._next():
             try:
                 outcomes = jobs[0].work([job.item for job in jobs])
-            except BaseException as error:  # noqa: BLE001 - whatever it is, those who wait are told
+            except BaseException as error:  # noqa: BLE001 - any error is passed to the waiting callers
                 outcomes = [error] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
                 job.outcome = outcome
@@ -97,11 +97,11 @@ class WorkThreads:
                 wake = not self._finished
                 self._finished += jobs
             if wake:
-                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
                     loop.call_soon_threadsafe(self._hand_over)
 
     def _next(self) -> list[_Job[Any, Any]]:
-        """What a thread is to do now; none: it is to end."""
+        """Take a thread's next jobs from the queue. Empty: the thread ends."""
         with self._lock:
             jobs: list[_Job[Any, Any]] = []
             while self._queue and len(jobs) < self._together and (not jobs or self._queue[0].work == jobs[0].work):
@@ -118,9 +118,9 @@ class WorkThreads:
 
 
 async def ended(future: asyncio.Future[ResultT]) -> None:
-    """Return when ``future`` is done, with whatever result, however often the caller is cancelled meanwhile.
+    """Wait until ``future`` is done, whatever its outcome, even if the caller is cancelled in the meantime.
 
-    Raises CancelledError at the end if it was.
+    Raises CancelledError at the end if the caller was cancelled.
     """
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
@@ -129,6 +129,6 @@ async def ended(future: asyncio.Future[ResultT]) -> None:
         except asyncio.CancelledError as error:
             cancelled = error
     if not future.cancelled():
-        future.exception()  # the one who asks for the result raises it
+        future.exception()  # retrieved here; the caller of ``result`` raises it
     if cancelled is not None:
         raise cancelled

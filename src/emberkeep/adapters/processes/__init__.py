@@ -1,1 +1,1 @@
-"""Processes that outlive their supervisor: started, found again, ended."""
+"""Start processes that outlive their supervisor, find them again, and end them."""

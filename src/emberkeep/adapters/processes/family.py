@@ -1,4 +1,4 @@
-"""One started process with its kin, and the reaping of children: what a supervisor keeps about each."""
+"""A started process and the processes that belong to it, and the reaping of children."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Exit:
-    """A process has ended and nothing of its session is left."""
+    """A process has ended, and with it every process that belonged to it."""
 
     name: str
-    exit_code: int | None  # negative: minus the signal; None: it was not our child, so nobody knows
+    exit_code: int | None  # negative: minus the signal; None: unknown, as it was not our child
 
 
 OnExit = Callable[[Exit], None]
@@ -35,7 +35,10 @@ OnExit = Callable[[Exit], None]
 
 @dataclass(eq=False)
 class Family:
-    """One leader and its kin. ``members`` and ``untouchable`` are the supervisor's thread's, the rest is the loop's."""
+    """A leader and the processes that belong to it.
+
+    ``members`` and ``untouchable`` belong to the supervisor's thread, everything else to the event loop.
+    """
 
     name: str
     marker: str
@@ -44,15 +47,15 @@ class Family:
     on_exit: OnExit | None
     pidfd: int | None = None
     leader_ended: bool = False
-    kill_at: float | None = None  # loop time from which on everything is killed
+    kill_at: float | None = None  # loop time from which on all members are killed
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     members: Members = field(default_factory=dict)
     untouchable: set[int] = field(default_factory=set)
-    looks: int = 0  # since the leader ended or the killing began
+    looks: int = 0  # checks of the members since the leader ended or the killing began
 
     @property
     def is_ours(self) -> bool:
-        """Started or adopted, not just to be ended."""
+        """True if this supervisor started or adopted the process; false for a leftover that it only ends."""
         return self.is_child or self.on_exit is not None
 
     def is_due(self, now: float) -> bool:
@@ -65,7 +68,10 @@ class Family:
             self.members.pop(pid, None)
 
     def kill_group(self) -> None:
-        """Kill the leader's process group as one, which no forking escapes. Nothing when the leader's pid is free."""
+        """Kill the leader's process group at once, which forking cannot escape.
+
+        Does nothing if the leader's pid is free, or is another process's by now.
+        """
         stat = None if self.leader is None else read_stat(self.leader.pid)
         if stat is not None and self.leader is not None and stat.start_ticks == self.leader.start_ticks:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -81,7 +87,7 @@ class Family:
 
 
 def reap_leader(process: Family) -> int:
-    """The exit code of a leader that has ended; negative: minus the signal."""
+    """Reap a leader that has ended and return its exit code; negative: minus the signal."""
     assert process.leader is not None  # noqa: S101
     with REAPING:
         _, status = os.waitpid(process.leader.pid, 0)
@@ -100,12 +106,12 @@ def reap_orphans(table: Table) -> None:
 
 
 def become_subreaper() -> None:
-    """Orphans below this process become its children instead of init's, so that it can reap them. Raises Fatal."""
+    """Make this process instead of init the parent of orphans below it, so that it can reap them. Raises Fatal."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise Fatal(
             f"cannot become the reaper of orphans: {os.strerror(ctypes.get_errno())}", hint="Linux 5.3 or newer"
         )
     if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
-        # Inherited from a parent that ignored it: the kernel would throw exit codes away.
+        # Inherited from a parent that ignores the signal: the kernel would discard exit codes.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,4 +1,7 @@
-"""Finds what a killed supervisor left running, and forgets what has ended since. A pid alone is never trusted."""
+"""Find processes that a killed supervisor left running, and remove the records of those that have ended.
+
+A pid alone never identifies a process.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,27 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Leftover:
-    """``leader`` None: its record was not completed or cannot be read; the processes were found by their marker."""
+    """Processes that an earlier supervisor left running.
+
+    ``leader`` is None if the record is incomplete or damaged; the processes were then found by their marker.
+    """
 
     name: str
     marker: str
     leader: ProcessIdentity | None
-    members: Members  # alive when looked at
+    members: Members  # that were alive in the table
 
     @property
     def is_led(self) -> bool:
-        """Whether its leader is known and was alive: it can go on under another supervisor."""
+        """True if the leader is known and was alive, so that another supervisor can adopt it."""
         return self.leader is not None and self.members.get(self.leader.pid) == self.leader.start_ticks
 
 
 def find_leftovers(directory: Path, watched: AbstractSet[str]) -> list[Leftover]:
-    """Leftovers by marker, except those in ``watched``. Removes records of processes that have ended. Blocks. Raises
-    Unavailable: whom a record stands for cannot be seen now."""
+    """Return the leftovers whose markers are not in ``watched``, and remove the records of processes that have ended.
+
+    Blocks. Raises Unavailable if a record cannot be read now.
+    """
     for temporary in directory.glob(".*.tmp"):
         temporary.unlink(missing_ok=True)
     table = take_table()

@@ -1,7 +1,7 @@
-"""Starts one process as the leader of a session of its own, with a record on disk before and after.
+"""Start a process as the leader of its own session, with a record on disk before and after.
 
-The record's file name is the marker that the process carries in its environment, so that whatever a crash leaves (no
-pid written yet, a damaged record) still leads to the process.
+The name of the record's file is the marker that the process has in its environment. After a crash, the file name alone
+therefore leads to the process, even if no pid was written yet or the record is damaged.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ REAPING = threading.Lock()
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What to start. ``environ``: the whole environment. ``stdout``, ``stderr``: appended to; may be the same file."""
+    """What to start.
 
-    name: str  # letters, digits, '.', '_' and '-': unique among the processes of a supervisor
+    ``environ`` is the whole environment. Output is appended to ``stdout`` and ``stderr``, which may be the same file.
+    """
+
+    name: str  # unique among the processes of a supervisor; letters, digits, '.', '_' and '-'
     argv: Sequence[str]
     environ: Mapping[str, str]
     directory: Path
@@ -49,14 +52,14 @@ class StartRequest:
 
 
 class ProcessRecord(Compatible, frozen=True, kw_only=True):
-    """What is kept on disk about a started process; ``identity`` None: written before it was started."""
+    """The record of a process on disk. ``identity`` is None until the process has started."""
 
     name: str
     identity: ProcessIdentity | None
 
 
 def new_marker(name: str) -> str:
-    """A marker that no other process ever had. Raises InvalidInput when ``name`` is no file name."""
+    """Return a marker that no other process has ever had. Raises InvalidInput if ``name`` is not a process name."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{name!r} is not a process name", hint="letters, digits, '.', '_' and '-', 160 at most")
     return f"{name}@{secrets.token_hex(8)}"
@@ -67,12 +70,12 @@ def record_path(directory: Path, marker: str) -> Path:
 
 
 def write_process_record(path: Path, record: ProcessRecord, files: FileOps = SYSTEM_FILES) -> None:
-    """Raises Fatal."""
+    """Write a process's record. Raises Fatal."""
     write_record(path, RECORD_KIND, RECORD_VERSION, msgspec.json.encode(record), files=files)
 
 
 def read_process_record(path: Path) -> ProcessRecord:
-    """Raises Absent, Unavailable, Fatal (damaged, of another version)."""
+    """Read a process's record. Raises Absent, Unavailable, Fatal (damaged, of another version)."""
     try:
         return msgspec.json.decode(read_record(path, RECORD_KIND, RECORD_VERSION), type=ProcessRecord)
     except msgspec.DecodeError as error:
@@ -80,14 +83,17 @@ def read_process_record(path: Path) -> ProcessRecord:
 
 
 def remove_record(path: Path, files: FileOps = SYSTEM_FILES) -> None:
-    """Raises OSError. A record that stays by mistake is harmless: its process is recognised as gone."""
+    """Remove a record. Raises OSError. A record that stays is harmless: its process is recognised as ended."""
     with contextlib.suppress(FileNotFoundError):
         files.unlink(str(path))
     sync_directory(path.parent, files)
 
 
 def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdentity:
-    """Record the intent, then start the process. Blocks. Raises Fatal; nothing is left behind then."""
+    """Write a record without an identity, then start the process.
+
+    Blocks. Raises Fatal, and leaves nothing behind then.
+    """
     path = record_path(directory, marker)
     write_process_record(path, ProcessRecord(name=request.name, identity=None))
     try:
@@ -98,7 +104,7 @@ def launch(request: StartRequest, directory: Path, marker: str) -> ProcessIdenti
             assert stat is not None, "a child keeps its pid until it is reaped"  # noqa: S101
             return ProcessIdentity(pid=pid, start_ticks=stat.start_ticks, boot_id=boot_id())
     except BaseException:
-        with contextlib.suppress(OSError):  # what stays by mistake is harmless, and the first error says more
+        with contextlib.suppress(OSError):  # a record that stays is harmless, and the first error matters more
             remove_record(path)
         raise
 
@@ -116,7 +122,7 @@ def _spawn(request: StartRequest, marker: str, stdout: int, stderr: int) -> int:
         )
     except (OSError, ValueError) as error:
         raise _start_error(error, request) from None
-    # From here on the supervisor waits for it; this keeps Popen from doing so when the object is collected.
+    # The supervisor reaps the process. A return code keeps Popen from doing so when the object is collected.
     process.returncode = 0
     return process.pid
 

@@ -1,11 +1,11 @@
-"""Starts processes and ends them with everything that they started.
+"""Start processes, and end them together with everything that they started.
 
-Each process leads a session of its own and outlives the supervisor; a record on disk lets the next supervisor find it.
-When a leader has ended it is kept as a zombie until nothing of its session is left: its pid, hence the session's
-number, cannot become another's meanwhile. Then it is reaped and its exit is told, once.
+Each process leads a session of its own and outlives the supervisor. A record on disk lets the next supervisor find it.
+A leader that has ended stays a zombie until no process of its session is left, so that its pid, and hence the number of
+its session, cannot become another's. Then the supervisor reaps it and reports its exit, once.
 
-The process that runs a supervisor becomes the parent of all orphans below it, and reaps them: other code there must not
-start session leaders of its own (children in this process's own session are left alone).
+The process that runs a supervisor becomes the parent of all orphans below it, and reaps them. Other code in that
+process must not start session leaders. Children in the process's own session are left as they are.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from emberkeep.base.process_identity import is_alive
 
 LINGER_SECONDS = 5.0
 """How long the rest of a session may go on after its leader has ended (a JVM runs its shutdown hooks then)."""
-_SWEEP_SECONDS = 2.0  # between two looks for orphans while all is well
-_FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two looks at a session that is ending
+_SWEEP_SECONDS = 2.0  # between two searches for orphans while no process is ending
+_FIRST_POLL, _LAST_POLL = 0.02, 0.25  # seconds between two checks of a session that is ending
 
 __all__ = ["Exit", "Leftover", "OnExit", "ProcessSupervisor", "StartRequest"]
 
@@ -51,10 +51,13 @@ _ResultT = TypeVar("_ResultT")
 
 
 class ProcessSupervisor:
-    """Belongs to one event loop, in any thread. Exits are told, and stops carried out, while ``run`` runs."""
+    """Supervise processes while ``run`` runs: report their exits and carry out stops.
+
+    Belongs to one event loop, in any thread.
+    """
 
     def __init__(self, directory: Path, *, linger: float = LINGER_SECONDS) -> None:
-        """``directory``: for the records, of this supervisor alone. Raises Fatal."""
+        """``directory`` is for the records of this supervisor alone. Raises Fatal."""
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -71,10 +74,10 @@ class ProcessSupervisor:
         self._abandoned = False  # run() has ended
 
     async def start(self, request: StartRequest, on_exit: OnExit) -> int:
-        """Start a process; returns its pid. ``on_exit`` is called once, on the loop, when nothing of it is left.
+        """Start a process and return its pid. ``on_exit`` is called once, on the loop, when no process of it is left.
 
-        Raises Fatal (it cannot be started, or not be recorded), Conflict (the name is in use), InvalidInput (name).
-        When it raises or is cancelled, nothing of the process is left, and ``on_exit`` is not called.
+        Raises Fatal (it cannot be started or recorded), Conflict (the name is in use), InvalidInput (the name is not
+        valid). If this raises or is cancelled, the process is ended and ``on_exit`` is not called.
         """
         if request.name in self.running() or request.name in self._starting:
             raise Conflict(f"the process {request.name} runs already")
@@ -99,7 +102,7 @@ class ProcessSupervisor:
         return process
 
     async def _discard(self, starting: asyncio.Task[Family]) -> None:
-        """Take back a start whose caller does not learn of it, also when the caller is cancelled once more."""
+        """End a process whose caller does not learn of its start, even if the caller is cancelled again."""
         task = asyncio.create_task(self._take_back(starting), name=f"take back: {starting.get_name()}")
         self._discarding.add(task)
         task.add_done_callback(self._discarding.discard)
@@ -111,11 +114,11 @@ class ProcessSupervisor:
             return
         process = starting.result()
         process.on_exit = None
-        with contextlib.suppress(RetryLater):  # killed, but nobody watches any more
+        with contextlib.suppress(RetryLater):  # killed, but ``run`` has ended and does not confirm it
             await self._end(process, 0.0)
 
     def _watch(self, process: Family) -> None:
-        """Watch a process from now on."""
+        """Add a process to those that this supervisor watches."""
         self._processes[process.marker] = process
         self._look_again.set()
         if process.leader is not None:
@@ -140,12 +143,15 @@ class ProcessSupervisor:
         self._look_again.set()
 
     def running(self) -> set[str]:
-        """Names of the processes that were started or adopted and have not been told to have ended."""
+        """Return the names of processes that were started or adopted and whose exit has not been reported."""
         return {process.name for process in self._processes.values() if process.is_ours}
 
     async def stop(self, name: str, grace: float) -> None:
-        """SIGTERM to the leader, after ``grace`` seconds SIGKILL to all that is left (0: at once). Returns when nothing
-        is left and the exit has been told; at once for unknown names. A second, shorter grace counts."""
+        """Send SIGTERM to the leader, and SIGKILL to all members after ``grace`` seconds (0: at once).
+
+        Returns when no process is left and the exit has been reported; at once for unknown names. A second call with an
+        earlier deadline shortens the first. Raises RetryLater if ``run`` ends before.
+        """
         starting = self._starting.get(name)
         if starting is not None:
             await asyncio.wait({starting})
@@ -154,20 +160,21 @@ class ProcessSupervisor:
                 await self._end(process, grace)
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the leader of a process; unknown names, and leaders that have ended, are ignored."""
+        """Send a signal to the leader of a process. Unknown names, and leaders that have ended, are ignored."""
         for process in self._processes.values():
             if process.name == name and process.is_ours and process.pidfd is not None:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     signal.pidfd_send_signal(process.pidfd, number)
 
     async def _end(self, process: Family, grace: float) -> None:
-        # Look first: once the leader is dead its children are ours, and a parent no longer tells where they belong.
+        # Find the members first: after the leader's death its children are ours, and their parent no longer identifies
+        # them.
         doomed = {process.marker} if grace <= 0 else set()
         await self._in_thread(self._survey, (process,), [process], doomed)
         if grace > 0 and process.pidfd is not None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 signal.pidfd_send_signal(process.pidfd, signal.SIGTERM)
-                signal.pidfd_send_signal(process.pidfd, signal.SIGCONT)  # a stopped process would not notice
+                signal.pidfd_send_signal(process.pidfd, signal.SIGCONT)  # a stopped process would not handle SIGTERM
         self._kill_from(process, asyncio.get_running_loop().time() + max(grace, 0.0))
         if not self._abandoned:
             await process.ended.wait()
@@ -175,13 +182,16 @@ class ProcessSupervisor:
             raise RetryLater(f"the supervisor stopped before the process {process.name} had ended")
 
     async def leftovers(self) -> list[Leftover]:
-        """What an earlier supervisor with this directory left running, by name; records of ended ones are removed."""
+        """Return what an earlier supervisor with this directory left running.
+
+        Removes the records of ended processes.
+        """
         return await self._in_thread(find_leftovers, self._directory, frozenset(self._processes))
 
     def adopt(self, leftover: Leftover, on_exit: OnExit) -> None:
-        """Take one of ``leftovers()`` over: it goes on, and ``on_exit`` is called once nothing of it is left, as for a
-        process that was started here; only its exit code is not known. Its leader is to be known and alive.
+        """Take over one of ``leftovers()``, whose leader must be known and alive.
 
+        The process continues. ``on_exit`` is called as for a process that was started here, but without an exit code.
         Raises Conflict (the name is in use).
         """
         if leftover.name in self.running() or leftover.name in self._starting:
@@ -191,7 +201,7 @@ class ProcessSupervisor:
         self._watch(process)
 
     async def end_leftover(self, leftover: Leftover, grace: float) -> None:
-        """Like ``stop``, for one of ``leftovers()``. Nobody is told of its exit code: it was not our child."""
+        """End one of ``leftovers()`` as ``stop`` does. No exit is reported: the process was not our child."""
         process = self._processes.get(leftover.marker)
         if process is None:
             process = Family(leftover.name, leftover.marker, leftover.leader, is_child=False, on_exit=None)
@@ -200,7 +210,7 @@ class ProcessSupervisor:
         await self._end(process, grace)
 
     async def run(self) -> None:
-        """Watch until cancelled. Whoever runs it ends the process when it raises."""
+        """Watch until cancelled. If this raises, the caller ends its own process."""
         try:
             while True:
                 self._look_again.clear()
@@ -214,7 +224,10 @@ class ProcessSupervisor:
                 process.ended.set()
 
     async def _look(self) -> float | None:
-        """Look at what is ending, act on it; returns the loop time of the next look (None: when something happens)."""
+        """Check processes that are ending and act on them.
+
+        Returns the loop time of the next check; None: when something happens.
+        """
         loop = asyncio.get_running_loop()
         now = loop.time()
         ending = [p for p in self._processes.values() if p.leader_ended or p.is_due(now)]
@@ -234,11 +247,14 @@ class ProcessSupervisor:
         return min([self._next_sweep, *polls, *deadlines])
 
     def _survey(self, known: tuple[Family, ...], ending: list[Family], doomed: set[str]) -> set[str]:
-        """Remember who belongs to whom, kill what is doomed, reap orphans. Returns the markers that live on."""
+        """Find all members, kill the doomed ones, reap orphans.
+
+        Returns the markers in ``ending`` that have live members.
+        """
         table = take_table()
         for process in known:
             process.find_members(table, read_environments=process in ending)
-        # A family that forks faster than the table is read looks empty: make sure, and look again.
+        # A family that forks faster than the table is read can look empty: kill its group, then check again.
         empty = [process for process in ending if not process.members]
         if empty:
             for process in empty:
@@ -266,7 +282,7 @@ class ProcessSupervisor:
             process.ended.set()
 
     async def close(self) -> None:
-        """Stop watching; the processes go on and their records stay. Cancel ``run`` first. Idempotent."""
+        """Stop watching. The processes continue and their records stay. Cancel ``run`` first. Idempotent."""
         unfinished = {*self._starting.values(), *self._discarding}
         if unfinished:
             await asyncio.wait(unfinished)

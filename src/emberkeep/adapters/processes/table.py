@@ -1,9 +1,14 @@
-"""Which processes belong to one that we started, however far they tried to get away from it.
+"""Find all processes that belong to a leader, even those that tried to get away from it.
 
-Four marks, any of which counts: the session of the leader (while the leader, alive or a zombie, still holds its pid, so
-that the session's number cannot be another's), a parent or a session mate that belongs, having belonged at an earlier
-look, and our marker in the environment (those that left the session and lost their parents have it). A process that
-escapes all four has left its session, replaced its environment and lost its parent between two looks.
+A process belongs to the leader if one of these is true:
+
+- It is in the leader's session. This counts while the leader, alive or a zombie, still holds its pid: until then the
+  session's number cannot be another session's.
+- Its parent belongs, or another process of its session.
+- It belonged at an earlier check.
+- It has our marker in its environment. This finds processes that left the session and lost their parents.
+
+A process escapes if it leaves its session, replaces its environment and loses its parent between two checks.
 """
 
 from __future__ import annotations
@@ -26,13 +31,13 @@ Members = dict[int, int]
 
 
 def take_table() -> Table:
-    """Read the kernel's table. Processes that end meanwhile are left out."""
+    """Read the kernel's process table. Processes that end during the reading are left out."""
     stats = (read_stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit())
     return {stat.pid: stat for stat in stats if stat is not None}
 
 
 def carries_marker(pid: int, marker: str) -> bool:
-    """Whether ``pid`` was started with our marker in its environment. False also when that cannot be read."""
+    """True if ``pid`` was started with our marker in its environment. False also if the environment cannot be read."""
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -41,7 +46,7 @@ def carries_marker(pid: int, marker: str) -> bool:
 
 
 def variable_of(pid: int, name: str) -> str | None:
-    """A variable of the environment that ``pid`` was started with. None also when that cannot be read."""
+    """Return a variable of the environment that ``pid`` was started with. None also if it cannot be read."""
     try:
         environ = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -57,9 +62,10 @@ def select_members(
     seen: Members,
     is_marked: Callable[[int], bool] | None,
 ) -> Members:
-    """Live processes that belong to ``leader`` (None: not known), it included.
+    """Return the live processes that belong to ``leader``, with the leader itself.
 
-    ``seen``: those found earlier. ``is_marked`` reads a process's environment; None: spare that cost.
+    ``leader`` None means that it is unknown. ``seen`` are the members of an earlier check. ``is_marked`` reads a
+    process's environment; None skips that costly step.
     """
     first = leader.start_ticks if leader is not None else 0
     young = {pid: stat for pid, stat in table.items() if stat.start_ticks >= first and pid != os.getpid()}
@@ -77,7 +83,10 @@ def select_members(
 
 
 def _add_kin(table: Table, found: set[int]) -> None:
-    """Add the children of members, and the sessions of members: one that is not the leader's was made by a member."""
+    """Add the members' children, and the other processes in the members' sessions.
+
+    A member's session is the leader's or was made by a member. This process's own session is the exception.
+    """
     own_session = os.getsid(0)
     children: dict[int, list[int]] = {}
     sessions: dict[int, list[int]] = {}
@@ -94,9 +103,9 @@ def _add_kin(table: Table, found: set[int]) -> None:
 
 
 def send_signal(pid: int, start_ticks: int, number: signal.Signals) -> bool:
-    """Send a signal to that very process; nothing when it is gone, even if another has its pid now.
+    """Send a signal to exactly this process. Does nothing if it has ended, even if another process has its pid now.
 
-    Returns False when we may not (it runs as another user).
+    Returns False without permission (the process runs as another user).
     """
     try:
         descriptor = os.pidfd_open(pid)
