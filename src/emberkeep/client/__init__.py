@@ -1,1 +1,1 @@
-"""Client of a JobManager: finding it, submitting jobs, following them, and running a local cluster."""
+"""Client of a JobManager: find it, submit jobs, follow them, and run a local cluster."""

@@ -1,4 +1,4 @@
-"""A BLOB on its way into a file of the user's: under its name only when it is complete and its SHA-256 is right."""
+"""A BLOB that is downloaded to a user's file. The file gets its name once it is complete and its SHA-256 is right."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emberkeep.blobs.model import BlobKey
 
 
 class BlobFile:
-    """``receive`` may be called again after a broken transfer; ``clean_up`` at the end in any case."""
+    """A download. ``receive`` may be called again after a broken transfer; call ``clean_up`` at the end in any case."""
 
     def __init__(self, destination: Path, key: BlobKey) -> None:
         self._destination = destination
@@ -25,14 +25,14 @@ class BlobFile:
         self._size = 0
 
     async def receive(self, chunks: AsyncIterator[bytes]) -> None:
-        """Write what comes, from the start. Raises Fatal (disk), and what ``chunks`` raises."""
+        """Write all chunks, from the start of the file. Raises Fatal (disk), and what ``chunks`` raises."""
         self._digest, self._size = hashlib.sha256(), 0
         with self._open() as file:
             async for chunk in chunks:
                 await asyncio.to_thread(self._write, file, chunk)
 
     async def finish(self) -> int:
-        """Verify, and give it its name; returns its size in bytes. Raises Fatal."""
+        """Verify the content and rename the file to its destination. Return its size in bytes. Raises Fatal."""
         actual = self._digest.hexdigest()
         if actual != self._key.sha256:
             raise Fatal(
@@ -45,7 +45,7 @@ class BlobFile:
         return self._size
 
     def clean_up(self) -> None:
-        """Leave nothing but a finished file."""
+        """Remove the temporary file, if there is one."""
         self._temporary.unlink(missing_ok=True)
 
     def _open(self) -> BinaryIO:

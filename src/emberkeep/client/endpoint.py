@@ -1,4 +1,4 @@
-"""Where a JobManager is reached, and the token that it asks for."""
+"""The address of a JobManager, and the token that it requires."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from emberkeep.base.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Endpoint:
-    """``url`` without a trailing slash; ``source`` says how it was found; the token is never printed.
+    """The address of a cluster and its token, which is never printed.
 
-    ``others``: URLs of further JobManagers of the cluster, asked when this one cannot be reached.
+    ``url`` has no trailing slash. ``source`` says how it was found. ``others`` are the URLs of the cluster's other
+    JobManagers, used when this one cannot be reached.
     """
 
     url: str
@@ -27,7 +28,7 @@ class Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address stays on this machine."""
+    """True if a host name or address is of the loopback network."""
     if host == "localhost":
         return True
     try:
@@ -37,12 +38,12 @@ def is_loopback(host: str) -> bool:
 
 
 def join_host_port(host: str, port: int) -> str:
-    """ "host:port", with brackets around an IPv6 address."""
+    """Return "host:port", with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_url(text: str, origin: str) -> str:
-    """The base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput."""
+    """Return the base URL in ``text`` ("host:port" or "http://host:port"). Raises InvalidInput."""
     candidate = text.strip()
     if "://" not in candidate:
         candidate = f"http://{candidate}"

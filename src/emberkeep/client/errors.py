@@ -1,4 +1,4 @@
-"""Errors of the client that its callers tell apart from those of the cluster."""
+"""Errors of the client, as opposed to those of the cluster."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from emberkeep.base.errors import Fatal, RetryLater
 
 
 class Unreachable(RetryLater):
-    """No answer from a JobManager: nothing listens there, or the connection broke or stayed silent."""
+    """There is no reply from a JobManager: nothing listens there, or the connection broke or stayed silent."""
 
 
 class Unanswered(RetryLater):
-    """Whether it was done is not known: the JobManager could not tell, or somebody in between."""
+    """The outcome is unknown: the JobManager, or a proxy before it, could not report it."""
 
 
 class NoCluster(Fatal):
-    """No cluster is configured and none runs here."""
+    """No cluster is configured, and none runs on this machine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -23,4 +23,4 @@ class NoCluster(Fatal):
 
 
 class NotAuthorised(Fatal):
-    """The JobManager refused the token, or none was sent."""
+    """The JobManager refused the token, or the client sent none."""

@@ -1,6 +1,6 @@
-"""Following a job to its end: the driver's output as it is written, over restarts, and the job's state beside it.
+"""Follow a job to its end: the driver's output as it is written, across restarts, and the job's state.
 
-The JobManager may go away and come back meanwhile; the job does not care, so neither does the follower, within a bound.
+The JobManager may be away for a while, which does not affect the job. The follower waits for it, for a bounded time.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.jobs.model import FailureKind
 from emberkeep.protocol.rest import JobDetailsInfo
 
-POLL = 0.5  # seconds between two looks at the job
-_QUICK_POLL = 0.1  # while the job is expected to change: at the start, and once its output has ended
+POLL = 0.5  # seconds between two requests for the job's state
+_QUICK_POLL = 0.1  # while the job is expected to change: at its start, and after its output has ended
 _QUICK_START = 5.0
 _UNREACHABLE_LIMIT = 300.0
 _STREAMS = {"driver-stdout": False, "driver-stderr": True}
 
 
 class FollowerOutput(Protocol):
-    """Where a follower's findings go. Must not block for long."""
+    """The receiver of a job's output and state. Its methods must not block for long."""
 
     def output(self, data: bytes, *, error: bool) -> None:
-        """Bytes that the driver wrote, to standard error when ``error``. May raise BrokenPipeError."""
+        """Take bytes that the driver wrote, to standard error if ``error``. May raise BrokenPipeError."""
 
     def progress(self, job: JobDetailsInfo) -> None:
-        """The job as it is now; called at each look."""
+        """Take the job's state. Called after each request for it."""
 
     def notice(self, text: str) -> None:
-        """Something that the reader should know; one line."""
+        """Take a line of information for the user."""
 
 
 class JobFollower:
-    """Follows one job, from the output of ``first_attempt`` on. ``run`` may be called once."""
+    """Follow one job, from the output of ``first_attempt`` on. ``run`` may be called once."""
 
     def __init__(self, client: RestClient, job_id: JobId, output: FollowerOutput, *, first_attempt: int = 1) -> None:
         self._client = client
@@ -47,12 +47,12 @@ class JobFollower:
         self._changed = asyncio.Condition()
         self._output_ended = asyncio.Event()
         self._first_attempt = first_attempt
-        self._told_attempt = first_attempt - 1  # the newest one whose failure was told
+        self._told_attempt = first_attempt - 1  # the newest attempt whose failure was reported
 
     async def run(self) -> JobDetailsInfo:
         """Return the job as it ended, after all its output was passed on.
 
-        Raises Unreachable (no JobManager for minutes), Absent (the job is unknown there), BrokenPipeError.
+        Raises Unreachable (no JobManager for 5 minutes), Absent (the job is unknown there), BrokenPipeError.
         """
         watching = asyncio.create_task(self._watch(), name="watch-job")
         copying = asyncio.create_task(self._copy_attempts(), name="copy-output")
@@ -99,7 +99,7 @@ class JobFollower:
         self._output.progress(job)
 
     def _tell_failures(self, job: JobDetailsInfo) -> None:
-        """Why there is another attempt. How the job ended in the end is its caller's to tell."""
+        """Report why a further attempt is made. The caller reports how the job ended."""
         for attempt in job.emberkeep.attempts:
             if attempt.attempt <= self._told_attempt or attempt.end_time < 0 or job.state.is_globally_terminal:
                 continue
@@ -109,12 +109,12 @@ class JobFollower:
                 self._output.notice(f"attempt {attempt.attempt} of the job failed{where}: {attempt.root_cause}")
 
     def _is_over(self, attempt: int) -> bool:
-        """Whether ``attempt`` writes no more: the job has ended or a later attempt was started."""
+        """True if ``attempt`` writes nothing more: the job has ended or a later attempt was started."""
         job = self._job
         return job is not None and (job.state.is_globally_terminal or job.emberkeep.attempt > attempt)
 
     async def _wait_for_attempt(self, attempt: int) -> bool:
-        """Wait until ``attempt`` has started; False when the job ended without it."""
+        """Wait until ``attempt`` has started. False if the job ended without it."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._has_started(attempt) or self._is_over(attempt))
         return self._has_started(attempt)

@@ -1,4 +1,4 @@
-"""HTTP requests to a JobManager: token, redirects to the leader, repetition, errors as those of ``base.errors``."""
+"""HTTP requests to a JobManager: token, redirects to the leader, retries, errors as those of ``base.errors``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from emberkeep.protocol.rest import API_PREFIX, Problem
 T = TypeVar("T")
 
 REQUEST_TIMEOUT = 15.0  # seconds
-_CONNECT_TIMEOUT = 5.0  # seconds: a leader's machine that has fallen silent is not to cost a whole request's patience
+_CONNECT_TIMEOUT = 5.0  # seconds; a leader's machine that does not answer must not use up a whole request's time
 _LIMITS = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT, sock_connect=_CONNECT_TIMEOUT)
 _MAX_REDIRECTS = 5
 _ELECTION_PATIENCE = 60.0
@@ -33,9 +33,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
 
 @dataclass(frozen=True)
 class Request:
-    """One request. ``body`` makes the body anew for each try; ``limits``: its own deadlines.
+    """A request. ``body`` creates the body, again for each try. ``limits`` are this request's deadlines.
 
-    ``sink`` takes the content of a success as it comes, instead of ``Answer.body``; it begins anew with each try.
+    ``sink`` receives the content of a successful reply as it arrives, in place of ``Answer.body``, again for each try.
     """
 
     method: str
@@ -49,14 +49,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """A reply with a status below 400."""
+    """A reply. ``HttpCalls.call`` returns only those with a status below 400."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def time_ms(self) -> int:
-        """When it was given, by the JobManager's clock: Unix milliseconds, whole seconds. Raises Fatal."""
+        """Return the time of the reply by the JobManager's clock: Unix milliseconds, in whole seconds. Raises Fatal."""
         try:
             moment = parsedate_to_datetime(self.headers["Date"])
         except (KeyError, ValueError):
@@ -66,12 +66,12 @@ class Answer:
 
 @dataclass
 class Tries:
-    """What became of the tries of one call. ``in_doubt``: one that has failed may have been carried out."""
+    """The tries of one call. ``in_doubt``: a try that failed may have been carried out."""
 
     in_doubt: bool = False
 
     async def watch(self, request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-        """Around each sending: aiohttp sends PUT and DELETE a second time by itself when the connection breaks."""
+        """Observe each sending: aiohttp repeats PUT and DELETE by itself when the connection breaks."""
         try:
             return await send(request)
         except aiohttp.ClientConnectorError:
@@ -82,22 +82,22 @@ class Tries:
 
 
 class HttpCalls:
-    """A connection pool to one cluster. Requests are repeated for ``patience`` seconds while they may be; each of its
-    JobManagers is asked at least once before that is given up."""
+    """A connection pool to one cluster.
+
+    Failed requests are retried for ``patience`` seconds. Each JobManager is asked at least once before a call fails.
+    """
 
     def __init__(self, endpoint: Endpoint, patience: float) -> None:
         self._endpoint = endpoint
-        # With several JobManagers an election may be under way, which ends by itself.
+        # With several JobManagers an election may be under way, which ends after some time.
         self._patience = max(patience, _ELECTION_PATIENCE) if endpoint.others else patience
         self._urls = (endpoint.url, *endpoint.others)
         self._base = endpoint.url  # moves to the leader when a standby redirects
         self._session: aiohttp.ClientSession | None = None
-        self.has_met = (
-            False  # whether a JobManager has been there at any time, perhaps to end in the middle of a request
-        )
+        self.has_met = False  # true once a call has succeeded, or a connection that was accepted broke during a request
 
     def open(self) -> None:
-        """Needs a running loop."""
+        """Create the session. Needs a running loop."""
         token = self._endpoint.token
         self._session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {token}"} if token else {})
 
@@ -106,7 +106,7 @@ class HttpCalls:
             await self._session.close()
 
     async def call(self, request: Request, tries: Tries | None = None) -> Answer:
-        """Send until answered or out of patience. Raises the errors of ``RestClient``."""
+        """Send until there is a reply or ``patience`` is over. Raises the errors of ``RestClient``."""
         tries = tries or Tries()
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE
@@ -124,7 +124,7 @@ class HttpCalls:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _ask_each(self, request: Request, tries: Tries) -> Answer:
-        """Ask the JobManager that answered last, then the others. Raises the first one's RetryLater."""
+        """Ask the JobManager that answered last, then the others. If all fail, raises the first RetryLater."""
         first: RetryLater | None = None
         for base in dict.fromkeys((self._base, *self._urls)):
             self._base = base
@@ -145,9 +145,9 @@ class HttpCalls:
                 _raise(answer, request.method, url)
             if answer.status not in (307, 308):
                 return answer
-            # aiohttp would drop the token on the way to another host, so redirects are followed here.
+            # Redirects are followed here, as aiohttp would drop the token on a redirect to another host.
             url = urljoin(url, answer.headers.get("Location", ""))
-            request = replace(request, parameters={})  # they are part of the location
+            request = replace(request, parameters={})  # the new location contains them
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.netloc:
                 raise Fatal(f"the JobManager at {self._base} redirects to {url!r}, which is no web address")
@@ -178,7 +178,7 @@ class HttpCalls:
 
 
 def decode(answer: Answer, kind: type[T]) -> T:
-    """The body as ``kind``. Raises Fatal when it is something else."""
+    """Return the body decoded as ``kind``. Raises Fatal if it is anything else."""
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.MsgspecError as error:
@@ -189,14 +189,14 @@ def decode(answer: Answer, kind: type[T]) -> T:
 
 
 def _may_be_done(error: RetryLater) -> bool:
-    """Whether the request has perhaps been carried out all the same."""
+    """True if the request may have been carried out in spite of the error."""
     if isinstance(error, Unreachable):
         return not isinstance(error.__cause__, aiohttp.ClientConnectorError)
     return isinstance(error, Unanswered)
 
 
 def _broke_off(error: RetryLater) -> bool:
-    """Whether somebody had taken the connection."""
+    """True if a connection that was accepted has broken."""
     cause = error.__cause__
     broken = isinstance(cause, aiohttp.ClientOSError | aiohttp.ServerDisconnectedError)
     return broken and not isinstance(cause, aiohttp.ClientConnectorError)
@@ -217,11 +217,11 @@ def _unreachable(endpoint: Endpoint, error: Exception) -> Unreachable:
 
 
 def _raise(answer: Answer, method: str, url: str) -> NoReturn:
-    """Raise the error that the JobManager described."""
+    """Raise the error that the JobManager describes."""
     message, hint, where = f"{method} {url} was answered with HTTP status {answer.status}", None, None
     try:
         problem = msgspec.json.decode(answer.body, type=Problem)
-    except msgspec.MsgspecError:  # not the JobManager itself: a proxy, or a HEAD without a body
+    except msgspec.MsgspecError:  # not from the JobManager: from a proxy, or a reply to HEAD, which has no body
         pass
     else:
         message, hint, where = problem.detail, problem.hint, problem.field

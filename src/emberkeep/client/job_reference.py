@@ -1,4 +1,4 @@
-"""A job as people name it: its id, the beginning of it, or its name."""
+"""Find a job by the ways in which people name it: its id, the beginning of the id, or its name."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ _SHOWN = 8
 
 
 async def resolve_job(client: RestClient, reference: str) -> JobId:
-    """The job that is meant. Raises Absent (none), InvalidInput (several)."""
+    """Return the id of the job that ``reference`` names. Raises Absent (none), InvalidInput (several)."""
     if _FULL_ID.fullmatch(reference):
         return JobId(reference)
     return choose_job(await client.jobs(), reference)
 
 
 def choose_job(jobs: list[JobDetails], reference: str) -> JobId:
-    """The job whose name is ``reference`` or whose id begins so. Of several with one name the only unfinished one is
-    meant. Raises Absent, InvalidInput listing the candidates."""
+    """Return the job with the name ``reference``, else the one whose id begins with it.
+
+    If several jobs have the name and exactly one of them is unfinished, that one is meant. Raises Absent, InvalidInput
+    listing the candidates.
+    """
     matches = [job for job in jobs if job.name == reference]
     unfinished = [job for job in matches if not job.state.is_globally_terminal]
     if len(unfinished) == 1:

@@ -1,4 +1,4 @@
-"""Copying what one attempt's driver writes, from wherever it runs, until it is known that nothing follows."""
+"""Copy what one attempt's driver writes, wherever it runs, until it is certain that nothing follows."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from emberkeep.base.ids import JobId
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest import LogInfo
 
-LOG_WAIT = 10.0  # seconds that one request waits for more
+LOG_WAIT = 10.0  # seconds that one request waits for more output
 _RETRY_PAUSE = 0.2
 _OVER_PATIENCE = 10.0
 
 
 class Patience:
-    """Measures for how long something has been wrong without interruption."""
+    """Measure for how long a problem has lasted without interruption."""
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self._since: float | None = None
 
     def is_over(self) -> bool:
-        """To be called when it is wrong: whether that has lasted for the limit (seconds)."""
+        """Note that the problem exists; true if it has lasted for ``limit`` seconds."""
         now = time.monotonic()
         if self._since is None:
             self._since = now
         return now - self._since >= self._limit
 
     def reset(self) -> None:
-        """To be called when it is right."""
+        """Note that the problem does not exist."""
         self._since = None
 
     @property
@@ -40,7 +40,10 @@ class Patience:
 
 
 class StreamCopy:
-    """One stream ("driver-stdout" or "driver-stderr") of one attempt. ``attempt_is_over``: nothing more is written."""
+    """Copy one stream ("driver-stdout" or "driver-stderr") of one attempt.
+
+    ``attempt_is_over`` returns true once the attempt writes nothing more.
+    """
 
     def __init__(
         self, client: RestClient, job_id: JobId, attempt: int, kind: str, attempt_is_over: Callable[[], bool]
@@ -52,17 +55,23 @@ class StreamCopy:
         self._attempt_is_over = attempt_is_over
 
     async def run(self, write: Callable[[bytes], None]) -> str | None:
-        """Pass everything to ``write``; returns a notice when a part could not be had. Errors of ``write`` pass."""
+        """Pass everything to ``write``.
+
+        Return a notice if a part could not be fetched. Raises what ``write`` raises.
+        """
         log = await self._find()
         if isinstance(log, str):
             return log
         return None if log is None else await self._read(log, write)
 
     async def _find(self) -> LogInfo | str | None:
-        """Wait for the log to appear. None: the attempt is over and left none, so its driver was never started."""
+        """Wait for the log and return it, or a notice that it cannot be read.
+
+        Returns None if the attempt is over and has no log: its driver was never started.
+        """
         patience = Patience(_OVER_PATIENCE)
         while True:
-            over = self._attempt_is_over()  # before the look, so that a log made meanwhile is not missed
+            over = self._attempt_is_over()  # asked before the list, so as not to miss a log that appears in between
             try:
                 found = await self._client.job_logs(self._job_id)
             except RetryLater:

@@ -1,8 +1,14 @@
 """The JobManager's REST API as typed calls.
 
-Every call here may be repeated: reads by nature, uploads because content is named by its hash, submissions by their
-idempotency key, cancels because they are level-triggered, changes of the blocklist because it is looked at afterwards.
-So a call that got no answer is tried again until ``patience`` is over, and then raises Unreachable.
+Every call here may be repeated:
+
+- reads, as they change nothing;
+- uploads, as a content is named by its hash;
+- submissions, by their idempotency key;
+- cancels, as they are level-triggered;
+- changes of the blocklist, as the client reads the blocklist when it does not know the outcome.
+
+A call without a reply is therefore repeated for ``patience`` seconds, and raises Unreachable after that.
 """
 
 from __future__ import annotations
@@ -31,15 +37,15 @@ from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 T = TypeVar("T")
 
-# Time runs per read of the socket: a large file on a slow line is no failure.
+# The time limits each read of the socket, so that a large file on a slow line does not fail.
 _TRANSFER_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT, sock_read=60.0)
-# The answer comes when all the work is done, however long that takes.
+# The reply comes when all the work is done, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
 
 
 @dataclass(frozen=True)
 class LogChunk:
-    """Bytes of a log from ``offset`` on; the next read starts at ``next_offset``. ``complete``: nothing will follow."""
+    """Bytes of a log from ``offset`` on. The next read starts at ``next_offset``. ``complete``: the log has ended."""
 
     data: bytes
     offset: int
@@ -49,8 +55,11 @@ class LogChunk:
 
 @dataclass(frozen=True)
 class Leadership:
-    """The JobManager that answers: its epoch, and by its own clock (Unix milliseconds) since when it leads, and when it
-    answered, to the second."""
+    """The JobManager that answers.
+
+    ``started_ms`` is when it became the leader, and ``now_ms`` when it replied, with a precision of one second. Both
+    are Unix milliseconds of its own clock.
+    """
 
     epoch: int
     started_ms: int
@@ -58,17 +67,17 @@ class Leadership:
 
 
 def job_log_path(job_id: JobId, log_id: str) -> str:
-    """Resource of a job's log, by its ``id`` in the list."""
+    """Return the resource of a job's log, by the log's ``id`` in the list."""
     return f"/jobs/{job_id}/logs/{quote(log_id, safe='')}"
 
 
 def task_manager_log_path(task_manager: str, name: str) -> str:
-    """Resource of a log that a task manager holds, by its ``name`` in the list."""
+    """Return the resource of a task manager's log, by the log's ``name`` in the list."""
     return f"/taskmanagers/{quote(task_manager, safe='')}/logs/{quote(name, safe='')}"
 
 
 def job_manager_log_path(name: str) -> str:
-    """Resource of one of the JobManager's own logs."""
+    """Return the resource of one of the JobManager's own logs."""
     return f"/jobmanager/logs/{quote(name, safe='')}"
 
 
@@ -85,7 +94,7 @@ def _entry_about(
 
 
 def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.BlockRequest) -> bool:
-    """Whether an entry is what ``request`` would have made."""
+    """True if ``entry`` is what ``request`` would have made."""
     end = PERMANENT if request.end_timestamp is None else int(request.end_timestamp)
     return (entry.action, entry.end_timestamp, entry.cause) == (
         request.action,
@@ -95,10 +104,10 @@ def _says(entry: rest_blocklist.BlockedTaskManagerInfo, request: rest_blocklist.
 
 
 class RestClient:
-    """Calls one JobManager. Use as ``async with RestClient(endpoint) as client``.
+    """Call one cluster's JobManager. Use it as ``async with RestClient(endpoint) as client``.
 
-    ``patience``: seconds during which a call without an answer is repeated. Calls raise InvalidInput, Absent, Conflict,
-    RetryLater and Fatal as the JobManager said, Unreachable and NotAuthorised.
+    A call without a reply is repeated for ``patience`` seconds. Calls raise InvalidInput, Absent, Conflict, RetryLater
+    and Fatal as the JobManager reports them; Unreachable; NotAuthorised.
     """
 
     def __init__(self, endpoint: Endpoint, *, patience: float = 3.0) -> None:
@@ -118,7 +127,7 @@ class RestClient:
 
     @property
     def has_met(self) -> bool:
-        """Whether a JobManager has been there at any time, perhaps to end in the middle of a request."""
+        """True once a call has succeeded, or a connection that a JobManager had accepted broke during a request."""
         return self._http.has_met
 
     # --- cluster ---------------------------------------------------------------------------------------------------
@@ -145,8 +154,10 @@ class RestClient:
     async def block(
         self, name: str, request: rest_blocklist.BlockRequest, *, task_manager: bool = False
     ) -> rest_blocklist.BlockedTaskManagerInfo:
-        """Block a node, or a task manager; returns the entry as it is now. Raises Conflict where there was one and
-        ``request`` does not allow to merge."""
+        """Block a node or a task manager and return the current entry.
+
+        Raises Conflict if there is an entry and ``request`` does not allow merging.
+        """
         headers, body = {"Content-Type": "application/json"}, msgspec.json.encode(request)
         path, tries = _blocklist_path(name, task_manager), Tries()
         try:
@@ -156,22 +167,22 @@ class RestClient:
             entry = None if listed is None else _entry_about(listed, name, task_manager)
             if entry is None or not _says(entry, request):
                 raise
-            return entry  # a try that was not answered has made it
+            return entry  # an earlier try, whose reply was lost, made the entry
         return decode(answer, rest_blocklist.BlockedTaskManagerInfo)
 
     async def unblock(self, name: str, *, task_manager: bool = False) -> None:
-        """Raises Absent (it is not blocked)."""
+        """Unblock a node or a task manager. Raises Absent if it is not blocked."""
         tries = Tries()
         try:
             await self._http.call(Request("DELETE", _blocklist_path(name, task_manager)), tries)
         except Absent:
-            if not tries.in_doubt:  # else a try that was not answered has unblocked it
+            if not tries.in_doubt:  # else an earlier try, whose reply was lost, unblocked it
                 raise
 
     # --- jobs ------------------------------------------------------------------------------------------------------
 
     async def jobs(self) -> list[rest.JobDetails]:
-        """All jobs, newest submission first."""
+        """Return all jobs, newest submission first."""
         return (await self._get("/jobs/overview", rest.MultipleJobsDetails)).jobs
 
     async def job(self, job_id: JobId) -> rest.JobDetailsInfo:
@@ -190,19 +201,19 @@ class RestClient:
         return decode(answer, rest.JobSubmitted)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Ask a job to end; ``grace``: seconds before its driver is killed (None: the cluster's setting)."""
+        """Cancel a job. ``grace`` is the seconds before its driver is killed; None: the cluster's setting."""
         parameters = {"mode": "cancel"} if grace is None else {"mode": "cancel", "grace": f"{grace:g}"}
         await self._http.call(Request("PATCH", f"/jobs/{job_id}", parameters))
 
     async def stop_task_manager(self, task_manager: str, *, drain: float = 0.0) -> None:
-        """Have a task manager end for good; its work may end by itself for ``drain`` seconds. Raises Absent."""
+        """Stop a task manager permanently. Its work has ``drain`` seconds to end by itself. Raises Absent."""
         path = f"/taskmanagers/{quote(task_manager, safe='')}/stop"
         await self._http.call(Request("POST", path, {"drain": f"{drain:g}"}))
 
     # --- BLOBs -----------------------------------------------------------------------------------------------------
 
     async def open_blob_group(self, job_id: JobId, contents: Sequence[BlobContent]) -> list[str]:
-        """Announce what will be uploaded for a job that does not exist yet; returns the SHA-256s that are missing."""
+        """Announce the uploads for a job that does not exist yet. Return the SHA-256s of those that are missing."""
         body = msgspec.json.encode(rest_blobs.BlobGroup(blobs=list(contents)))
         headers = {"Content-Type": "application/json"}
         answer = await self._http.call(Request("POST", f"/jobs/{job_id}/blobs", headers=headers, body=lambda: body))
@@ -211,15 +222,20 @@ class RestClient:
     async def upload_blob(
         self, job_id: JobId, key: BlobKey, body: Callable[[], bytes | AsyncIterator[bytes]], size: int
     ) -> None:
-        """Send a content, which ``body`` gives anew for each try; the JobManager refuses it with another hash."""
+        """Upload a content.
+
+        ``body`` is called again for each try. The JobManager refuses a content with another hash.
+        """
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         path = f"/jobs/{job_id}/blobs/{key}"
         await self._http.call(Request("PUT", path, headers=headers, body=body, limits=_TRANSFER_LIMITS))
 
     async def download_blob(self, job_id: JobId, key: BlobKey, destination: Path) -> int:
-        """Bring a content to ``destination``, which is there only when it is complete and verified; returns its size.
+        """Download a content to ``destination``, which appears only once complete and verified.
 
-        Raises Fatal when something else arrives, or when it cannot be written.
+        Return its size in bytes.
+
+        Raises Fatal if the content is damaged or cannot be written.
         """
         file = BlobFile(destination, key)
         try:
@@ -230,11 +246,11 @@ class RestClient:
             file.clean_up()
 
     async def blobs(self, job_id: JobId | None = None) -> rest_blobs.BlobList:
-        """All BLOBs, or one job's."""
+        """Return all BLOBs, or one job's."""
         return await self._get("/blobs" if job_id is None else f"/jobs/{job_id}/blobs", rest_blobs.BlobList)
 
     async def verify_blobs(self, job_id: JobId | None = None) -> rest_blobs.BlobCheck:
-        """Have everything read, in both stores; takes as long as that does."""
+        """Have the JobManager read all BLOBs, or one job's, in both stores. Returns when that is done."""
         path = "/blobs/verify" if job_id is None else f"/jobs/{job_id}/blobs/verify"
         return decode(await self._http.call(Request("POST", path, limits=_PATIENT_LIMITS)), rest_blobs.BlobCheck)
 
@@ -250,22 +266,22 @@ class RestClient:
         return await self._get(f"/jobs/{job_id}/logs", rest.LogList)
 
     async def task_manager_logs(self, task_manager: str) -> rest.LogList:
-        """The task manager's own, and those of processes that ran there. Raises Absent."""
+        """Return the task manager's own logs and those of processes that ran there. Raises Absent."""
         return await self._get(f"/taskmanagers/{quote(task_manager, safe='')}/logs", rest.LogList)
 
     async def job_manager_logs(self) -> rest.LogList:
         return await self._get("/jobmanager/logs", rest.LogList)
 
     async def read_log(self, job_id: JobId, log_id: str, offset: int, *, wait: float = 0.0) -> LogChunk:
-        """Read from ``offset``; with nothing there yet, wait up to ``wait`` seconds for more."""
+        """Read from ``offset``. If there is nothing yet, wait up to ``wait`` seconds for more."""
         return await self.read_log_at(job_log_path(job_id, log_id), offset, wait=wait)
 
     async def read_log_at(self, path: str, offset: int, *, wait: float = 0.0) -> LogChunk:
-        """Like ``read_log``, for the log of any process."""
+        """Do as ``read_log``, for the log of any process."""
         return await self._read_log(path, {"offset": str(offset)}, wait)
 
     async def read_log_range(self, path: str, byte_range: str, *, wait: float = 0.0) -> LogChunk:
-        """The first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
+        """Return the first piece of a range: "1000-1999", "1000-" or "-1000". Raises InvalidInput."""
         return await self._read_log(path, {"range": byte_range}, wait)
 
     async def _read_log(self, path: str, parameters: dict[str, str], wait: float) -> LogChunk:
@@ -280,7 +296,7 @@ class RestClient:
         offset = int(answer.headers[rest.LOG_OFFSET_HEADER])
         end = offset + len(answer.body)
         complete = answer.headers.get(rest.LOG_COMPLETE_HEADER, "").lower() == "true"
-        # A long log comes in pieces, so "complete" counts once its end was read.
+        # A long log comes in pieces: it is complete only once its end has been read.
         complete = complete and end >= int(answer.headers.get(rest.LOG_SIZE_HEADER, end))
         return LogChunk(answer.body, offset, end, complete)
 

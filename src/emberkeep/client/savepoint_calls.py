@@ -1,4 +1,4 @@
-"""Stops and savepoints over REST, and where savepoints lie as people write it."""
+"""Stops and savepoints over REST, and the notation of savepoint locations."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 _POLL = 0.3  # seconds
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
-# The answer comes when all is read, however long that takes.
+# The reply comes when everything has been read, however long that takes.
 _PATIENT_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_TIMEOUT)
 
 
 def savepoint_location(text: str) -> str:
-    """What the cluster is told: a URI as it is, a path of this machine from its root on.
+    """Return the location to send to the cluster: a URI unchanged, a path of this machine as an absolute path.
 
     >>> savepoint_location("s3://bucket/savepoints")
     's3://bucket/savepoints'
@@ -46,7 +46,7 @@ def savepoint_location(text: str) -> str:
 
 
 class SavepointCalls:
-    """Belongs to a RestClient, and raises what that raises."""
+    """The calls of a RestClient about savepoints. They raise what RestClient raises."""
 
     def __init__(self, http: HttpCalls) -> None:
         self._http = http
@@ -54,13 +54,15 @@ class SavepointCalls:
     async def stop(
         self, job_id: JobId, *, drain: bool, target: str | None, limit_ms: int | None = None
     ) -> TriggerResponse:
-        """Ask for a suspend or drain; the repeats of a try that was not answered are one request. ``limit_ms``: what
-        the running micro-batches may take to end; None: as configured."""
+        """Request a suspend or drain. All tries of this call count as one request.
+
+        ``limit_ms`` is the time that running micro-batches get to end; None: as configured.
+        """
         request = StopRequest(drain=drain, target_directory=target, trigger_id=secrets.token_hex(16), timeout=limit_ms)
         return await self._post(f"/jobs/{job_id}/stop", request, TriggerResponse)
 
     async def create(self, job_id: JobId, *, target: str | None, limit_ms: int | None = None) -> TriggerResponse:
-        """Ask for a savepoint of a job that runs on; likewise one request."""
+        """Request a savepoint of a job that keeps running. All tries of this call count as one request."""
         request = SavepointRequest(target_directory=target, trigger_id=secrets.token_hex(16), timeout=limit_ms)
         return await self._post(f"/jobs/{job_id}/savepoints", request, TriggerResponse)
 
@@ -75,14 +77,14 @@ class SavepointCalls:
         return decode(answer, SavepointInfo)
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
-        """Have files of it read, all of them by default; takes as long as that does."""
+        """Have ``count`` files of a savepoint checked from number ``first`` on; all by default. Returns when done."""
         body = SavepointFiles(savepoint_path=path, first=first, count=count)
         return await self._post("/savepoint-verification", body, SavepointCheck, _PATIENT_LIMITS)
 
     async def dispose(self, path: str) -> tuple[str, ...]:
-        """Delete it. Returns names of files in its directory that are left because they are not its own.
+        """Delete a savepoint. Return the names of files that stay in its directory because they are not part of it.
 
-        Raises Absent (there is none), Fatal with the JobManager's reason.
+        Raises Absent (there is no such savepoint), Fatal with the JobManager's reason.
         """
         body = SavepointPath(savepoint_path=path)
         trigger = await self._post("/savepoint-disposal", body, TriggerResponse)

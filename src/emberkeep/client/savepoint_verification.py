@@ -1,4 +1,4 @@
-"""Having a savepoint read piece by piece, so that it can be told how far that is."""
+"""Have a savepoint checked piece by piece, so that progress can be shown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emberkeep.client.log_copy import Patience
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest_savepoints import SavepointCheck, SavepointFileInfo
 
-_PIECE_BYTES = 64 * 1024**2  # or one larger file
+_PIECE_BYTES = 64 * 1024**2  # or one file that is larger
 _PIECE_FILES = 500
 _PAUSE = 0.5  # seconds
 _BUSY_LIMIT = 300.0
@@ -19,11 +19,14 @@ Look = Callable[[int, int, int, int], None]
 
 
 async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
-    """Every file of a savepoint compared with its manifest. ``look`` is told after each piece but the last: files and
-    bytes read, and of how many. Raises Absent, RetryLater (the JobManager has checked others for minutes), Fatal."""
+    """Compare every file of a savepoint with its manifest.
+
+    ``look`` is called after each piece but the last: with the files read, all files, the bytes read and all bytes.
+    Raises Absent, RetryLater (the JobManager has been busy with other checks for 5 minutes), Fatal.
+    """
     try:
         files = (await client.savepoints.manifest(path)).files
-    except InvalidInput:  # its manifest is damaged; that is what the check says
+    except InvalidInput:  # the manifest is damaged, which the check reports
         return await client.savepoints.verify(path)
     total, done, size = sum(file.size for file in files), 0, 0
     problems: list[str] = []
@@ -41,7 +44,7 @@ async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
 
 
 def _piece(files: list[SavepointFileInfo]) -> int:
-    """How many of the files come next."""
+    """Return how many of these files form the next piece."""
     size = 0
     for count, file in enumerate(files[:_PIECE_FILES]):
         size += file.size

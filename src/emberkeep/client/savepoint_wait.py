@@ -1,4 +1,4 @@
-"""Waiting for a savepoint or a stop, also while JobManagers come and go."""
+"""Wait for a savepoint or a stop, even across changes of the JobManager."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ async def until_completed(
     look: Callable[[SavepointStatus], None],
     notice: Callable[[str], None],
 ) -> SavepointStatus:
-    """The last state; ``look`` is given each one. Raises Absent, Unreachable (no JobManager for minutes)."""
+    """Return the final state; pass every state to ``look``.
+
+    Raises Absent, Unreachable (no JobManager for 5 minutes).
+    """
     silence = Patience(_UNREACHABLE_LIMIT)
     while True:
         try:

@@ -1,1 +1,1 @@
-"""Clusters on this machine: found, started, ended."""
+"""Clusters on this machine: find, start and end them."""

@@ -1,4 +1,4 @@
-"""``cluster.json``: the local cluster as it was started last: how to reach it, its processes, its shape."""
+"""``cluster.json``, the record of the local cluster that was started last: its address, processes and shape."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _FORMAT, _VERSION = "emberkeep-cluster", 1
 
 
 class DaemonRecord(Compatible, frozen=True, kw_only=True):
-    """One daemon. ``name``: "jobmanager" or the task manager's id. ``directory``: where it works, with its ``logs``."""
+    """One daemon.
+
+    ``name`` is "jobmanager" or the task manager's id. ``directory`` is where it works and has its ``logs``.
+    """
 
     name: str
     identity: ProcessIdentity
@@ -30,27 +33,30 @@ class DaemonRecord(Compatible, frozen=True, kw_only=True):
 
 
 class ZooKeeperRecord(Compatible, frozen=True, kw_only=True):
-    """One ZooKeeper server of the cluster, and the ports that it has for good."""
+    """One ZooKeeper server of the cluster, with its ports, which never change."""
 
     daemon: DaemonRecord
     server: Server
 
 
 class ClusterShape(Compatible, frozen=True, kw_only=True):
-    """What a local cluster consists of. ``memory``: of each task manager; ``definitions``: the ``-D`` given."""
+    """What a local cluster consists of.
+
+    ``memory`` is that of each task manager, ``definitions`` are the ``-D`` given.
+    """
 
     nodes: tuple[str, ...]  # one task manager each
     slots: int
     memory: str
     definitions: tuple[str, ...]
     job_managers: int = 1
-    zookeepers: int = 0  # 0: one JobManager stands alone
+    zookeepers: int = 0  # 0: there is one JobManager, without ZooKeeper
 
 
 class ClusterRecord(Compatible, frozen=True, kw_only=True):
     """A local cluster."""
 
-    url: str  # of the first JobManager; each knows the way to the leader
+    url: str  # of the first JobManager; each redirects to the leader
     token_file: str
     shape: ClusterShape
     job_manager: DaemonRecord
@@ -69,16 +75,16 @@ class ClusterRecord(Compatible, frozen=True, kw_only=True):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """One per JobManager, in their order."""
+        """The URLs of the JobManagers, in their order."""
         return (self.url, *self.standby_urls)
 
     def url_of(self, address: str) -> str:
-        """Of the JobManager that others reach at ``address`` ("host:port"); of the first one if it is none of them."""
+        """Return the URL of the JobManager at ``address`` ("host:port"); the first JobManager's if none is there."""
         return next((url for url in self.urls if urlsplit(url).netloc == address), self.url)
 
     @property
     def is_served(self) -> bool:
-        """Whether a JobManager of it runs."""
+        """True if one of its JobManagers runs."""
         return any(daemon.is_running for daemon in self.job_managers)
 
 
@@ -98,7 +104,10 @@ def write_cluster(path: Path, record: ClusterRecord) -> None:
 
 
 def read_cluster(path: Path) -> ClusterRecord | None:
-    """The recorded cluster, running or not; None when there is none. Raises Fatal (damaged, of another release)."""
+    """Return the recorded cluster, running or not; None if there is none.
+
+    Raises Fatal (damaged, of another release).
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:

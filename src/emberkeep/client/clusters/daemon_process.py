@@ -1,7 +1,8 @@
-"""Starting a daemon of ours as a process, and hearing from it that it is ready.
+"""Start one of our daemons as a process, and wait until it is ready.
 
 A daemon writes one line of JSON to its standard output: ``{"url": …, "token_file": …}`` once it serves, or
-``{"error": …, "hint": …}`` before it ends because it cannot. Its output goes to files, which outlive this process.
+``{"error": …, "hint": …}`` before it ends because it cannot serve. Its output goes to files, which outlive this
+process.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from emberkeep.base.process_identity import ProcessIdentity, identify
 
 READY_TIMEOUT = 60.0  # seconds
 _POLL = 0.05
-_OUTLIVING: list[subprocess.Popen[bytes]] = []  # kept until this process ends: nobody waits for them
+_OUTLIVING: list[subprocess.Popen[bytes]] = []  # referenced until this process ends, as it does not wait for them
 
 
 @atexit.register
 def _leave_running() -> None:
-    """Python warns of a child that still runs when its object goes, unless the child's end was seen."""
+    """Set return codes, as Python warns when it destroys the object of a child whose end it has not seen."""
     for process in _OUTLIVING:
         process.returncode = 0
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
-    """The line. ``error`` is set when the daemon cannot serve."""
+    """The daemon's line on its standard output. ``error`` is set if the daemon cannot serve."""
 
     url: str = ""
     token_file: str = ""
@@ -44,9 +45,10 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class DaemonCommand:
-    """``module``: below ``emberkeep.daemons``. ``directory``: gets ``<module>.out`` and ``<module>.err``.
+    """How to start a daemon. ``module`` is below ``emberkeep.daemons``.
 
-    ``output_hint``: where to read more when it fails; empty: in that directory.
+    Output goes to ``<module>.out`` and ``<module>.err`` in ``directory``. If the daemon fails, ``output_hint`` says
+    where to read more; empty: in ``<module>.err``.
     """
 
     module: str
@@ -72,10 +74,13 @@ class Daemon:
         self.identity = identity
 
     async def ready(self, timeout: float = READY_TIMEOUT) -> Announcement:  # noqa: ASYNC109 - it ends the daemon too
-        """Wait for its announcement. Raises Fatal (it cannot serve, it ended, it says nothing); it has ended then."""
+        """Wait for the daemon's announcement.
+
+        Raises Fatal if the daemon cannot serve, has ended, or announces nothing in time; it has ended then.
+        """
         deadline = time.monotonic() + timeout
         while True:
-            ended = self.process.poll() is not None  # before the look, so that its last words are not missed
+            ended = self.process.poll() is not None  # asked before reading, so as not to miss a last announcement
             announcement = self._announcement()
             if announcement is not None and not announcement.error:
                 return announcement
@@ -90,19 +95,19 @@ class Daemon:
             await asyncio.sleep(_POLL)
 
     def died(self) -> Fatal:
-        """The error for its unexpected end."""
+        """Return the error for the daemon's unexpected end."""
         code = self.process.poll()
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with exit code {code}"
         shown = last_lines(self.command.err)
         return Fatal(f"{self.command.module} {how}{':' if shown else ''}{_indented(shown)}", hint=self._where())
 
     def kill(self) -> None:
-        """End it at once and take its exit code."""
+        """Kill the daemon and reap it."""
         self.process.kill()
         self.process.wait()
 
     def outlive(self) -> None:
-        """It goes on when this process has ended, so nobody here waits for its exit code."""
+        """Let the daemon outlive this process, which does not wait for its exit code."""
         _OUTLIVING.append(self.process)
 
     def _announcement(self) -> Announcement | None:
@@ -119,12 +124,15 @@ class Daemon:
 
 
 def daemon_program(module: str) -> list[str]:
-    """What to execute for a daemon, without its arguments. No file in the present directory replaces a module of it."""
+    """Return the command line of a daemon, without its arguments.
+
+    Files in the current directory cannot replace modules.
+    """
     return [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}"]
 
 
 def start_daemon(command: DaemonCommand, *, stdin: int = subprocess.DEVNULL, pass_fds: Sequence[int] = ()) -> Daemon:
-    """Start it. Raises Fatal (its directory cannot be written, no process can be started)."""
+    """Start a daemon. Raises Fatal (its directory cannot be written, or the process cannot be started)."""
     try:
         command.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with command.out.open("wb") as out, command.err.open("wb") as err:

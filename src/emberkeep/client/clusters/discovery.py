@@ -1,8 +1,14 @@
-"""Finding the cluster that a command speaks to.
+"""Find the cluster for a command.
 
-``--url`` > ``-D rest.address`` and ``rest.port`` > $EMBERKEEP_URL > the same keys in the environment or in a
-configuration file that was named > the local cluster recorded below the state directory, while its JobManager runs >
-none. (The ``config.yaml`` below the state directory describes the local cluster, which may not run: it names none.)
+The first of these that exists counts:
+
+1. ``--url``
+2. ``-D rest.address`` and ``rest.port``
+3. $EMBERKEEP_URL
+4. the same keys in the environment, or in a configuration file that the user named
+5. the local cluster recorded below the state directory, if its JobManager runs
+
+The ``config.yaml`` below the state directory names no cluster: it describes the local cluster, which may not run.
 """
 
 from __future__ import annotations
@@ -24,7 +30,7 @@ _NEAREST_ORIGIN = "-D"
 
 
 def find_cluster(configuration: Configuration, environ: Mapping[str, str], url: str | None) -> Endpoint | None:
-    """The cluster to speak to; None when none is named and none runs. Raises InvalidInput, Fatal."""
+    """Return the cluster for a command; None if none is named and none runs. Raises InvalidInput, Fatal."""
     layout = state_layout(configuration, environ)
     if url:
         return _named(parse_url(url, "--url"), "--url", configuration, layout)
@@ -39,7 +45,7 @@ def find_cluster(configuration: Configuration, environ: Mapping[str, str], url: 
 
 
 def require_cluster(configuration: Configuration, environ: Mapping[str, str], url: str | None) -> Endpoint:
-    """The cluster to speak to. Raises NoCluster, InvalidInput, Fatal."""
+    """Return the cluster for a command. Raises NoCluster, InvalidInput, Fatal."""
     endpoint = find_cluster(configuration, environ, url)
     if endpoint is None:
         raise NoCluster
@@ -47,18 +53,18 @@ def require_cluster(configuration: Configuration, environ: Mapping[str, str], ur
 
 
 def running_cluster(cluster_file: Path) -> ClusterRecord | None:
-    """The recorded local cluster if a JobManager of it is alive. A record that outlived its processes is none."""
+    """Return the recorded local cluster if one of its JobManagers is alive, else None."""
     record = read_cluster(cluster_file)
     return record if record is not None and record.is_served else None
 
 
 def local_endpoint(record: ClusterRecord, cluster_file: Path) -> Endpoint:
-    """How to reach a recorded cluster. Raises Fatal (its token cannot be read)."""
+    """Return the address and token of a recorded cluster. Raises Fatal if its token cannot be read."""
     return Endpoint(record.url, read_token(Path(record.token_file)), str(cluster_file), record.standby_urls)
 
 
 def read_token(path: Path) -> str:
-    """The token in ``path``. Raises Fatal."""
+    """Return the token in ``path``. Raises Fatal."""
     try:
         token = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -92,7 +98,7 @@ def _named(url: str, source: str, configuration: Configuration, layout: StateLay
     record = read_cluster(layout.cluster_file)
     if record is not None and record.url == url:
         return Endpoint(url, read_token(Path(record.token_file)), source)
-    # The local cluster's own token is not for other machines.
+    # The local cluster's own token must not be sent to other machines.
     if endpoint.is_loopback and layout.token_file.is_file():
         return Endpoint(url, read_token(layout.token_file), source)
     return endpoint

@@ -1,8 +1,8 @@
 """The cluster that ``emberkeep run`` starts for one job: JobManager and task manager in one child process.
 
-The child works in a private directory and ends all its jobs and processes when its standard input closes, which also
-happens when this process is killed. When the child itself is killed, it is started again over the same directory and at
-the same port, and takes the job over as it runs.
+The child works in a private directory. It ends all its jobs and processes when its standard input closes, which also
+happens when this process is killed. If the child itself is killed, it is started again with the same directory and the
+same port, and takes over the running job.
 """
 
 from __future__ import annotations
@@ -41,9 +41,11 @@ _KEEP_HINT = "run it with --keep-logs to keep all logs"
 
 @dataclass(frozen=True)
 class EmbeddedOptions:
-    """``parent``: private directories are made below it. ``definitions``: "key=value" of ``-D``.
+    """How to start the child.
 
-    ``stop_timeout``: seconds for the child to end its jobs and itself. ``storage``: where it keeps its data.
+    ``parent`` is the directory below which private directories are made. ``definitions`` are "key=value" of ``-D``.
+    ``stop_timeout`` is the seconds that the child gets to end its jobs and itself. ``storage`` is where it keeps its
+    data.
     """
 
     parent: Path
@@ -54,7 +56,10 @@ class EmbeddedOptions:
 
 
 class EmbeddedCluster:
-    """Start with ``start``, end with ``stop``; ``supervise`` runs between them and restarts the child."""
+    """The child and its directory.
+
+    Call ``start``, then ``supervise``, which restarts the child, and ``stop`` at the end.
+    """
 
     def __init__(self, options: EmbeddedOptions, notice: Callable[[str], None]) -> None:
         self._options = options
@@ -66,11 +71,11 @@ class EmbeddedCluster:
 
     @property
     def directory(self) -> Path | None:
-        """The private directory, once ``start`` has made it."""
+        """The private directory; None before ``start`` has created it."""
         return self._directory
 
     async def start(self) -> Endpoint:
-        """Start the child and wait until it serves. Raises Fatal; nothing is left then."""
+        """Start the child and wait until it serves. Raises Fatal; ``stop`` removes the directory then, too."""
         for left in clear_dead_runs(self._options.parent, self._options.storage, time.time()):
             hours = f"{LOGS_KEPT / 3600:g} hours"
             self._notice(f"a run whose command was killed has left logs below {left}; they are kept for {hours}")
@@ -78,7 +83,7 @@ class EmbeddedCluster:
         return await self._start_child()
 
     async def supervise(self) -> None:
-        """Restart the child whenever it ends by itself; returns never. Raises Fatal when that happens too often."""
+        """Restart the child whenever it ends by itself. Never returns. Raises Fatal after more than MAX_RESTARTS."""
         restarts = 0
         while True:
             daemon = self._child()
@@ -93,10 +98,10 @@ class EmbeddedCluster:
             await self._start_child()
 
     def stop(self, hurry: Callable[[], bool], *, with_logs: bool = False) -> Path | None:
-        """End the child and all that it has started, and remove the directory. Blocks.
+        """End the child and everything that it has started, and remove the directory. Blocks.
 
-        ``with_logs``: keep the logs, and return where they are. The child is killed after its stop timeout, or
-        HURRIED_TIMEOUT after ``hurry`` answers True. Raises Fatal when something will not end.
+        With ``with_logs``, keeps the logs and returns their directory. The child is killed after its stop timeout, or
+        HURRIED_TIMEOUT after ``hurry`` returns True. Raises Fatal if a process does not end.
         """
         if self._daemon is not None:
             _end(self._daemon, self._options.stop_timeout, hurry)
@@ -130,7 +135,7 @@ class EmbeddedCluster:
             arguments += ["-D", definition]
         command = DaemonCommand("local", tuple(arguments), self._directory, _KEEP_HINT)
         assert self._lock is not None, "the private directory is locked"  # noqa: S101
-        # The child shares the lock: the directory counts as used as long as one of both lives.
+        # The child shares the lock, so the directory is in use while this process or the child is alive.
         self._daemon = start_daemon(command, stdin=subprocess.PIPE, pass_fds=(self._lock,))
         ready = await self._daemon.ready()
         self._port = urlsplit(ready.url).port or 0

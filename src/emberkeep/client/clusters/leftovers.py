@@ -1,7 +1,7 @@
-"""Finding and ending processes that a cluster left behind: drivers and executors outlive a killed task manager.
+"""Find and end processes that a cluster left behind: drivers and executors outlive a killed task manager.
 
-They are known by their environment: a task manager starts each with SPARK_LOCAL_DIRS below its working directory, and
-whatever they start inherits it.
+They are found by their environment: a task manager starts each of them with SPARK_LOCAL_DIRS below its working
+directory, and their children inherit the variable.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _POLL = 0.05
 
 
 def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
-    """Live processes that task managers working in these directories have started."""
+    """Return live processes that were started by task managers with these working directories."""
     prefixes = tuple(_MARKER + os.fsencode(directory) + b"/" for directory in directories)
     found = []
     for entry in Path("/proc").iterdir():
@@ -27,7 +27,7 @@ def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
             continue
         try:
             environ = (entry / "environ").read_bytes()
-        except OSError:  # another user's, or it has ended meanwhile
+        except OSError:  # another user's process, or one that has just ended
             continue
         if any(variable.startswith(prefixes) for variable in environ.split(b"\0")):
             identity = identify(int(entry.name))
@@ -37,13 +37,13 @@ def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
 
 
 def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
-    """Signal that very process; False when it has ended."""
+    """Send a signal to exactly this process. False if it has ended."""
     try:
         descriptor = os.pidfd_open(identity.pid)
     except ProcessLookupError:
         return False
     try:
-        # The descriptor stands for one process: checked after it was opened, the pid cannot pass to another any more.
+        # The descriptor refers to one process. Checked after opening it, the pid cannot belong to another process.
         if not is_alive(identity):
             return False
         signal.pidfd_send_signal(descriptor, number)
@@ -55,7 +55,7 @@ def send(identity: ProcessIdentity, number: signal.Signals) -> bool:
 
 
 def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[ProcessIdentity]:
-    """Wait until all have ended or ``deadline`` (monotonic seconds) is reached; returns those that live on. Blocks."""
+    """Wait until all have ended or ``deadline`` (monotonic seconds) is reached. Return those still alive. Blocks."""
     left = [identity for identity in identities if is_alive(identity)]
     while left and time.monotonic() < deadline:
         time.sleep(_POLL)
@@ -64,7 +64,7 @@ def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[Pr
 
 
 def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
-    """SIGKILL what is left below these directories, their new children too; returns what will not go. Blocks."""
+    """Kill all processes below these directories, new children included, for ``seconds``. Return those left. Blocks."""
     places = list(directories)
     deadline = time.monotonic() + seconds
     while True:

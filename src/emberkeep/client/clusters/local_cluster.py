@@ -1,6 +1,7 @@
-"""A local cluster of separate processes: JobManagers and task managers, and ZooKeeper where there are several.
+"""A local cluster of separate processes: JobManagers, task managers, and ZooKeeper if there are several JobManagers.
 
-``cluster.json`` says what was started. A second ``up`` starts what is missing of the same shape; ``down`` ends all.
+``cluster.json`` records what was started. A second ``up`` with the same shape starts what is missing. ``down`` ends
+all.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from emberkeep.client.rest_client import RestClient
 Say = Callable[[str], None]
 
 _REGISTRATION_TIMEOUT = 90.0  # seconds
-STOP_MARGIN = 35.0  # beyond the jobs' grace: a task manager kills what is left after it
+STOP_MARGIN = 35.0  # on top of the jobs' grace, after which a task manager kills what is left
 _POLL = 0.2
 _MEMORY_SHARE = 0.8
 _MAX_TASK_MANAGERS = 250
@@ -59,8 +60,10 @@ _JOB_MANAGER = "jobmanager"
 
 @dataclass(frozen=True)
 class UpResult:
-    """``started``: names of the daemons that this call has started; empty: all were running. ``url``: of the JobManager
-    that leads."""
+    """``started`` has the names of the daemons that this call started, none if all were running.
+
+    ``url`` is the leader's.
+    """
 
     record: ClusterRecord
     started: tuple[str, ...]
@@ -68,7 +71,7 @@ class UpResult:
 
 
 class LocalCluster:
-    """The local cluster of one state directory. ``say`` is told what happens, line by line."""
+    """The local cluster of one state directory. ``say`` gets each event as a line of text."""
 
     def __init__(self, configuration: Configuration, layout: StateLayout, config_file: Path | None, say: Say) -> None:
         self._configuration = configuration
@@ -77,16 +80,16 @@ class LocalCluster:
         self._say = say
 
     def record(self) -> ClusterRecord | None:
-        """What was started last. Raises Fatal."""
+        """Return the record of the cluster that was started last. Raises Fatal."""
         return read_cluster(self._layout.cluster_file)
 
     async def up(self, shape: ClusterShape, *, as_it_was: bool = False) -> UpResult:
-        """Start what is not running yet, wait until every task manager is registered.
+        """Start what does not run yet, and wait until every task manager is registered.
 
-        ``as_it_was``: a cluster of which something runs is completed in its own shape, whatever ``shape`` says.
+        ``as_it_was``: if some of the cluster's processes run, complete it in its own shape and ignore ``shape``.
 
-        Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. A cluster that was
-        started anew and fails is ended again; drivers and executors that the last one has left go on.
+        Raises Conflict (a cluster of another shape runs, or another command works on it), Fatal. If a newly started
+        cluster fails, its daemons are ended; drivers and executors of the last cluster continue.
         """
         with self._lock():
             record = self.record()
@@ -111,13 +114,13 @@ class LocalCluster:
                 raise
 
     def _take_back(self, started: list[Daemon], before: ClusterRecord) -> None:
-        """End the daemons of a start that came to nothing; what runs of the last cluster is no part of it."""
+        """End the daemons of a start that failed. Processes of the last cluster are not part of it and continue."""
         for daemon in reversed(started):
             daemon.kill()
         write_cluster(self._layout.cluster_file, before)
 
     async def _complete(self, record: ClusterRecord | None, shape: ClusterShape, started: list[Daemon]) -> UpResult:
-        """``started``: is added what this starts."""
+        """Start what does not run, and add it to ``started``."""
         zookeepers = await self._start_zookeepers(record, shape, started)
         record = await self._start_job_managers(record, shape, zookeepers, started)
         for index, node in enumerate(shape.nodes):
@@ -132,7 +135,7 @@ class LocalCluster:
         return UpResult(record, tuple(daemon.command.module for daemon in started), record.url_of(leader))
 
     def _is_left(self, record: ClusterRecord) -> bool:
-        """Whether something of it runs, which expects the rest at the places of its last life."""
+        """True if a process of the cluster runs, which expects the others at their previous addresses."""
         if any(daemon.is_running for daemon in record.daemons):
             return True
         return bool(_running(read_started(self._layout.started_task_managers)))
@@ -142,7 +145,7 @@ class LocalCluster:
     async def _start_zookeepers(
         self, old: ClusterRecord | None, shape: ClusterShape, started: list[Daemon]
     ) -> tuple[ZooKeeperRecord, ...]:
-        """Those that do not run, over the data of their last life."""
+        """Start those that do not run, on their existing data."""
         records = () if old is None else old.zookeepers
         servers = tuple(record.server for record in records)
         if len(servers) != shape.zookeepers:
@@ -183,7 +186,7 @@ class LocalCluster:
         zookeepers: tuple[ZooKeeperRecord, ...],
         started: list[Daemon],
     ) -> ClusterRecord:
-        """Those that do not run, at the ports of their last life."""
+        """Start those that do not run, at their previous ports."""
         known = {} if old is None else dict(zip(old.job_managers, (old.url, *old.standby_urls), strict=True))
         running = {daemon.name: (daemon, url) for daemon, url in known.items() if daemon.is_running}
         ports = {daemon.name: urlsplit(url).port or 0 for daemon, url in known.items()}
@@ -200,7 +203,7 @@ class LocalCluster:
                     token_file = ready.token_file
                 managers.append(running[name])
         except BaseException:
-            if old is None:  # nothing is recorded yet
+            if old is None:  # the record is not written yet, so they could not be found later
                 for daemon in started:
                     daemon.kill()
             raise
@@ -224,7 +227,7 @@ class LocalCluster:
         self._say("starting the JobManager" if name == _JOB_MANAGER else f"starting {name}")
         directory = self._layout.root / "jobmanagers" / name if zookeepers else self._layout.job_manager
         own = {"rest.port": str(port), **_high_availability(zookeepers)}
-        if not shape.nodes:  # it starts task managers itself, when jobs need them
+        if not shape.nodes:  # the JobManager itself starts task managers when jobs need them
             own["taskmanager.numberOfTaskSlots"] = str(shape.slots)
             own |= {"taskmanager.memory.process.size": shape.memory} if shape.memory else {}
         if zookeepers:
@@ -243,7 +246,7 @@ class LocalCluster:
         name = f"tm-{node}"
         directory = self._layout.working_directory(TaskManagerId(name))
         if self._configuration[WORKING_DIRECTORY]:
-            directory /= name  # several may not share one
+            directory /= name  # task managers cannot share a directory
         url = urlsplit(record.url)
         own = {
             "taskmanager.resource-id": name,
@@ -259,7 +262,7 @@ class LocalCluster:
         elif len(shape.nodes) > 1 and not self._configuration[MEMORY]:
             own["taskmanager.memory.process.size"] = f"{machine_memory_mb() * _MEMORY_SHARE / len(shape.nodes):.0f}m"
         if not self._configuration[CORES]:
-            # Every slot of a local cluster can be used, also where the machine has fewer cores than slots.
+            # Make every slot of a local cluster usable, even if the machine has fewer cores than slots.
             own["taskmanager.cpu.cores"] = str(max(os.cpu_count() or 1, shape.slots))
         self._say(f"starting task manager {name}")
         command = DaemonCommand("taskmanager", self._arguments(shape, own), directory / "logs")
@@ -276,7 +279,7 @@ class LocalCluster:
         return tuple(arguments)
 
     async def _wait_for_registrations(self, record: ClusterRecord, started: list[Daemon]) -> str:
-        """Returns the address of the JobManager where they have registered."""
+        """Return the address of the JobManager at which all task managers have registered. Raises Fatal."""
         deadline = time.monotonic() + _REGISTRATION_TIMEOUT
         expected = {daemon.name: daemon.identity.pid for daemon in record.task_managers}
         shown = -1 if expected else 0
@@ -302,9 +305,10 @@ class LocalCluster:
     # --- stopping ---------------------------------------------------------------------------------------------------
 
     def down(self) -> bool:
-        """End the JobManager, the task managers and what they have started; False when nothing was there. Blocks.
+        """End the JobManagers, the task managers and what they have started, and ZooKeeper. Blocks.
 
-        Raises Conflict (another command works on it), Fatal (something cannot be ended).
+        Returns False if no recorded daemon was running. Raises Conflict (another command works on the cluster), Fatal
+        (something cannot be ended).
         """
         with self._lock():
             return self._end_everything()
@@ -315,10 +319,11 @@ class LocalCluster:
             return False
         grace = self._configuration[CANCELLATION_TIMEOUT] + STOP_MARGIN
         something = any(daemon.is_running for daemon in record.daemons)
-        # The JobManager first: what it does not see, it cannot take for failures of jobs, so they continue next time.
+        # End the JobManager first. It cannot take the end of the other processes for failures of jobs then, so jobs
+        # continue next time.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
         started = read_started(self._layout.started_task_managers)
-        # SIGTERM would let drivers and executors go on, for the next task manager there.
+        # After SIGTERM, drivers and executors would continue, for the next task manager in that directory.
         task_managers = (*record.task_managers, *_running(started))
         self._end(task_managers, "task manager", grace, signal.SIGQUIT)
         self._end(tuple(zookeeper.daemon for zookeeper in record.zookeepers), "ZooKeeper", STOP_MARGIN)
@@ -352,7 +357,7 @@ class LocalCluster:
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One command at a time may change the cluster."""
+        """Let only one command at a time change the cluster. Raises Conflict, Fatal."""
         try:
             self._layout.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._layout.root / "cluster.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -374,7 +379,7 @@ class LocalCluster:
 
 
 async def daemon_failure(daemon: Daemon) -> EmberkeepError:
-    """Why a daemon has ended before it was of use: in its own words where it said so."""
+    """Return why a daemon ended before it was of use: its own announcement if it made one."""
     try:
         await daemon.ready()
     except EmberkeepError as error:
@@ -383,7 +388,7 @@ async def daemon_failure(daemon: Daemon) -> EmberkeepError:
 
 
 def node_addresses(count: int | None, listed: str | None) -> tuple[str, ...]:
-    """One address per task manager: those listed, else 127.0.0.1 for one and 127.0.0.2, .3, … for several.
+    """Return one address per task manager: those listed, else 127.0.0.1 for one and 127.0.0.2, .3, … for several.
 
     Raises InvalidInput.
     """
@@ -405,7 +410,7 @@ def node_addresses(count: int | None, listed: str | None) -> tuple[str, ...]:
 
 
 def check_port_free(address: str, port: int) -> None:
-    """Raise Fatal when something listens on that port already. (0: any free port will be taken.)"""
+    """Raise Fatal if the port cannot be bound, e.g. because another process listens there. 0 means any free port."""
     if port == 0:
         return
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -425,7 +430,7 @@ def machine_memory_mb() -> int:
 
 
 async def unfinished_jobs(client: RestClient) -> int | None:
-    """How many jobs have not ended; None when the JobManager does not answer."""
+    """Return how many jobs have not ended; None if the JobManager does not answer."""
     try:
         return sum(not job.state.is_globally_terminal for job in await client.jobs())
     except RetryLater:
@@ -433,7 +438,7 @@ async def unfinished_jobs(client: RestClient) -> int | None:
 
 
 def _running(started: list[StartedRecord]) -> tuple[DaemonRecord, ...]:
-    """The task managers that a JobManager has started and that live."""
+    """Return the live task managers among those that a JobManager has started."""
     live = ((each, each.process()) for each in started)
     return tuple(
         DaemonRecord(name=each.task_manager, identity=identity, directory=each.directory)
@@ -443,7 +448,7 @@ def _running(started: list[StartedRecord]) -> tuple[DaemonRecord, ...]:
 
 
 def _high_availability(zookeepers: tuple[ZooKeeperRecord, ...]) -> dict[str, str]:
-    """Settings that every process of the cluster gets."""
+    """Return the settings that every process of the cluster gets."""
     if not zookeepers:
         return {}
     quorum = quorum_of(tuple(zookeeper.server for zookeeper in zookeepers))

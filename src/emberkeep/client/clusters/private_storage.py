@@ -1,7 +1,7 @@
-"""The part of a configured storage that the cluster of one ``emberkeep run`` gets for itself.
+"""The private part of a configured storage for the cluster of one ``emberkeep run``.
 
-Its cluster has a job store of its own that goes with it, so it must not take another cluster's data for that of jobs
-that have ended: it works in a folder of its own below the storage.
+That cluster has its own job store, which is removed with it, so it must not take another cluster's data for data of
+jobs that have ended. It uses its own folder below the storage.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _SAVEPOINTS = "savepoints"
 
 @dataclass(frozen=True)
 class PrivateStorage:
-    """``configuration``: the one that the cluster would have without this."""
+    """The private storage for each run. ``configuration`` is the one that the cluster would have without it."""
 
     configuration: Configuration
 
     def definitions(self, name: str) -> Sequence[str]:
-        """What the cluster called ``name`` is told beside its configuration."""
+        """Return the ``-D`` settings that give the cluster ``name`` its private storage."""
         return [
             f"{HA_TYPE.key}=embedded",
             *([f"{STORAGE_DIRECTORY.key}={self._place(name)}"] if self._is_shared else []),
@@ -38,17 +38,17 @@ class PrivateStorage:
         ]
 
     def remove(self, directory: Path) -> bool:
-        """Remove what the cluster of this private directory has left, once it has ended; savepoints stay, and so does
-        the ownership record of BLOBs in an object store.
+        """Remove the storage of the cluster with this private directory, once the cluster has ended.
 
-        False: a storage is away, or something cannot be removed now.
+        Savepoints stay, and so does the ownership record of BLOBs in an object store. Returns False if a storage is
+        unavailable or something cannot be removed now.
         """
         try:
             drawn = read_drawn_id(directory)
         except EmberkeepError:
             return False
         if drawn is None:
-            return True  # it has never used a storage
+            return True  # the cluster has never used a storage
         removed = [_remove(root, directory.name, drawn) for root in self._roots()]
         return all(removed)
 
@@ -76,11 +76,11 @@ class PrivateStorage:
 
 
 def _remove(root: Path, name: str, drawn: str) -> bool:
-    """Remove the place of this cluster below ``root``, where it is that cluster's; see ``PrivateStorage.remove``."""
+    """Remove this cluster's folder below ``root`` if the cluster owns it; see ``PrivateStorage.remove``."""
     place = root / _FOLDER / name
     try:
         if not place.exists():
-            return any(root.iterdir())  # an empty one may be a mount that is not there
+            return any(root.iterdir())  # an empty root may be a mount point whose storage is not mounted
         owner = read_owner(place)
         if owner is not None and owner.cluster_id == drawn:
             _remove_all_but_savepoints(place)
@@ -90,12 +90,12 @@ def _remove(root: Path, name: str, drawn: str) -> bool:
 
 
 def _remove_all_but_savepoints(place: Path) -> None:
-    """The ownership record goes last, so that it can be done again. Raises OSError."""
+    """Remove a folder, the ownership record last, so that an interrupted removal can be repeated. Raises OSError."""
     for path in place.iterdir():
         if path.is_dir() and path.name != _SAVEPOINTS:
             shutil.rmtree(path)
     with contextlib.suppress(OSError):
-        (place / _SAVEPOINTS).rmdir()  # only where it is empty
+        (place / _SAVEPOINTS).rmdir()  # succeeds only if it is empty
     if (place / _SAVEPOINTS).exists():
         return
     for path in place.iterdir():
@@ -104,4 +104,4 @@ def _remove_all_but_savepoints(place: Path) -> None:
     (place / OWNER_FILE).unlink()
     with contextlib.suppress(OSError):
         place.rmdir()
-        place.parent.rmdir()  # unless another one is there
+        place.parent.rmdir()  # fails if another cluster's folder is there

@@ -1,9 +1,9 @@
-"""Private directories of ``emberkeep run``: made, kept for their logs, and removed once nobody uses them.
+"""Private directories of ``emberkeep run``: created, kept for their logs, and removed when no process uses them.
 
-A directory is in use while somebody holds the lock of its file ``lock``: the command, or the cluster that it has
-started. A command that is killed removes nothing, so the next run looks for directories that nobody uses. It ends what
-still runs there and removes everything but what a user could want: logs for LOGS_KEPT, savepoints for good. What such a
-run has left in a shared storage that is away is looked for again by each next run, for STORAGE_AWAITED.
+A directory is in use while the command, or the cluster that it started, holds the lock of its file ``lock``. A command
+that is killed removes nothing. So each next run looks for unused directories, ends the processes that still run there,
+and removes everything except what a user may need: logs for LOGS_KEPT, savepoints permanently. If such a directory's
+shared storage is unavailable, each next run tries again to remove the data there, for STORAGE_AWAITED.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from emberkeep.base.errors import Fatal
 from emberkeep.client.clusters.leftovers import kill_below
 from emberkeep.client.clusters.private_storage import PrivateStorage
 
-LOGS_KEPT = 24 * 3600.0  # seconds, of a run whose command was killed
+LOGS_KEPT = 24 * 3600.0  # seconds, for a run whose command was killed
 STORAGE_AWAITED = 30 * 24 * 3600.0
 _PREFIX = "run-"
 _LOCK, _ENDED = "lock", "ended"
@@ -31,7 +31,7 @@ _SAVEPOINTS = "storage/savepoints"
 
 
 def make_run_directory(parent: Path) -> tuple[Path, int]:
-    """Make a directory (0700) below ``parent``, else below the system's temporary one. Returns it and its lock, held.
+    """Make a directory (0700) below ``parent``, else below the system's temporary one. Return it and its lock, held.
 
     Raises Fatal.
     """
@@ -41,7 +41,7 @@ def make_run_directory(parent: Path) -> tuple[Path, int]:
             directory = parent / f"{_PREFIX}{secrets.token_hex(4)}"
             directory.mkdir(mode=0o700)
             lock = _hold_new(directory)
-            if lock is not None:  # else another run has taken it for one that nobody uses
+            if lock is not None:  # else another run took the directory for an unused one and removed it
                 return directory, lock
     except OSError:
         try:
@@ -55,7 +55,7 @@ def make_run_directory(parent: Path) -> tuple[Path, int]:
 
 
 def _hold_new(directory: Path) -> int | None:
-    """The lock of a new directory, None where it is gone already."""
+    """Return the lock of a new directory; None if the directory has been removed."""
     try:
         lock = _locked(directory)
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def _hold_new(directory: Path) -> int | None:
 
 
 def _locked(directory: Path) -> int:
-    """Make the lock and wait for it. Raises OSError."""
+    """Create the lock file and wait for its lock. Raises OSError."""
     lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -78,7 +78,7 @@ def _locked(directory: Path) -> int:
 
 
 def _is_lock_of(directory: Path, lock: int) -> bool:
-    """Whether the directory still has the file that is locked: it may have been removed while the lock was awaited."""
+    """True if the locked file is still the directory's lock: it may have been removed during the wait for the lock."""
     try:
         return os.path.samestat((directory / _LOCK).stat(), os.fstat(lock))
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _is_lock_of(directory: Path, lock: int) -> bool:
 
 
 def keep_logs(directory: Path) -> Path:
-    """Move a run's logs to a directory beside it, which nobody removes, and return that. Raises OSError."""
+    """Move a run's logs to a directory beside it, which is never removed, and return that. Raises OSError."""
     target = directory.with_name(f"logs-of-{directory.name}")
     target.mkdir(mode=0o700)
     for path in _found(directory, _LOGS):
@@ -97,7 +97,7 @@ def keep_logs(directory: Path) -> Path:
 
 
 def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[Path]:
-    """Remove what no process uses any more, logs after LOGS_KEPT. ``now``: seconds since the epoch. Blocks.
+    """Remove what no process uses any more, logs after LOGS_KEPT. ``now`` is in seconds since the epoch. Blocks.
 
     Returns the directories with logs that are found for the first time.
     """
@@ -106,7 +106,7 @@ def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[P
         with _unused(directory) as is_unused:
             if is_unused and not kill_below([directory]):
                 is_new = not (directory / _ENDED).exists()
-                with contextlib.suppress(OSError):  # then it is for the next run
+                with contextlib.suppress(OSError):  # the next run tries again
                     remove_run(directory, storage, now, logs_kept=LOGS_KEPT)
                 if is_new and _found(directory, _LOGS):
                     found.append(directory)
@@ -115,12 +115,12 @@ def clear_dead_runs(parent: Path, storage: PrivateStorage, now: float) -> list[P
 
 @contextlib.contextmanager
 def _unused(directory: Path) -> Iterator[bool]:
-    """Hold the lock of a directory; False: another one does, or has removed the directory."""
+    """Hold the lock of a directory. Yields False if another process holds the lock or has removed the directory."""
     try:
         lock = os.open(directory / _LOCK, os.O_RDWR | os.O_CLOEXEC)
     except OSError:
         with contextlib.suppress(OSError):
-            directory.rmdir()  # only where it is empty: its command was killed before it had made the lock
+            directory.rmdir()  # succeeds if it is empty: its command was killed before it created the lock
         yield False
         return
     try:
@@ -135,10 +135,10 @@ def _unused(directory: Path) -> Iterator[bool]:
 
 
 def remove_run(directory: Path, storage: PrivateStorage, now: float, *, logs_kept: float = 0.0) -> None:
-    """Remove what a run has left: its processes have ended, and its lock is held.
+    """Remove what a run has left. Its processes have ended, and the caller holds its lock.
 
-    Savepoints stay, logs for so many seconds since the first time. While the storage is away, enough stays for the next
-    run to try again.
+    Savepoints stay, and logs stay for ``logs_kept`` seconds after the end was first noticed. While the storage is
+    unavailable, the directory keeps enough for the next run to try again.
     """
     age = now - _ended_at(directory, now)
     again = not storage.remove(directory) and age < STORAGE_AWAITED
@@ -154,7 +154,7 @@ def remove_run(directory: Path, storage: PrivateStorage, now: float, *, logs_kep
 
 
 def _ended_at(directory: Path, now: float) -> float:
-    """When it was found that the run has ended: ``now`` for the first time."""
+    """Return the time at which the run's end was first noticed: ``now`` on the first call."""
     path = directory / _ENDED
     with contextlib.suppress(OSError):
         if path.exists():
@@ -165,12 +165,12 @@ def _ended_at(directory: Path, now: float) -> float:
 
 
 def savepoints_of(directory: Path) -> Path | None:
-    """Where savepoints of a run are that stay after it; None: nowhere."""
+    """Return the directory of the run's savepoints, which stay after the run; None if there are none."""
     return next(iter(_found(directory, (_SAVEPOINTS,))), None)
 
 
 def _found(directory: Path, patterns: Iterable[str]) -> list[Path]:
-    """What there is of these, but for empty directories."""
+    """Return the existing paths that match, except empty directories."""
     paths = (path for pattern in patterns for path in sorted(directory.glob(pattern)))
     return [path for path in paths if not path.is_dir() or any(path.iterdir())]
 

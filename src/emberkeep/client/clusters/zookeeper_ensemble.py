@@ -1,4 +1,4 @@
-"""A ZooKeeper of one or several servers on this machine, each a process of its own; for local clusters and tests."""
+"""A ZooKeeper of one or several servers on this machine, each in its own process; for local clusters and tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Fatal
 from emberkeep.client.clusters.daemon_process import Daemon, DaemonCommand, start_daemon
 
-READY_TIMEOUT = 120.0  # seconds; a JVM on a busy machine
+READY_TIMEOUT = 120.0  # seconds; a JVM needs long on a busy machine
 _PROBE_TIMEOUT = 2.0
 _POLL = 0.1
 _SERVING = (b"Mode: standalone", b"Mode: leader", b"Mode: follower")
@@ -20,7 +20,7 @@ _MODULE = "zookeeper"
 
 
 class Server(Compatible, frozen=True, kw_only=True):
-    """One server of an ensemble: where it keeps its data and the ports that it binds."""
+    """One server of an ensemble, with its data directory and the ports that it binds."""
 
     number: int
     directory: str
@@ -31,12 +31,12 @@ class Server(Compatible, frozen=True, kw_only=True):
 
     @property
     def connect(self) -> str:
-        """What clients connect to."""
+        """The address for clients."""
         return f"{self.address}:{self.client_port}"
 
 
 def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tuple[Server, ...]:
-    """Servers on ports that are free now. Raises Fatal."""
+    """Return servers on ports that are free now. Raises Fatal."""
     ports = iter(_free_ports(address, 3 * count))
     return tuple(
         Server(
@@ -52,12 +52,12 @@ def plan_ensemble(directory: Path, count: int, address: str = "127.0.0.1") -> tu
 
 
 def quorum_of(servers: tuple[Server, ...]) -> str:
-    """The value of ``high-availability.zookeeper.quorum``."""
+    """Return the value of ``high-availability.zookeeper.quorum``."""
     return ",".join(server.connect for server in servers)
 
 
 def start_server(server: Server, servers: tuple[Server, ...]) -> Daemon:
-    """Start one of ``servers``, anew or again over its data. Raises Fatal."""
+    """Start one of ``servers``, on its existing data if there is any. Raises Fatal."""
     arguments = [
         *("--directory", server.directory),
         *("--address", server.address),
@@ -71,11 +71,11 @@ def start_server(server: Server, servers: tuple[Server, ...]) -> Daemon:
 
 
 async def wait_until_serving(server: Server, daemon: Daemon) -> None:
-    """Return when it answers clients: with others, a quorum of them is up then. Raises Fatal."""
+    """Wait until the server answers clients, which takes a quorum if there are several servers. Raises Fatal."""
     deadline = time.monotonic() + READY_TIMEOUT
     while not await is_serving(server):
         if daemon.process.poll() is not None:
-            await daemon.ready()  # raises its last words
+            await daemon.ready()  # raises the daemon's announced error
         if time.monotonic() > deadline:
             raise Fatal(
                 f"ZooKeeper at {server.connect} does not serve after {READY_TIMEOUT:g} s",
@@ -85,7 +85,7 @@ async def wait_until_serving(server: Server, daemon: Daemon) -> None:
 
 
 async def is_serving(server: Server) -> bool:
-    """Whether it serves clients now."""
+    """True if the server serves clients now."""
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT):
             reader, writer = await asyncio.open_connection(server.address, server.client_port)
@@ -100,7 +100,7 @@ async def is_serving(server: Server) -> bool:
 
 
 def _free_ports(address: str, count: int) -> list[int]:
-    """Different ports that nothing listens on. Another program may take one before it is used: that fails loudly."""
+    """Return different ports that are free. If another program takes one before its use, that use raises an error."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         try:

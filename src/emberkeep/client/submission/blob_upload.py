@@ -1,4 +1,4 @@
-"""Uploads the files of a job as one group (BLOB-6): what is missing, several at a time, verified by the JobManager."""
+"""Upload a job's files as one group (BLOB-6): only missing ones, several at a time, verified by the JobManager."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from emberkeep.client.rest_client import RestClient
 from emberkeep.client.submission.job_files import hash_file
 
 PARALLEL = 4
-_ROUNDS = 3  # each asks anew what is missing
+_ROUNDS = 3  # each announces the group again and uploads what is missing then
 _CHUNK = 1024**2  # bytes
 
 
 class UploadProgress(Protocol):
-    """Who is told how far it is."""
+    """The receiver of an upload's progress."""
 
     def begin(self, files: int, size: int) -> None:
-        """So many files of so many bytes are missing. Called anew when an upload is taken up again."""
+        """Start: this many files with this many bytes are missing. Called again when an upload is resumed."""
 
     def file(self, name: str) -> None:
-        """The next one is being sent."""
+        """The upload of the next file begins."""
 
     def sent(self, count: int) -> None:
-        """More bytes are on their way; a negative number takes back what has to be repeated."""
+        """More bytes were sent; a negative number takes back bytes that must be sent again."""
 
     def end(self) -> None:
-        """Nothing more comes."""
+        """The upload has ended."""
 
 
 class NoProgress:
-    """Implements UploadProgress for those who do not want to know."""
+    """Implements UploadProgress without showing anything."""
 
     def begin(self, files: int, size: int) -> None:
         pass
@@ -55,7 +55,7 @@ class NoProgress:
 
 @dataclass(frozen=True)
 class UploadItem:
-    """What to send: a file, or bytes that were made here. ``name`` is for people."""
+    """A content to send: a file, or bytes. ``name`` is for people."""
 
     name: str
     content: BlobContent
@@ -72,7 +72,10 @@ class UploadItem:
 async def upload_group(
     client: RestClient, job_id: JobId, items: Collection[UploadItem], progress: UploadProgress
 ) -> None:
-    """Upload what is missing of the group. Raises InvalidInput (also: a file changes), and what RestClient raises."""
+    """Upload the missing contents of a group.
+
+    Raises InvalidInput (among other cases, a file changes), and what RestClient raises.
+    """
     try:
         for last in (False,) * (_ROUNDS - 1) + (True,):
             missing = set(await client.open_blob_group(job_id, [item.content for item in items]))
@@ -136,14 +139,14 @@ class _Body:
         self._changed = False
 
     def start(self) -> AsyncIterator[bytes]:
-        """Raises InvalidInput: the file is not what it was."""
+        """Return the bytes for a new try. Raises InvalidInput if an earlier try found the file changed."""
         self.check()
         self._sent(-self._total)
         self._total = 0
         return self._chunks()
 
     def check(self) -> None:
-        """Raises InvalidInput: an earlier try has found the file changed."""
+        """Raise InvalidInput if an earlier try found the file changed."""
         if self._changed and isinstance(self._item.source, Path):
             raise _changed(self._item.source)
 
@@ -159,14 +162,14 @@ class _Body:
                     self._total += len(chunk)
                     self._sent(len(chunk))
         except OSError:
-            left = -1  # it was read a moment ago: somebody has removed it
+            left = -1  # it could be read to hash it, so it was removed since
         if left != 0:
             self._changed = True
-            raise ValueError("the file is longer or shorter than it was")  # breaks this try off
+            raise ValueError("the file is longer or shorter than it was")  # ends this try
 
 
 def _changed(path: Path) -> InvalidInput:
-    """The error for a file that was written to between its hashing and its upload."""
+    """Return the error for a file that was written to between its hashing and its upload."""
     return InvalidInput(
         f"{path} changed while it was uploaded", hint="submit again when nothing writes to it any more, or send a copy"
     )

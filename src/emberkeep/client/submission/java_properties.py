@@ -1,4 +1,4 @@
-"""Java's properties notation, as Spark reads its ``spark-defaults.conf`` and ``--properties-file``."""
+"""Java's properties format, as Spark reads it in ``spark-defaults.conf`` and ``--properties-file``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Keys and values; the last of equal keys counts. Trailing space of a value goes, as in Spark.
+    """Return keys and values; of equal keys the last counts. Trailing space is removed from values, as in Spark.
 
     Raises ValueError (a broken ``\\u`` escape).
     """
@@ -24,7 +24,10 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines without comments and blank ones; one that ends in an odd number of backslashes goes on in the next."""
+    """Yield lines except comments and blank lines.
+
+    A line with an odd number of final backslashes continues in the next.
+    """
     pending = ""
     for raw in re.split(r"\r\n|\r|\n", text):
         line = raw.lstrip(" \t\f")

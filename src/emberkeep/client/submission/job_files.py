@@ -1,4 +1,4 @@
-"""The files that a job brings along, found and named as spark-submit does: comma lists, globs, ``file#alias``."""
+"""The files that a job needs, found and named as spark-submit does it: comma lists, globs, ``file#alias``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from emberkeep.base.errors import InvalidInput
 from emberkeep.jobs.model import Artefact, ArtefactRole
 
-# The option that names files of a role, and the key that Spark keeps it under.
+# The option that names files of a role, and the Spark configuration key for them.
 ROLES = {
     ArtefactRole.PY_FILE: ("--py-files", "spark.submit.pyFiles"),
     ArtefactRole.FILE: ("--files", "spark.files"),
@@ -27,18 +27,18 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class JobFile:
-    """A local file of the job. ``fragment``: the alias after ``#``."""
+    """A local file of the job. ``fragment`` is the alias after ``#``."""
 
     role: ArtefactRole
     path: Path
     fragment: str = ""
 
     def artefact(self) -> Artefact:
-        """Hash it. Raises InvalidInput (it cannot be read)."""
+        """Hash the file. Raises InvalidInput if it cannot be read."""
         digest, size = hash_file(self.path)
         name, fragment = self.path.name, self.fragment
         if self.role is ArtefactRole.FILE and fragment:
-            # Outside YARN Spark fails on an alias of a plain file, so the file travels under that name.
+            # Outside YARN, Spark fails on an alias of a plain file, so the file is sent under the alias as its name.
             name, fragment = fragment, ""
         return Artefact(role=self.role, name=name, sha256=digest, size=size, fragment=fragment)
 
@@ -52,7 +52,11 @@ class FileList:
 
 
 def parse_file_list(role: ArtefactRole, text: str) -> FileList:
-    """Read a comma-separated list. Raises InvalidInput: missing, a directory, ambiguous, or two of one name."""
+    """Parse a comma-separated list.
+
+    Raises InvalidInput if a file is missing or unreadable, is a directory, or has an ambiguous alias, or if two files
+    have one name.
+    """
     local: dict[Path, JobFile] = {}
     remote = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -81,7 +85,7 @@ def check_local_file(option: str, path: Path) -> None:
 
 
 def hash_file(path: Path) -> tuple[str, int]:
-    """SHA-256 (64 hex digits) and size in bytes. Raises InvalidInput."""
+    """Return the SHA-256 (64 hex digits) and the size in bytes. Raises InvalidInput."""
     digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb") as file:
@@ -94,7 +98,7 @@ def hash_file(path: Path) -> tuple[str, int]:
 
 
 def _expand(role: ArtefactRole, entry: str) -> Iterator[JobFile]:
-    """The files that one entry of a list names."""
+    """Yield the files that one entry of a list names."""
     option, _ = ROLES[role]
     pattern, alias = _split_alias(role, entry)
     path = Path(pattern)

@@ -1,4 +1,4 @@
-"""Which ``-D`` keys are settings of a job, which ones tell where the cluster is, and which belong to its processes."""
+"""Sort ``-D`` keys: settings of a job, of the client (where the cluster is), and of the cluster's processes."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _JOB_PREFIXES = (
     "task.cancellation.",
     "security.spark.",
 )
-_JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # where the task managers have it, a job may do without
+_JOB_KEYS = frozenset({LOCAL_RECOVERY.key})  # a job may turn it off where the task managers have it turned on
 _CLIENT_KEYS = frozenset(option.key for option in (REST_ADDRESS, REST_PORT, STATE_DIRECTORY, TOKEN_FILE))
 
 
 def is_job_key(key: str) -> bool:
-    """Whether the option ``key`` may be set for a single job."""
+    """True if the option ``key`` may be set for a single job."""
     return key.startswith(_JOB_PREFIXES) or key in _JOB_KEYS
 
 
 def job_options(definitions: Sequence[str]) -> dict[str, str]:
-    """The ``-D`` settings that go with the job, by their present names. Raises InvalidInput."""
+    """Return the ``-D`` settings of the job, under their current names. Raises InvalidInput."""
     configuration = Configuration()
     for key, text, origin in from_definitions(definitions):
         configuration = configuration.with_texts({key: text}, origin)
@@ -37,7 +37,7 @@ def job_options(definitions: Sequence[str]) -> dict[str, str]:
 
 
 def refuse_cluster_options(definitions: Sequence[str]) -> None:
-    """Raise InvalidInput for a ``-D`` that a running cluster cannot follow any more."""
+    """Raise InvalidInput for a ``-D`` that a running cluster can no longer apply."""
     for key, _, _ in from_definitions(definitions):
         name = REGISTRY[key].key if key in REGISTRY else key
         if not is_job_key(name) and name not in _CLIENT_KEYS:
@@ -49,5 +49,5 @@ def refuse_cluster_options(definitions: Sequence[str]) -> None:
 
 
 def without_client_keys(definitions: Sequence[str]) -> tuple[str, ...]:
-    """The ``-D`` settings without those that tell where the cluster is."""
+    """Return the ``-D`` settings without those that say where the cluster is."""
     return tuple(text for text in definitions if text.partition("=")[0].strip() not in _CLIENT_KEYS)

@@ -1,8 +1,8 @@
-"""Submitting a job to a cluster whose leader may change between the first upload and the acceptance.
+"""Submit a job to a cluster whose leader may change between the first upload and the acceptance.
 
-A new leader has what lies in the HA store. What only the leader before held, it does not have: then the files are
-announced again, what is missing is uploaded, and the same job is posted again, under the same id and idempotency key.
-So the job is accepted once, however often it is sent.
+A new leader has what is in the HA store, but not what only the previous leader held. In that case the client announces
+the files again, uploads what is missing and posts the same job again, with the same id and idempotency key. The job is
+therefore accepted once, however often it is sent.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from emberkeep.client.submission.blob_upload import UploadProgress
 from emberkeep.client.submission.preparation import PreparedJob, upload
 
 SILENCE = 60.0  # seconds
-_LOSSES = 10  # how often what was uploaded may be gone
+_LOSSES = 10  # how often the uploads may be lost
 _PAUSE = 0.5  # seconds
 
 
 class JobSubmitting:
-    """Submits one job. ``posted``: whether it may have been accepted already."""
+    """Submit one job. ``posted`` is true once the cluster may have accepted it."""
 
     def __init__(
         self,
@@ -35,8 +35,10 @@ class JobSubmitting:
         *,
         silence: float = SILENCE,
     ) -> None:
-        """``notice`` gets a line when something has to be repeated. ``silence``: seconds that the cluster may take to
-        go on, once there was a JobManager."""
+        """``notice`` gets a line when something must be repeated.
+
+        ``silence`` is the seconds without progress after which ``run`` fails, once a JobManager has been reached.
+        """
         self._client = client
         self._job = job
         self._job_id = JobId(job.submission.jobid)  # the client's own choice, so no other job has it
@@ -49,8 +51,8 @@ class JobSubmitting:
     async def run(self) -> JobId:
         """Return the accepted job's id.
 
-        Raises InvalidInput (NotUploaded: what was uploaded is gone again and again), what RestClient raises, and
-        RetryLater when the cluster does not go on.
+        Raises NotUploaded (the uploads were lost too often), what RestClient raises, and RetryLater if there is no
+        progress.
         """
         losses = 0
         while True:
@@ -65,7 +67,7 @@ class JobSubmitting:
                 await self._wait(error)
 
     async def _send(self) -> JobId:
-        # The answer to an earlier request may be lost. A job that has ended since then takes no uploads.
+        # The reply to an earlier post may be lost. A job that has ended since then accepts no uploads.
         if self.posted and await self._is_accepted():
             return self._job_id
         submission = await upload(self._client, self._job, self._progress)
@@ -80,7 +82,7 @@ class JobSubmitting:
         return True
 
     async def _wait(self, error: RetryLater) -> None:
-        """Raises ``error`` when this takes too long, or when there has never been a JobManager."""
+        """Pause before the next try. Raises ``error`` after too long, or if no JobManager was ever reached."""
         if self._progress.has_moved():
             self._trouble.reset()
         told = self._trouble.is_running
@@ -92,14 +94,14 @@ class JobSubmitting:
 
 
 class _Watched:
-    """An UploadProgress that notices whether anything was sent."""
+    """An UploadProgress that records whether anything was sent."""
 
     def __init__(self, progress: UploadProgress) -> None:
         self._progress = progress
         self._moved = False
 
     def has_moved(self) -> bool:
-        """Whether bytes have been sent since the last call."""
+        """True if bytes have been sent since the last call."""
         moved, self._moved = self._moved, False
         return moved
 

@@ -1,6 +1,6 @@
-"""Looking at a packed Python environment before it is sent: what Python workers could not be started with.
+"""Check a packed Python environment before it is sent, for errors that would keep Python workers from starting.
 
-Only the archive's table of contents is read. Whether the interpreter starts, each node finds out for itself.
+This reads only the archive's table of contents. Each node finds out for itself whether the interpreter starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emberkeep.jobs.interpreter import PACKING_HINT, WORKER_PYTHON, packed_inter
 from emberkeep.jobs.model import ArtefactRole
 
 _OPTION = "--archives"
-_MOST_LINKS = 40  # as the kernel has it
+_MOST_LINKS = 40  # the kernel's limit
 
 _Member = str | int
 """Where a link leads, or the mode of a file."""
@@ -28,7 +28,7 @@ _Member = str | int
 def check_environment(conf: Mapping[str, str], files: Sequence[JobFile]) -> str | None:
     """Look for the interpreter that ``spark.pyspark.python`` names in an archive of the job.
 
-    Returns a notice when it will work only where more than the archive is there. Raises InvalidInput.
+    Returns a notice if the interpreter needs more than the job's archives. Raises InvalidInput.
     """
     python = conf.get(WORKER_PYTHON, "")
     archives = {file.fragment or file.path.name: file.path for file in files if file.role is ArtefactRole.ARCHIVE}
@@ -56,7 +56,7 @@ def _check_interpreter(archive: Path, path: str) -> str | None:
     for _ in range(_MOST_LINKS):
         member = members.get(here)
         if member is None and any(str(parent) in members for parent in PurePosixPath(here).parents):
-            return None  # a link of a directory: the nodes will see where it leads
+            return None  # a link to a directory is on the way; the nodes resolve it
         if member is None:
             raise InvalidInput(
                 f"{_OPTION}: there is no {here} in {archive.name}"
@@ -86,7 +86,7 @@ def _check_mode(archive: Path, path: str, mode: int) -> None:
 
 
 def _members(archive: Path) -> dict[str, _Member]:
-    """Files and links by their normalised paths."""
+    """Return the archive's files and links by their normalised paths. Raises InvalidInput."""
     try:
         found = _zip_members(archive) if is_zip(archive.name) else _tar_members(archive)
     except (tarfile.TarError, zipfile.BadZipFile, OSError, EOFError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Looking at a script before it is sent: errors that would end the job in its first second are told here.
+"""Check a script before it is sent, to report errors that would end the job in its first second.
 
-Nothing of the script is run or imported.
+This neither runs nor imports any part of the script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ _R_SUFFIXES = (".r",)
 
 
 def check_script(script: str, main_class: str | None) -> Path:
-    """The absolute path of a script that can be sent. Raises InvalidInput; syntax errors in Python's own words."""
+    """Return the absolute path of a script that can be sent.
+
+    Raises InvalidInput; syntax errors in Python's own words.
+    """
     if main_class is not None:
         raise InvalidInput(
             "--class is for Java and Scala applications",
@@ -45,7 +48,7 @@ def check_script(script: str, main_class: str | None) -> Path:
 
 
 def check_syntax(path: Path, source: bytes) -> None:
-    """Compile without running. Raises InvalidInput whose text has file, line and caret as Python prints them."""
+    """Compile without running. Raises InvalidInput with file, line and caret as Python prints them."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -60,9 +63,9 @@ def check_syntax(path: Path, source: bytes) -> None:
 
 
 def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str | None:
-    """Look for the module of ``-m`` where the driver will; returns a notice when it is not found on this machine.
+    """Look for the module of ``-m`` where the driver will look; return a notice if it is not found on this machine.
 
-    Raises InvalidInput: not a module's name, or a syntax error in it.
+    Raises InvalidInput: not a module's name, or a syntax error in the module.
     """
     if not all(part.isidentifier() for part in module.split(".")):
         hint = f"-m takes a dotted name; to run a file leave out -m: {module}" if module.endswith(".py") else None
@@ -77,7 +80,7 @@ def check_module(module: str, directory: Path, py_files: Sequence[Path]) -> str 
 
 
 def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tuple[Path, bytes] | None:
-    """The module's file in the working directory or in ``--py-files``, and its text."""
+    """Return the path and text of the module's file, in the working directory or in ``--py-files``."""
     names = [f"{module.replace('.', '/')}.py", f"{module.replace('.', '/')}/__main__.py"]
     for name in names:
         if (directory / name).is_file():
@@ -93,7 +96,7 @@ def _find_source(module: str, directory: Path, py_files: Sequence[Path]) -> tupl
 
 
 def _find_installed(module: str) -> bool:
-    """Whether Python could import it here; packages on the way are not run, unlike with importlib.util.find_spec."""
+    """True if Python could import the module here. Unlike importlib.util.find_spec, this runs no parent packages."""
     path: Sequence[str] | None = sys.path
     for part in module.split("."):
         spec = importlib.machinery.PathFinder.find_spec(part, path)

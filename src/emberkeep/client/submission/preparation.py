@@ -1,4 +1,4 @@
-"""From a command line to a job that can be submitted: check, hash, upload what is missing."""
+"""Turn a command line into a job that can be submitted: check it, hash its files, upload what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_NAME = 256  # characters
 
 @dataclass(frozen=True)
 class Program:
-    """What to run: a script's path, or a module (exactly one), and its own arguments."""
+    """What to run: either a script's path or a module, with its arguments."""
 
     script: str | None
     module: str | None
@@ -39,9 +39,10 @@ class Program:
 
 @dataclass(frozen=True)
 class PreparedJob:
-    """A submission that passed all local checks. ``contents``: where each artefact's content lies, by SHA-256.
+    """A submission that passed all local checks.
 
-    ``offload_min_size``: a submission of more bytes is uploaded like a file, instead of being the request's body.
+    ``contents`` maps each artefact's SHA-256 to its file. A submission of more than ``offload_min_size`` bytes is
+    uploaded like a file, instead of being the request's body.
     """
 
     submission: JobSubmission
@@ -59,7 +60,7 @@ def prepare(
     offload_min_size: int = OFFLOAD_MIN_SIZE.default,
     savepoint: str = "",
 ) -> PreparedJob:
-    """Check and hash everything; nothing is sent. ``savepoint``: the one to start from. Raises InvalidInput."""
+    """Check and hash everything; send nothing. ``savepoint`` is the one to start from. Raises InvalidInput."""
     merged = spark_configuration(options, environ)
     conf, notices = dict(merged.values), list(merged.notices)
     resources = job_resources(conf)
@@ -92,10 +93,10 @@ def prepare(
 
 
 async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress) -> JobSubmission | OffloadedSubmission:
-    """Send what the cluster does not have yet of the job's files; returns what is to be submitted then.
+    """Upload the job's files that the cluster does not have. Return what to submit then.
 
-    A large submission is uploaded with them, and a reference to it is returned.
-    Raises InvalidInput (a file changes meanwhile), and what RestClient raises.
+    A large submission is uploaded as well, and a reference to it is returned. Raises InvalidInput (a file changes
+    during the upload), and what RestClient raises.
     """
     submission = job.submission
     items = {
@@ -118,7 +119,7 @@ async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress)
 
 
 def _take_files(conf: dict[str, str]) -> list[JobFile]:
-    """Move local files out of the configuration; addresses that Spark fetches itself stay in it."""
+    """Remove local files from the configuration and return them. Addresses that Spark fetches itself stay in it."""
     files: list[JobFile] = []
     for role, (_, key) in ROLES.items():
         found = parse_file_list(role, conf.pop(key, ""))
@@ -145,7 +146,10 @@ def _entry_point(
 
 
 def _job_name(conf: dict[str, str], entry_point: EntryPoint) -> str:
-    """``--name``, else spark.app.name, else the script's; the script may still rename its Spark application."""
+    """Return ``--name``, else spark.app.name, else the script's or module's name.
+
+    The script may still rename its Spark application.
+    """
     name = conf.get("spark.app.name", "").strip() or entry_point.name
     if len(name) > MAX_NAME:
         raise InvalidInput(
@@ -157,7 +161,7 @@ def _job_name(conf: dict[str, str], entry_point: EntryPoint) -> str:
 
 
 def _refuse_equal_names(artefacts: list[Artefact], files: list[JobFile]) -> None:
-    """All files of a job lie in one directory, whatever option brought them."""
+    """Raise InvalidInput if two different files have one name: all files of a job are in one directory."""
     seen: dict[str, tuple[str, Path]] = {}
     for artefact, file in zip(artefacts, files, strict=True):
         name = artefact.fragment or artefact.name

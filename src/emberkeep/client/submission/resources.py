@@ -1,4 +1,4 @@
-"""What a job will take of the cluster, computed from its Spark configuration as Spark itself does."""
+"""The resources that a job needs, computed from its Spark configuration as Spark computes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
 
 
 def job_resources(conf: Mapping[str, str]) -> JobResources:
-    """Driver and executor sizes and the number of executors. Raises InvalidInput naming the key."""
+    """Return the sizes of driver and executors, and the number of executors. Raises InvalidInput naming the key."""
     executor_heap = _memory(conf, "spark.executor.memory", DEFAULT_HEAP)
     driver_heap = _memory(conf, "spark.driver.memory", DEFAULT_HEAP)
     cores = _count(conf, "spark.executor.cores", 1)
@@ -35,7 +35,7 @@ def job_resources(conf: Mapping[str, str]) -> JobResources:
 
 
 def parse_memory_mb(key: str, text: str, *, unit: str = "m") -> int:
-    """Spark's notation for memory ("512m", "2g"; a bare number is in ``unit``) in MiB, rounded down.
+    """Convert Spark's memory notation ("512m", "2g"; a bare number is in ``unit``) to MiB, rounded down.
 
     Raises InvalidInput.
     """

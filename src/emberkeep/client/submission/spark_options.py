@@ -1,7 +1,7 @@
-"""spark-submit's options and what they come to: one Spark configuration, plus notices about what is left out of it.
+"""spark-submit's options, merged into one Spark configuration, with notices about what is ignored.
 
-Precedence is spark-submit's: an option of its own (``--executor-memory``) wins over ``--conf``, that over the
-properties file, that over ``spark-defaults.conf``.
+Precedence is that of spark-submit: a dedicated option (``--executor-memory``) wins over ``--conf``, which wins over the
+properties file, which wins over ``spark-defaults.conf``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IGNORED_KEYS = {
 
 @dataclass(frozen=True, kw_only=True)
 class SparkOptions:
-    """Values as typed; None or empty: not given. File lists are comma-separated, as spark-submit takes them."""
+    """Values as typed; None or empty if not given. File lists are comma-separated, as in spark-submit."""
 
     conf: tuple[str, ...] = ()
     properties_file: str | None = None
@@ -49,7 +49,7 @@ class SparkOptions:
     supervise: bool = False
 
 
-# Field of SparkOptions to the key that it sets.
+# Field of SparkOptions to the configuration key that it sets.
 _KEYS = {
     "name": "spark.app.name",
     "py_files": "spark.submit.pyFiles",
@@ -73,14 +73,14 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class SparkConfiguration:
-    """``values``: keys that begin with "spark.". ``notices``: one line each, for the user."""
+    """A merged configuration. All keys in ``values`` begin with "spark.". ``notices`` are single lines for the user."""
 
     values: dict[str, str]
     notices: tuple[str, ...]
 
 
 def spark_configuration(options: SparkOptions, environ: Mapping[str, str]) -> SparkConfiguration:
-    """Merge all sources. Reads the properties file. Raises InvalidInput naming the option."""
+    """Merge all sources. Reads the properties files. Raises InvalidInput naming the option."""
     merged = _files_settings(options, environ)
     for pair in options.conf:
         key, equals, value = pair.partition("=")
@@ -126,7 +126,7 @@ def _files_settings(options: SparkOptions, environ: Mapping[str, str]) -> dict[s
 
 
 def _defaults_file(environ: Mapping[str, str]) -> Path | None:
-    """The client's own spark-defaults.conf; the nodes' are read by the drivers that start there."""
+    """Return the client's own spark-defaults.conf. Each driver reads the file of its own node."""
     directory = environ.get("SPARK_CONF_DIR")
     if not directory and environ.get("SPARK_HOME"):
         directory = str(Path(environ["SPARK_HOME"]) / "conf")
