@@ -27,13 +27,13 @@ class FollowerOutput(Protocol):
     """The receiver of a job's output and state. Its methods must not block for long."""
 
     def output(self, data: bytes, *, error: bool) -> None:
-        """Take bytes that the driver wrote, to standard error if ``error``. May raise BrokenPipeError."""
+        """Called with bytes that the driver wrote; ``error``: to standard error. May raise BrokenPipeError."""
 
     def progress(self, job: JobDetailsInfo) -> None:
-        """Take the job's state. Called after each request for it."""
+        """Called with the job's state after each request for it."""
 
     def notice(self, text: str) -> None:
-        """Take a line of information for the user."""
+        """Called with one line of information for the user."""
 
 
 class JobFollower:

@@ -233,9 +233,7 @@ class RestClient:
     async def download_blob(self, job_id: JobId, key: BlobKey, destination: Path) -> int:
         """Download a content to ``destination``, which appears only once complete and verified.
 
-        Return its size in bytes.
-
-        Raises Fatal if the content is damaged or cannot be written.
+        Returns its size in bytes. Raises Fatal if the content is damaged or cannot be written.
         """
         file = BlobFile(destination, key)
         try:

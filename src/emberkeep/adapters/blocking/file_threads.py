@@ -17,10 +17,10 @@ ResultT = TypeVar("ResultT")
 
 
 class DiskThreads:
-    """Threads for work whose end the caller always waits for."""
+    """Threads for work whose end callers always wait for, even when they are cancelled."""
 
     def __init__(self, threads: int, name: str, *, together: int = 1) -> None:
-        """See WorkThreads."""
+        """``threads``, ``name`` and ``together`` are those of WorkThreads."""
         self._threads = WorkThreads(threads, name, together=together)
 
     def start(self, work: Callable[[], ResultT]) -> asyncio.Future[ResultT]:
@@ -55,7 +55,7 @@ class DiskThreads:
 
 
 class Abort:
-    """A request to end work in a thread, which the work checks between two pieces."""
+    """A signal to work in a thread to end. The work checks it between two pieces."""
 
     def __init__(self) -> None:
         self.extra = 0.0  # additional seconds that the work may take for its bytes
@@ -65,7 +65,7 @@ class Abort:
         self._event.set()
 
     def check(self) -> None:
-        """Raise RetryLater if the work is to end."""
+        """Raise RetryLater if the signal is set."""
         if self._event.is_set():
             raise RetryLater("this transfer was given up")
 
@@ -110,7 +110,7 @@ class StoreThreads:
 
 
 def in_time_for(within: float, store: str) -> Callable[[], None]:
-    """Return a check that raises RetryLater once ``within`` seconds from now have passed.
+    """Return a check for a deletion: it raises RetryLater once ``within`` seconds from now have passed.
 
     ``store`` is for the message.
     """

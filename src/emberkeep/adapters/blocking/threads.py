@@ -67,7 +67,7 @@ class WorkThreads:
         return job.future
 
     def forget(self, future: asyncio.Future[ResultT]) -> bool:
-        """Cancel ``future`` if its work has not begun, which then never begins. True if so."""
+        """Cancel ``future`` and its work if the work has not begun. True if they were cancelled."""
         with self._lock:
             waiting = next((job for job in self._queue if job.future is future), None)
             if waiting is None:

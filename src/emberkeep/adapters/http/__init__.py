@@ -1,1 +1,1 @@
-"""HTTP servers, RPC over HTTP, and who may speak to them."""
+"""HTTP servers, RPC over HTTP, and the access checks of both."""

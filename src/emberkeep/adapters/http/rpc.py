@@ -71,7 +71,10 @@ class _Answer(NamedTuple):
 
 
 class HttpRpcClient:
-    """Implements RpcClient. Belongs to the event loop of its first call; reuses connections."""
+    """RPC over HTTP; implements ``protocol.transport.RpcClient``.
+
+    Belongs to the event loop of its first call. Reuses connections.
+    """
 
     def __init__(
         self, token: str, offload: Offload | None = None, *, connections_per_peer: int = CONNECTIONS_PER_PEER

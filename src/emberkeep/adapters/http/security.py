@@ -175,7 +175,7 @@ def is_loopback(name: str) -> bool:
 
 
 def _check_origin(request: web.Request) -> web.Response | None:
-    """Refuse a change from a foreign web page.
+    """Return a refusal for a change from a foreign web page, else None.
 
     Browsers send Origin with every change. A client that sends none is not a browser and must send a bearer token.
     """

@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Exit:
-    """A process has ended, and with it every process that belonged to it."""
+    """The end of a process and of every process that belonged to it."""
 
     name: str
     exit_code: int | None  # negative: minus the signal; None: unknown, as it was not our child

@@ -191,8 +191,8 @@ class ProcessSupervisor:
     def adopt(self, leftover: Leftover, on_exit: OnExit) -> None:
         """Take over one of ``leftovers()``, whose leader must be known and alive.
 
-        The process continues. ``on_exit`` is called as for a process that was started here, but without an exit code.
-        Raises Conflict (the name is in use).
+        The process continues. ``on_exit`` is called as for a process that was started here, except that the exit code
+        is unknown. Raises Conflict (the name is in use).
         """
         if leftover.name in self.running() or leftover.name in self._starting:
             raise Conflict(f"the process {leftover.name} runs already")
@@ -226,7 +226,7 @@ class ProcessSupervisor:
     async def _look(self) -> float | None:
         """Check processes that are ending and act on them.
 
-        Returns the loop time of the next check; None: when something happens.
+        Returns the loop time of the next check; None if the next check waits for an event.
         """
         loop = asyncio.get_running_loop()
         now = loop.time()

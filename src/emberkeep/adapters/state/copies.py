@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class DiskCopies:
-    """Implements ``local_state.ports.LocalCopies``."""
+    """Local copies on disk; implements ``local_state.ports.LocalCopies``."""
 
     def __init__(self, root: Path, files: FileOps = SYSTEM_FILES) -> None:
         self._root = root
@@ -140,7 +140,7 @@ class DiskCopies:
             self._index.touch(record.path)
 
     def _find_same(self, record: CopyRecord) -> Copy | None:
-        """Return the copy with exactly these bytes, even if it has been handed over since; None if there is none."""
+        """Return the copy with exactly these bytes, or None. Another allocation may own the copy by now."""
         copy = self._index.find(record.path)
         if copy is None or msgspec.structs.replace(copy.record, allocation_id=record.allocation_id) != record:
             return None

@@ -55,7 +55,7 @@ class CopyPlaces:
         self.why_left = ""  # path and error of the last of them
 
     def staging(self) -> Path:
-        """Return a path whose last part has never named a staged file or a copy."""
+        """Return a new path in staging. No staged file or copy has ever had its last part."""
         return self._staging / f"{self._life}-{next(self._numbers):x}"
 
     def path(self, copy: Copy) -> str:

@@ -15,7 +15,7 @@ from emberkeep.local_state.model import CopyRecord, StatePath
 
 
 class Staged:
-    """Implements ``local_state.ports.StagedCopy``."""
+    """A file on disk that is being received; implements ``local_state.ports.StagedCopy``."""
 
     def __init__(self, path: Path, files: FileOps, adopt: Callable[[Path, CopyRecord], None]) -> None:
         """Create the file ``path``. ``adopt`` turns the complete file and its record into a copy. Raises OSError."""

@@ -33,7 +33,7 @@ _PIECE_BYTES = 256 * 1024
 
 
 class DirectoryState:
-    """Implements ``local_state.ports.DurableState``.
+    """The durable state below one directory; implements ``local_state.ports.DurableState``.
 
     Creates nothing below the root before the first file or directory.
     """
@@ -275,7 +275,7 @@ class DirectoryState:
 
     @contextlib.contextmanager
     def _opened(self, parts: Sequence[str], name: str, *, strict: bool = False) -> Iterator[int]:
-        """Open the directory of these parts.
+        """Yield the descriptor of the directory with these parts.
 
         Raises Absent if there is none. With ``strict``, a part that is a file raises NotADirectoryError instead.
         """

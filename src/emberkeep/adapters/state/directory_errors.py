@@ -20,7 +20,10 @@ _REFUSED = CANNOT_STORE | {
 
 
 def refusal(action: str, error: OSError) -> Fatal | Unavailable:
-    """Return the error for a refused action, by the rule of ``base.files.errors`` but for a name of many parts."""
+    """Return the error for an action that the file system refused, by the rule of ``base.files.errors``.
+
+    The rule is applied to a name of several parts.
+    """
     message = f"cannot {action}: {error.strerror or error}"
     if error.errno in CANNOT_STORE:
         return Fatal(message, hint="free some space there")

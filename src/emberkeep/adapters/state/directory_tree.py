@@ -21,7 +21,8 @@ _MOST_KNOWN = 10_000
 class FirstStart(enum.Enum):
     """Who creates a root that does not exist.
 
-    No process creates a root again that it has seen: the root's file system is away then.
+    A process never creates a root again that it has seen before: a missing root means then that its file system is
+    away.
     """
 
     ELSEWHERE = "elsewhere"  # another process, before this one needs the root
@@ -127,10 +128,7 @@ class DirectoryTree:
         return inner
 
     def remove(self, parent: int, name: str) -> None:
-        """Remove a file, or a directory with everything in it.
-
-        What other processes remove at the same time is ignored.
-        """
+        """Remove a file, or a directory with everything in it. Ignores what other processes remove at the same time."""
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
                 self._files.unlink(name, directory=parent)

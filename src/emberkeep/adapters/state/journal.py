@@ -48,7 +48,7 @@ class _Entry(Compatible, frozen=True, kw_only=True):
 
 
 class FileRenameJournal:
-    """Implements ``local_state.gateway_ports.RenameJournal``. Thread-safe."""
+    """Recent renames in a file; implements ``local_state.gateway_ports.RenameJournal``. Thread-safe."""
 
     def __init__(self, path: Path, now_ms: Callable[[], int], files: FileOps = SYSTEM_FILES) -> None:
         """``path`` is in a directory that no other gateway uses."""
@@ -95,13 +95,13 @@ class FileRenameJournal:
             return begun is not None and self._now_ms() - begun < _LIFE_MS
 
     def close(self) -> None:
-        """Idempotent."""
+        """Close the file. Later renames are known to this process only. Idempotent."""
         with self._lock:
             self._closed = True
             self._close_file()
 
     def _append(self, entry: _Entry) -> bool:
-        """Append ``entry``; true if the file has it. The caller has changed memory before.
+        """Append ``entry``, which memory reflects already. True if the file has the entry now.
 
         False while the disk fails or the file cannot be read, and after ``close``.
         """

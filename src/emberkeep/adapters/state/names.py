@@ -20,7 +20,10 @@ _SIDE_FILE = re.compile(r"\..+\.crc")
 
 @functools.lru_cache(maxsize=4096)
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the parts of a name below a root, () for the root. Raises InvalidInput if the name is not a valid one."""
+    """Return the parts of a name below a root, () for the root.
+
+    Raises InvalidInput if the name leads out of the root, has an empty or too long part, or is reserved for Emberkeep.
+    """
     if not name:
         return ()
     parts = tuple(name.split("/"))

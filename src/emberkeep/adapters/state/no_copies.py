@@ -11,7 +11,7 @@ from emberkeep.local_state.ports import StagedCopy
 
 
 class NoCopies:
-    """Implements ``local_state.ports.LocalCopies``: has no copies and accepts none."""
+    """No local copies: has none and accepts none. Implements ``local_state.ports.LocalCopies``."""
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
         return ()

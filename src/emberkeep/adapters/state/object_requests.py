@@ -33,7 +33,7 @@ class ObjectRequests:
     """Requests to one object store. Names are relative to the location's prefix."""
 
     def __init__(self, location: ObjectLocation) -> None:
-        """Raises Fatal."""
+        """Open the store, without contacting it. Raises Fatal."""
         self.root = StateRoot(str(location))
         with self.errors("use", ""):
             self.store = open_object_store(location)
@@ -49,7 +49,7 @@ class ObjectRequests:
             return any(obstore.list(self.store, name or None, chunk_size=1))
 
     def get(self, name: str, offset: int, length: int | None) -> GetResult:
-        """Begin to read at least one byte from ``offset``.
+        """Begin to read ``length`` bytes from ``offset``, at least one; None: to the end.
 
         Raises Absent; Fatal if the range begins at or beyond the end.
         """

@@ -34,7 +34,7 @@ _LEFTOVER_SECONDS = 24 * 3600.0
 
 
 class ObjectState:
-    """Implements ``local_state.ports.DurableState``."""
+    """The durable state below one prefix of an object store; implements ``local_state.ports.DurableState``."""
 
     def __init__(self, location: str) -> None:
         """``location``: s3://bucket/prefix, gs://bucket/prefix or az://container/prefix. Raises Fatal."""

@@ -19,7 +19,7 @@ _NAMED_ONLY = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class FileSpool:
-    """Implements ``local_state.gateway_ports.Spool``."""
+    """A nameless temporary file; implements ``local_state.gateway_ports.Spool``."""
 
     def __init__(self) -> None:
         """Create the file. Raises Fatal."""

@@ -18,9 +18,10 @@ _FORMAT, _VERSION = "emberkeep-cluster", 1
 
 
 class DaemonRecord(Compatible, frozen=True, kw_only=True):
-    """One daemon.
+    """A daemon of the cluster, or a ZooKeeper server.
 
-    ``name`` is "jobmanager" or the task manager's id. ``directory`` is where it works and has its ``logs``.
+    ``name`` is "jobmanager", "jobmanager-1", "zookeeper-1" or the task manager's id. ``directory`` is where it works
+    and has its ``logs``.
     """
 
     name: str
@@ -106,7 +107,7 @@ def write_cluster(path: Path, record: ClusterRecord) -> None:
 def read_cluster(path: Path) -> ClusterRecord | None:
     """Return the recorded cluster, running or not; None if there is none.
 
-    Raises Fatal (damaged, of another release).
+    Raises Fatal if the file cannot be read, is damaged, or is of another release.
     """
     try:
         data = path.read_bytes()

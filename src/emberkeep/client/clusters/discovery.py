@@ -3,10 +3,10 @@
 The first of these that exists counts:
 
 1. ``--url``
-2. ``-D rest.address`` and ``rest.port``
+2. ``-D rest.address`` or ``-D rest.port``
 3. $EMBERKEEP_URL
-4. the same keys in the environment, or in a configuration file that the user named
-5. the local cluster recorded below the state directory, if its JobManager runs
+4. the same two keys in the environment, or in a configuration file that the user named
+5. the local cluster recorded below the state directory, if a JobManager of that cluster runs
 
 The ``config.yaml`` below the state directory names no cluster: it describes the local cluster, which may not run.
 """

@@ -19,7 +19,7 @@ _POLL = 0.05
 
 
 def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
-    """Return live processes that were started by task managers with these working directories."""
+    """Return the live processes of task managers that work in or below these directories."""
     prefixes = tuple(_MARKER + os.fsencode(directory) + b"/" for directory in directories)
     found = []
     for entry in Path("/proc").iterdir():
@@ -64,7 +64,10 @@ def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[Pr
 
 
 def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
-    """Kill all processes below these directories, new children included, for ``seconds``. Return those left. Blocks."""
+    """Kill the processes of task managers that work in or below these directories, new child processes too.
+
+    Gives up after ``seconds`` and returns the processes that are left. Blocks.
+    """
     places = list(directories)
     deadline = time.monotonic() + seconds
     while True:

@@ -60,9 +60,9 @@ _JOB_MANAGER = "jobmanager"
 
 @dataclass(frozen=True)
 class UpResult:
-    """``started`` has the names of the daemons that this call started, none if all were running.
+    """A cluster that is up, with the URL of its leader.
 
-    ``url`` is the leader's.
+    ``started`` has the names of the daemons that this call started; empty: all were running.
     """
 
     record: ClusterRecord
@@ -114,13 +114,13 @@ class LocalCluster:
                 raise
 
     def _take_back(self, started: list[Daemon], before: ClusterRecord) -> None:
-        """End the daemons of a start that failed. Processes of the last cluster are not part of it and continue."""
+        """End the daemons of a start that failed, and restore the record. Processes of the last cluster continue."""
         for daemon in reversed(started):
             daemon.kill()
         write_cluster(self._layout.cluster_file, before)
 
     async def _complete(self, record: ClusterRecord | None, shape: ClusterShape, started: list[Daemon]) -> UpResult:
-        """Start what does not run, and add it to ``started``."""
+        """Start what does not run, and add it to ``started``. Return once all task managers are registered."""
         zookeepers = await self._start_zookeepers(record, shape, started)
         record = await self._start_job_managers(record, shape, zookeepers, started)
         for index, node in enumerate(shape.nodes):
@@ -145,7 +145,7 @@ class LocalCluster:
     async def _start_zookeepers(
         self, old: ClusterRecord | None, shape: ClusterShape, started: list[Daemon]
     ) -> tuple[ZooKeeperRecord, ...]:
-        """Start those that do not run, on their existing data."""
+        """Start the ZooKeeper servers that do not run, on their existing data. Return the records of all servers."""
         records = () if old is None else old.zookeepers
         servers = tuple(record.server for record in records)
         if len(servers) != shape.zookeepers:
@@ -186,7 +186,7 @@ class LocalCluster:
         zookeepers: tuple[ZooKeeperRecord, ...],
         started: list[Daemon],
     ) -> ClusterRecord:
-        """Start those that do not run, at their previous ports."""
+        """Start the JobManagers that do not run, at their previous ports. Write and return the cluster's record."""
         known = {} if old is None else dict(zip(old.job_managers, (old.url, *old.standby_urls), strict=True))
         running = {daemon.name: (daemon, url) for daemon, url in known.items() if daemon.is_running}
         ports = {daemon.name: urlsplit(url).port or 0 for daemon, url in known.items()}
@@ -379,7 +379,7 @@ class LocalCluster:
 
 
 async def daemon_failure(daemon: Daemon) -> EmberkeepError:
-    """Return why a daemon ended before it was of use: its own announcement if it made one."""
+    """Return the error of a daemon that ended too early: the one that it announced, if it announced one."""
     try:
         await daemon.ready()
     except EmberkeepError as error:

@@ -90,7 +90,10 @@ def _remove(root: Path, name: str, drawn: str) -> bool:
 
 
 def _remove_all_but_savepoints(place: Path) -> None:
-    """Remove a folder, the ownership record last, so that an interrupted removal can be repeated. Raises OSError."""
+    """Remove everything but savepoints from a folder; if there are none, the folder as well. Raises OSError.
+
+    The ownership record goes last, so that an interrupted removal can be repeated.
+    """
     for path in place.iterdir():
         if path.is_dir() and path.name != _SAVEPOINTS:
             shutil.rmtree(path)

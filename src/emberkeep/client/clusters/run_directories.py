@@ -170,7 +170,7 @@ def savepoints_of(directory: Path) -> Path | None:
 
 
 def _found(directory: Path, patterns: Iterable[str]) -> list[Path]:
-    """Return the existing paths that match, except empty directories."""
+    """Return the paths that match the patterns, except empty directories."""
     paths = (path for pattern in patterns for path in sorted(directory.glob(pattern)))
     return [path for path in paths if not path.is_dir() or any(path.iterdir())]
 

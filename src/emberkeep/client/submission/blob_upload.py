@@ -25,16 +25,16 @@ class UploadProgress(Protocol):
     """The receiver of an upload's progress."""
 
     def begin(self, files: int, size: int) -> None:
-        """Start: this many files with this many bytes are missing. Called again when an upload is resumed."""
+        """Called at the start, and again when an upload is resumed: ``files`` files with ``size`` bytes are missing."""
 
     def file(self, name: str) -> None:
-        """The upload of the next file begins."""
+        """Called when the upload of a file begins."""
 
     def sent(self, count: int) -> None:
-        """More bytes were sent; a negative number takes back bytes that must be sent again."""
+        """Called when ``count`` more bytes were sent. A negative count takes back bytes that must be sent again."""
 
     def end(self) -> None:
-        """The upload has ended."""
+        """Called at the end."""
 
 
 class NoProgress:

@@ -11,7 +11,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Return keys and values; of equal keys the last counts. Trailing space is removed from values, as in Spark.
+    """Return the keys and values. Of equal keys the last counts. Trailing space is removed from values, as in Spark.
 
     Raises ValueError (a broken ``\\u`` escape).
     """

@@ -34,7 +34,7 @@ class JobFile:
     fragment: str = ""
 
     def artefact(self) -> Artefact:
-        """Hash the file. Raises InvalidInput if it cannot be read."""
+        """Return the file as an artefact, with its hash. Raises InvalidInput if the file cannot be read."""
         digest, size = hash_file(self.path)
         name, fragment = self.path.name, self.fragment
         if self.role is ArtefactRole.FILE and fragment:

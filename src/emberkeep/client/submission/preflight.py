@@ -23,7 +23,7 @@ _R_SUFFIXES = (".r",)
 def check_script(script: str, main_class: str | None) -> Path:
     """Return the absolute path of a script that can be sent.
 
-    Raises InvalidInput; syntax errors in Python's own words.
+    Raises InvalidInput, for a syntax error in Python's words.
     """
     if main_class is not None:
         raise InvalidInput(
