@@ -24,9 +24,9 @@ class SwitchedPort:
         self._switching = asyncio.Lock()
 
     async def open(self, app: web.Application) -> None:
-        """Serve ``app`` at the port, and close the port with this object.
+        """Serve ``app`` at the port.
 
-        Raises Fatal if another process took the port.
+        ``close`` closes the port as well. Raises Fatal if another process took the port.
         """
         await self.switch(app)
         try:

@@ -95,7 +95,7 @@ class WebHdfs:
         return app
 
     def close(self) -> None:
-        """Cancel all work that has not begun. Idempotent."""
+        """Cancel all work that has not begun, and begin no more. Idempotent."""
         for future in self._threads.close():
             future.cancel()
 

@@ -83,11 +83,14 @@ class EmbeddedCluster:
         return await self._start_child()
 
     async def supervise(self) -> None:
-        """Restart the child whenever it ends by itself. Never returns. Raises Fatal after more than MAX_RESTARTS."""
+        """Restart the child whenever it ends by itself. Never returns.
+
+        Raises Fatal after more than MAX_RESTARTS, or if the child cannot be started again.
+        """
         restarts = 0
         while True:
             daemon = self._child()
-            while daemon.process.poll() is None:  # noqa: ASYNC110 - a process is no event of this loop
+            while daemon.process.poll() is None:  # noqa: ASYNC110 - the loop has no event for the end of a process
                 await asyncio.sleep(_POLL)
             reason = daemon.died()
             _close_input(daemon)

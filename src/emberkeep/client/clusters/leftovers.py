@@ -19,7 +19,7 @@ _POLL = 0.05
 
 
 def processes_below(directories: Iterable[Path]) -> list[ProcessIdentity]:
-    """Return the live processes of task managers that work in or below these directories."""
+    """Return the live processes that were started by task managers working in or below these directories."""
     prefixes = tuple(_MARKER + os.fsencode(directory) + b"/" for directory in directories)
     found = []
     for entry in Path("/proc").iterdir():
@@ -64,9 +64,9 @@ def wait_gone(identities: Iterable[ProcessIdentity], deadline: float) -> list[Pr
 
 
 def kill_below(directories: Iterable[Path], seconds: float = 10.0) -> list[ProcessIdentity]:
-    """Kill the processes of task managers that work in or below these directories, new child processes too.
+    """Kill the processes that were started by task managers working in or below these directories. Blocks.
 
-    Gives up after ``seconds`` and returns the processes that are left. Blocks.
+    Repeats this for new processes, at most for ``seconds``. Returns the processes that are left.
     """
     places = list(directories)
     deadline = time.monotonic() + seconds

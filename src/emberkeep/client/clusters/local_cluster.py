@@ -51,7 +51,7 @@ from emberkeep.client.rest_client import RestClient
 Say = Callable[[str], None]
 
 _REGISTRATION_TIMEOUT = 90.0  # seconds
-STOP_MARGIN = 35.0  # on top of the jobs' grace, after which a task manager kills what is left
+STOP_MARGIN = 35.0  # seconds on top of the jobs' grace, after which a task manager kills what is left
 _POLL = 0.2
 _MEMORY_SHARE = 0.8
 _MAX_TASK_MANAGERS = 250
@@ -319,7 +319,7 @@ class LocalCluster:
             return False
         grace = self._configuration[CANCELLATION_TIMEOUT] + STOP_MARGIN
         something = any(daemon.is_running for daemon in record.daemons)
-        # End the JobManager first. It cannot take the end of the other processes for failures of jobs then, so jobs
+        # End the JobManager first, so that it cannot take the end of the other processes for job failures. The jobs
         # continue next time.
         self._end(record.job_managers, "JobManager", STOP_MARGIN)
         started = read_started(self._layout.started_task_managers)

@@ -162,7 +162,7 @@ class _Body:
                     self._total += len(chunk)
                     self._sent(len(chunk))
         except OSError:
-            left = -1  # it could be read to hash it, so it was removed since
+            left = -1  # it could be read when it was hashed, so it has been removed or changed since
         if left != 0:
             self._changed = True
             raise ValueError("the file is longer or shorter than it was")  # ends this try

@@ -51,8 +51,8 @@ class JobSubmitting:
     async def run(self) -> JobId:
         """Return the accepted job's id.
 
-        Raises NotUploaded (the uploads were lost too often), what RestClient raises, and RetryLater if there is no
-        progress.
+        Raises InvalidInput (a file changes; NotUploaded: the uploads were lost too often), what RestClient raises, and
+        RetryLater if there is no progress.
         """
         losses = 0
         while True:
