@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +15,10 @@ from emberkeep.adapters.blobs.directory import DirectoryBlobs
 from emberkeep.adapters.blobs.files import BlobFiles
 from emberkeep.adapters.blobs.files_tree import BlobTree
 from emberkeep.base.clock import SystemClock
-from emberkeep.base.errors import RetryLater, Unavailable
+from emberkeep.base.errors import Fatal, RetryLater, Unavailable
 from emberkeep.base.ids import SeededIds
 from emberkeep.base.system import System
+from emberkeep.blobs.errors import CannotStore
 from emberkeep.taskmanager.blobs.cache import BlobCache
 from tests.support.contracts.local_store import ONE, OTHER, blob
 from tests.unit.jobmanager.cluster import in_virtual_time
@@ -116,3 +119,53 @@ def test_the_server_asks_the_ha_store_and_forgets_nothing(has_ha: bool) -> None:
             assert bench.in_local() == {SCRIPT}
 
     in_virtual_time(scenario)
+
+
+@pytest.mark.anyio
+@pytest.mark.req("SAFE-1")
+@pytest.mark.parametrize("kind", [DirectoryBlobs, BlobFiles])
+async def test_a_blob_stays_when_it_is_sent_again_and_cannot_be_made_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type[DirectoryBlobs | BlobFiles]
+) -> None:
+    store = kind(tmp_path / "store")
+
+    async def put() -> None:
+        file = tmp_path / "sent"
+        file.write_bytes(CONTENT)
+        if isinstance(store, BlobFiles):
+            await store.adopt(ONE, KEY, file)
+        else:
+            await store.put(ONE, KEY, file)
+
+    if isinstance(store, BlobFiles):
+        await store.open_store()
+    await put()
+
+    def fail(_tree: BlobTree, _owner: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as context:
+        context.setattr(BlobTree, "sync", fail)
+        with pytest.raises((CannotStore, RetryLater, Fatal)):
+            await put()
+    assert (tmp_path / "store" / ONE / str(KEY)).read_bytes() == CONTENT
+
+
+def test_a_file_that_is_replaced_at_each_reading_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = BlobTree(tmp_path / "store")
+    (tree.root / ONE).mkdir(parents=True)
+    path = tree.file(ONE, KEY)
+    path.write_bytes(b"older")
+    digest = hashlib.file_digest
+
+    def replaced(*arguments: Any) -> Any:
+        found = digest(*arguments)
+        path.with_name("next").write_bytes(CONTENT)
+        path.with_name("next").rename(path)
+        return found
+
+    monkeypatch.setattr(hashlib, "file_digest", replaced)
+    with pytest.raises(OSError, match="replaced during each"):
+        tree.verify(ONE, KEY)

@@ -130,8 +130,8 @@ class BlobFiles:
         for index in placed:
             arrival = arrivals[index]
             if arrival.owner in failed:
+                self._undo(arrival.owner, arrival.key, existed=bool(outcomes[index]))
                 outcomes[index] = cannot_store(self._tree.root, failed[arrival.owner])
-                self._undo(arrival.owner, arrival.key, existed=False)
             else:
                 self._tree.replace_others(arrival.owner, arrival.key)
         return outcomes

@@ -88,13 +88,14 @@ class BlobTree:
         """Make a synced file a BLOB, durably, and return True if that replaced an existing one.
 
         ``mend``: the bytes are newly written, so give this file to the content's other owners as well. Raises OSError:
-        the file is not stored then, and if the sync failed, the existing BLOB is deleted too.
+        a new BLOB is not stored then, and an existing one stays, as the old file or as the new one.
         """
         existed = self.place(temporary, owner, key, verified=verified)
         try:
             self.sync(owner)
         except OSError:
-            self.delete(owner, [key])
+            if not existed:
+                self.delete(owner, [key])
             raise
         if mend:
             self.replace_others(owner, key)
@@ -192,7 +193,6 @@ class BlobTree:
         Raises Absent, and OSError if the file cannot be read now, which says nothing about its bytes.
         """
         place, path = (owner, key), self.file(owner, key)
-        found = Damage("", (0, 0, 0))
         for _ in range(_READS):
             with _opened(path, place) as descriptor:
                 before = identity(os.fstat(descriptor))
@@ -207,7 +207,7 @@ class BlobTree:
                     return found
                 self._index.add(place, before)
                 return None
-        return found
+        raise OSError(errno.EAGAIN, f"replaced during each of {_READS} reads")
 
     def drop(self, owner: JobId, key: BlobKey, damage: Damage) -> list[Place]:
         """Delete a damaged file under all its names; return the places whose BLOBs were deleted."""
