@@ -1,4 +1,4 @@
-"""Where Spark's jars are (inside the pyspark package, or below SPARK_HOME), and the class path made of them."""
+"""Location of Spark's jars (in the pyspark package, or below SPARK_HOME), and the class path made from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from emberkeep.spark.errors import SparkInternalsMissing
 
 
 def spark_home(environ: Mapping[str, str]) -> Path:
-    """``SPARK_HOME`` if set, else the installed pyspark package. Raises SparkInternalsMissing (no jars)."""
+    """Return ``SPARK_HOME`` if set, else the directory of the installed pyspark package.
+
+    Raises SparkInternalsMissing if pyspark is not installed or the directory has no jars.
+    """
     configured = environ.get("SPARK_HOME")
     if configured:
         home = Path(configured)
@@ -32,10 +35,10 @@ def spark_home(environ: Mapping[str, str]) -> Path:
 def class_path(
     environ: Mapping[str, str], extra: str = "", jars: Iterable[Path] = (), *, jars_first: bool = False
 ) -> str:
-    """The class path that Spark's launcher builds: extra, configuration directory, Spark's jars, Hadoop's directories.
+    """Return the class path that Spark's launcher builds: extra, configuration, Spark's jars, Hadoop's directories.
 
-    ``jars``, the job's own, come last, or first of all where they are to win over Spark's. Directories that do not
-    exist are left out; Spark's own configuration directory is usually absent with pip.
+    The job's own ``jars`` come last; with ``jars_first`` they come first and so override Spark's. A configuration
+    directory that does not exist is left out: with pip it usually does not exist.
     """
     home = spark_home(environ)
     configuration = Path(environ.get("SPARK_CONF_DIR") or home / "conf")
@@ -52,5 +55,5 @@ def class_path(
 
 
 def spark_version() -> str:
-    """The version of the installed pyspark, such as "4.3.0", without importing it."""
+    """Return the version of the installed pyspark, such as "4.3.0", without importing pyspark."""
     return version("pyspark")

@@ -1,4 +1,4 @@
-"""What runs inside the driver process around the user's unmodified script."""
+"""Wiring of everything that runs in the driver process around the user's unmodified script."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ __all__ = [
 
 
 class DriverRuntime:
-    """The running driver, seen from beside the script.
+    """Interface of the running driver for Emberkeep's own threads.
 
-    All methods may be called from any thread and block while they cross into the JVM; use one thread for all of them
-    (PySpark gives each calling thread a connection and a JVM thread).
+    All methods may be called from any thread. They block while they cross into the JVM. Use one thread for all of them:
+    PySpark gives each calling thread a connection and a JVM thread.
     """
 
     def __init__(
@@ -87,70 +87,73 @@ class DriverRuntime:
         self._placement = placement
 
     def executor_ids(self) -> frozenset[str]:
-        """The executors registered with Spark. Raises SparkUnavailable (no SparkContext, or the JVM is gone)."""
+        """Return the executors registered with Spark. Raises SparkUnavailable (no SparkContext, or no JVM)."""
         registered = scheduler_control.executor_ids(self._context())
         self.functions.executors_seen(registered)
         return registered
 
     def silent_executors(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Those of them that Spark has not heard for several heartbeat intervals. Raises SparkUnavailable."""
+        """Return those that have sent Spark no heartbeat for several heartbeat intervals. Raises SparkUnavailable."""
         return scheduler_control.silent_executors(self._context(), executor_ids)
 
     def block_takers(self) -> frozenset[str]:
-        """Executors that can take over what others keep. Raises SparkUnavailable."""
+        """Return the executors that can take over blocks of others. Raises SparkUnavailable."""
         return executor_blocks.block_takers(self._context())
 
     def excluded_executors(self) -> frozenset[str]:
-        """Executors that Spark excludes, as tasks have failed there repeatedly. Raises SparkUnavailable."""
+        """Return the executors that Spark excludes because tasks failed there repeatedly. Raises SparkUnavailable."""
         return executor_blocks.excluded_executors(self._context())
 
     def blocks_left(self, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
-        """What these executors keep that others may need. Raises SparkUnavailable."""
+        """Return the blocks and tasks that each of these executors still has. Raises SparkUnavailable."""
         return executor_blocks.blocks_left(self._context(), executor_ids)
 
     def cordon(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Let exactly these executors take no new task; returns those that take none now. Raises SparkUnavailable."""
+        """Keep new tasks from exactly these executors; return the ones now cordoned. Raises SparkUnavailable."""
         return self._cordon.change(self._context(), executor_ids)
 
     def remove_executor(self, executor_id: str, reason: str, *, caused_by_app: bool = False) -> None:
-        """Make Spark drop an executor (and tell it to end, should it still live); unknown ids are ignored.
+        """Make Spark drop an executor, and stop it if it still runs; unknown ids are ignored.
 
-        Its tasks are retried at once. With ``caused_by_app`` the loss counts against ``spark.task.maxFailures``, as
-        when the job's own memory use killed it. Raises SparkUnavailable.
+        Spark retries the executor's tasks at once. With ``caused_by_app`` the loss counts against
+        ``spark.task.maxFailures``: for example if the job's own memory use killed it. Raises SparkUnavailable.
         """
         scheduler_control.remove_executor(self._context(), executor_id, reason, caused_by_app=caused_by_app)
         self.functions.executor_removed(executor_id)
 
     def streaming_progress(self) -> list[QueryProgress]:
-        """The streaming queries; one that has ended is shown once more. Raises SparkUnavailable."""
+        """Return the progress of each streaming query; an ended one appears once more. Raises SparkUnavailable."""
         self._context()
         return self._queries.progress()
 
     def spark_jobs(self) -> SparkJobs:
-        """Task counts over the active stages. Raises SparkUnavailable."""
+        """Return task counts over the active stages. Raises SparkUnavailable."""
         return progress.spark_jobs(self._context())
 
     def executors_changed(self) -> None:
-        """Tell Spark where the state is that lost executors had. Takes a survey; whatever fails is logged."""
+        """Tell Spark which executors are near the state of lost ones. Takes a survey; logs every failure."""
         if self._placement is not None:
             self._placement.executors_changed()
 
     def application_up(self) -> bool:
-        """Whether a SparkContext is up now."""
+        """True if a SparkContext is up now."""
         return self._contexts.context is not None
 
     def jvm_pid(self) -> int | None:
-        """The JVM's process id, None before the first SparkContext."""
+        """Return the JVM's process id, None before the first SparkContext."""
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.pid
 
     def jvm_died(self) -> JvmExit | None:
-        """How the JVM ended by itself or by somebody's signal; None while it runs, before it starts, after shutdown."""
+        """Return how the JVM ended by itself or by a signal; None before its start, while it runs, after shutdown."""
         jvm = self._contexts.jvm
         return None if jvm is None else jvm.died()
 
     def shutdown(self, stop_seconds: float = _STOP_SECONDS) -> None:
-        """Stop what the script has left running, then the JVM: by force when ``stop_seconds`` are over."""
+        """Stop the SparkContext if the script left it running, then the JVM.
+
+        Wait at most ``stop_seconds`` for the SparkContext. Kill the JVM if it has not ended 10 s later.
+        """
         jvm = self._contexts.jvm
         if jvm is None:
             return
@@ -187,17 +190,19 @@ def install(
     open_objects: Callable[[str], SavepointObjects | None] = lambda _: None,
     require_own_place: Callable[[], None] = lambda: None,
 ) -> DriverRuntime:
-    """Prepare this process for the user's script; call it once, before any of the user's code.
+    """Prepare this process for the user's script; call this once, before any of the user's code.
 
-    ``survey``: what the job's nodes hold of its state; None: tasks are not placed by it. ``may_commit``: returns when
-    this attempt may commit something. ``open_objects``: those of a savepoint; None where a directory is meant.
-    ``require_own_place``: raises Unavailable while the place of the job's own checkpoints is away.
-    Raises SparkInternalsMissing (another PySpark), OSError (scratch directory).
+    - ``survey``: returns which state files the job's nodes hold; None to place tasks without regard to state.
+    - ``may_commit``: returns once this attempt may commit.
+    - ``open_objects``: opens a savepoint location in an object store; returns None if the location is a directory.
+    - ``require_own_place``: raises Unavailable while the storage of the job's own checkpoints is unavailable.
+
+    Raises SparkInternalsMissing (an unsupported PySpark), OSError (scratch directory).
     """
     os.environ["PYSPARK_PYTHON"] = (
         settings.spark_conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     )
-    # Python workers hash strings alike only if this is set; spark-submit sets it, too.
+    # Without it, each Python worker hashes strings differently; spark-submit sets it, too.
     os.environ.setdefault("PYTHONHASHSEED", "0")
     add_to_path(settings.job_files)
     notices = Notices()
@@ -235,7 +240,10 @@ def install(
 
 
 def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Mapping[str, bytes]]:
-    """See Restore. The call raises SparkUnavailable (no SparkContext is up), and what that raises."""
+    """Return a function that reads the restored states of user functions, see ``Restore.function_states``.
+
+    The returned function raises SparkUnavailable if no SparkContext is up, and all that Restore raises.
+    """
 
     def states() -> Mapping[str, bytes]:
         from pyspark.sql import SparkSession
@@ -248,7 +256,7 @@ def _function_states(contexts: ContextHook, restore: Restore) -> Callable[[], Ma
 
 
 class _Forgetting:
-    """Passes on to the listener; queries end with their SparkContext."""
+    """Listener that forwards each call, and forgets the queries when their SparkContext has stopped."""
 
     def __init__(self, listener: ApplicationListener, queries: QueryHook) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-"""What can go wrong between Emberkeep and Spark."""
+"""Errors between Emberkeep and Spark."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from emberkeep.base.errors import EmberkeepError, Fatal, RetryLater
 
 
 class JavaNotFound(Fatal):
-    """No Java runtime where one is looked for."""
+    """There is no usable Java runtime in ``JAVA_HOME`` or on ``PATH``."""
 
 
 class JavaTooOld(Fatal):
-    """The Java runtime found is older than what Spark needs."""
+    """The Java runtime is older than Spark's minimum."""
 
 
 class SparkInternalsMissing(Fatal):
-    """This PySpark lacks an internal that Emberkeep builds upon; the job is left as it is."""
+    """This PySpark lacks an internal that Emberkeep needs."""
 
 
 class JvmStartFailed(Fatal):
-    """The driver's JVM ended before it could be talked to."""
+    """The driver's JVM ended before its py4j gateway was ready."""
 
 
 class SparkUnavailable(RetryLater):
-    """No SparkContext is up, or its JVM does not answer (any more)."""
+    """No SparkContext is up, or its JVM does not respond."""
 
 
 class InvalidSparkConfiguration(Fatal):
@@ -34,12 +34,12 @@ class CheckpointIdentityError(EmberkeepError):
 
 
 class RestoreRefused(EmberkeepError):
-    """A streaming query cannot start from the savepoint that its job was given; nothing was changed."""
+    """A streaming query cannot start from the job's savepoint; nothing was changed."""
 
 
 class DrainGivenUp(Fatal):
-    """A planned batch of a drain has failed; the query goes on from before that batch."""
+    """A planned batch of a drain has failed; the query continues from before that batch."""
 
 
 class ClassArchiveFailed(RetryLater):
-    """No class-data archive could be built; JVMs start without one, only slower."""
+    """The class-data archive could not be built; JVMs start without it, more slowly."""

@@ -1,4 +1,4 @@
-"""What an exception says in one line. Pure."""
+"""Shorten an exception's message to one line. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 
 def in_one_line(message: str) -> str:
-    """The first line of an exception's message. Where that only announces a traceback, of a function that was given to
-    Spark: what the function has raised."""
+    """Return the first line of an exception's message.
+
+    If that line only announces the traceback of a Python function that Spark called, return the line with the exception
+    that the function raised.
+    """
     first, *rest = message.strip().split("\n")
     if not first.endswith(_TRACEBACK):
         return first

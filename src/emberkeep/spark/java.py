@@ -1,4 +1,4 @@
-"""Finding a Java runtime, and the options without which Spark does not start on it."""
+"""Find a Java runtime, and list the JVM options that Spark needs to start."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MODULE_OPTIONS = (
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that can run Spark. ``home`` is None where the executable does not stand in a Java home."""
+    """A Java runtime that can run Spark. ``home`` is None if the executable is not inside a Java home."""
 
     home: Path | None
     executable: Path
@@ -55,12 +55,12 @@ class JavaRuntime:
 
 
 def jvm_open_options() -> list[str]:
-    """The options that Spark's own launcher gives to every JVM (``--add-opens`` and the like)."""
+    """Return the options that Spark's own launcher gives to every JVM (``--add-opens`` and the like)."""
     return list(_MODULE_OPTIONS)
 
 
 def find_java(environ: Mapping[str, str]) -> JavaRuntime:
-    """The Java of ``JAVA_HOME``, else the first ``java`` on ``PATH``. Raises JavaNotFound, JavaTooOld."""
+    """Return the Java of ``JAVA_HOME``, else the first ``java`` on ``PATH``. Raises JavaNotFound, JavaTooOld."""
     executable, origin = _locate(environ)
     major = _major_of(executable)
     if major < MINIMUM_JAVA:
@@ -83,7 +83,7 @@ def _locate(environ: Mapping[str, str]) -> tuple[Path, str]:
 
 
 def _major_of(executable: Path) -> int:
-    # The release file saves a JVM start; distributions' wrappers may lack it.
+    # Reading the release file saves a JVM start; wrappers of Linux distributions may lack the file.
     release = executable.resolve().parent.parent / "release"
     try:
         text = release.read_text(encoding="utf-8", errors="replace")
@@ -113,7 +113,10 @@ def _version_output(executable: Path) -> str:
 
 
 def parse_major(version: str) -> int:
-    """``17.0.15`` → 17, ``1.8.0_392`` → 8, ``21-ea`` → 21. Raises JavaNotFound for anything else."""
+    """Return the major version: ``17.0.15`` → 17, ``1.8.0_392`` → 8, ``21-ea`` → 21.
+
+    Raises JavaNotFound if the text does not begin with a number.
+    """
     numbers = re.match(r"(\d+)(?:\.(\d+))?", version)
     if numbers is None:
         raise JavaNotFound(f"{version!r} is not a Java version", hint=_HOW_TO_GET)

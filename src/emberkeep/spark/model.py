@@ -1,4 +1,4 @@
-"""What passes between the Spark driver's runtime and the JobMaster beside it: plain frozen values."""
+"""Frozen values that the Spark driver's runtime and the JobMaster in the same process exchange."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from emberkeep.spark.java import JavaRuntime
 
 @dataclass(frozen=True)
 class JobFiles:
-    """The job's own files as they lie on this node, by the names that the job knows them by.
+    """Local paths of the job's own files on this node, by the names that the job uses for them.
 
-    ``files``: plain ones and the directories of unpacked archives. ``py_files``: modules, and packages in zip files or
-    directories. Every node has its own; addresses that Spark fetches itself stay in its configuration.
+    ``files``: plain files and the directories of unpacked archives. ``py_files``: modules, and packages in zip files or
+    directories. Every node has its own copies. URLs that Spark fetches itself stay in Spark's configuration.
     """
 
     py_files: Mapping[str, Path] = field(default_factory=dict)
@@ -27,17 +27,21 @@ class JobFiles:
 
 @dataclass(frozen=True)
 class DriverSettings:
-    """How the driver of a job is to be set up.
+    """Settings of a job's driver.
 
-    ``host``: the node's address, to bind and to advertise. ``spark_conf``: from ``--conf`` and the other spark-submit
-    options. ``driver_memory_mb``: heap, unless ``spark.driver.memory`` is set in code or by ``--conf``.
-    ``scratch_dir``: private to this attempt. ``checkpoint_root``: URI or path below which queries without an own
-    checkpoint location get one. ``secret``: of Spark's authentication; None turns it off. ``class_archive``: see
-    ``class_archive.py``. ``committed``: the newest batch of earlier attempts, by checkpoint location. ``gateway_job``:
-    the job whose checkpoints go through the node's state gateway, None where Spark reaches them by itself.
-    ``savepoint``: location of the one that the job starts from, "" for none. ``asked_before``: what an
-    earlier attempt was asked to do; this one carries it on. ``function_seconds``: that a user function may take for
-    one call. ``step_seconds``: that planned batches, or the copy of a savepoint, may take.
+    - ``host``: the node's address, to bind and to advertise.
+    - ``spark_conf``: settings from ``--conf`` and the other spark-submit options.
+    - ``driver_memory_mb``: heap in MiB, unless ``spark.driver.memory`` is set in code or by ``--conf``.
+    - ``scratch_dir``: directory that only this attempt uses.
+    - ``checkpoint_root``: URI or path of the directory for queries that set no checkpoint location.
+    - ``secret``: secret of Spark's authentication; None turns authentication off.
+    - ``class_archive``: see ``class_archive.py``.
+    - ``committed``: newest batch that earlier attempts committed, by checkpoint location.
+    - ``gateway_job``: job whose checkpoints go through the node's state gateway; None if Spark reaches them directly.
+    - ``savepoint``: location of the savepoint that the job starts from; "" for none.
+    - ``asked_before``: procedure that an earlier attempt was asked to run; this attempt continues it.
+    - ``function_seconds``: time limit of one call of a user function.
+    - ``step_seconds``: time limit of planned batches, and of the copy of a savepoint.
     """
 
     host: str
@@ -61,14 +65,14 @@ class DriverSettings:
 
 @dataclass(frozen=True)
 class Application:
-    """A SparkContext that is up, and what its executors must be started with.
+    """A running SparkContext, and the settings that its executors must start with.
 
-    ``executor_instances`` is what the configuration asks for (``spark.executor.instances``, else ``spark.cores.max``
-    divided by the cores of one), None where it asks for nothing. ``executor_cores_set`` and ``executor_heap_set``
-    tell whether the number comes from the configuration or is Spark's default. ``executor_overhead_mb``: what an
-    executor takes beyond its heap (native memory, Python workers, off-heap), by Spark's rule. ``python``: the
-    interpreter of the Python workers, as the application names it. ``decommissions``: executors hand over their blocks
-    and end when they get SIGPWR.
+    ``executor_instances``: number that the configuration asks for (``spark.executor.instances``, else
+    ``spark.cores.max`` divided by the cores per executor); None if it asks for none. ``executor_cores_set`` and
+    ``executor_heap_set``: true if the value comes from the configuration, false if it is Spark's default.
+    ``executor_overhead_mb``: memory of an executor beyond its heap (native memory, Python workers, off-heap), by
+    Spark's rule. ``python``: interpreter of the Python workers, as the application names it. ``decommissions``: true if
+    an executor that receives SIGPWR hands over its blocks and ends.
     """
 
     app_id: str
@@ -89,22 +93,23 @@ class Application:
 
 
 class ApplicationListener(Protocol):
-    """Told of SparkContexts, synchronously on the script's thread: answers must be quick."""
+    """Callbacks about SparkContexts, called synchronously on the script's thread: they must return quickly."""
 
     def application_started(self, application: Application) -> None: ...
 
     def application_stopping(self, app_id: str) -> None:
-        """It begins to stop: executors end from now on, one way or another."""
+        """React to a SparkContext that begins to stop: its executors end from now on, with whatever exit code."""
 
     def application_stopped(self, app_id: str) -> None: ...
 
 
 @dataclass(frozen=True)
 class QueryProgress:
-    """One streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
+    """Progress of one streaming query. Rates are rows per second; ``batch_id`` is -1 before the first batch.
 
-    ``committed_batch``: the newest batch that is known to be in the checkpoint's commit log, -1 before the first one
-    (an idle query's report names the next batch, which has not begun). Times in Unix milliseconds.
+    ``committed_batch``: newest batch that is known to be in the checkpoint's commit log, -1 before the first commit.
+    It differs from ``batch_id``: an idle query reports its next batch, which has not begun. Times are Unix
+    milliseconds.
     """
 
     id: str
@@ -120,13 +125,13 @@ class QueryProgress:
     checkpoint_location: str | None
     is_active: bool = True
     committed_batch: int = -1
-    triggered_ms: int = 0  # when that batch began
-    committed_ms: int = 0  # when it was known to be committed
+    triggered_ms: int = 0  # when the committed batch began
+    committed_ms: int = 0  # when this process learned of the commit
 
 
 @dataclass(frozen=True)
 class SparkJobs:
-    """What Spark's scheduler is busy with: the sums are over the active stages."""
+    """Jobs, stages and tasks in Spark's scheduler. Task counts are sums over the active stages."""
 
     active_jobs: int = 0
     active_stages: int = 0
@@ -138,7 +143,7 @@ class SparkJobs:
 
 @dataclass(frozen=True)
 class JvmExit:
-    """How a JVM ended without having been asked to: by ``signal`` or with ``exit_code``."""
+    """How a JVM ended without our request: by ``signal`` or with ``exit_code``."""
 
     exit_code: int | None
     signal: int | None
@@ -151,7 +156,7 @@ class JvmExit:
 
 @dataclass(frozen=True)
 class StartedQuery:
-    """Where a streaming query keeps its checkpoint, as decided when it was started."""
+    """Checkpoint location of a streaming query, decided when the query started."""
 
     location: str | None
     by_default: bool = field(default=False)

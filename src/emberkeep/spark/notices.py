@@ -1,4 +1,4 @@
-"""Single lines for the user on stderr, among the script's own output."""
+"""Single-line messages to the user on stderr, between the script's own output."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 
 
 class Notices:
-    """Says each thing once per process."""
+    """Writer of messages to stderr. Each distinct text appears once per process."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

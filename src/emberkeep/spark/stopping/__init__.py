@@ -1,1 +1,1 @@
-"""Savepoints, drains and restores of streaming queries."""
+"""Graceful stops, savepoints, drains and restores of streaming queries."""

@@ -1,9 +1,9 @@
-"""Ending a streaming query exactly between two micro-batches, or keeping it there for a moment.
+"""End a streaming query exactly between two micro-batches.
 
-``StreamingQuery.stop`` interrupts the batch that runs. A query also ends by itself when its state, which it looks at
-before each batch, says so: the batch that runs commits its offsets and its state, and is the last one. Spark 4.3 looks
-once more when a batch is planned and has not begun to write, and then interrupts itself: such a batch has to be run
-once more, under its number. What its query says to have failed with is no failure of the script's.
+``StreamingQuery.stop`` interrupts the running batch. A query also ends by itself if its state field, which it reads
+before each batch, is TERMINATED: the running batch still commits its offsets and its state, and is the last one.
+Spark 4.3 reads the field once more after a batch is planned and before it writes, and then interrupts itself. Such a
+batch must be run again under the same number, and the query's exception is not a failure of the script.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecuti
 _REAL_TIME = "org.apache.spark.sql.execution.streaming.RealTimeTrigger"
 _PAUSE = 0.1
 _INTERRUPTIONS = ("InterruptedException", "InterruptedIOException", "ClosedByInterruptException")
-_CAUSES = 20  # of an exception that are looked at
-_IDLE_LOOKS = 5  # so often in a row a query waits for its next trigger before its sleep is interrupted
+_CAUSES = 20  # most links of an exception's chain of causes that are examined
+_IDLE_LOOKS = 5  # a query that is seen idle this often in a row is interrupted in its sleep
 
 Note = Callable[[str], None]
 
 
 def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit) -> None:
-    """Let each of them commit the batch that runs and end; returns when all have ended.
+    """Let each query commit its running batch and end; return when all have ended.
 
-    Raises ProcedureRefused: with nothing changed, where this Spark or a query's kind is not known to work so; at the
-    limit, when batches still run: their queries go on, the others have ended. Fatal when a query fails meanwhile;
-    SparkUnavailable.
+    Raises ProcedureRefused, with nothing changed, if this Spark or a query's kind does not support it; ProcedureRefused
+    at the limit if batches still run: their queries continue, the others have ended. Raises Fatal if a query fails in
+    the meantime; SparkUnavailable.
     """
     waiting = [_Wait(query, *_ending(query)) for query in queries if runs(query)]
     for wait in waiting:
@@ -58,13 +58,15 @@ def end_between_batches(queries: Sequence[ScriptQuery], note: Note, limit: Limit
 
 
 def check_has_boundaries(query: ScriptQuery) -> None:
-    """Raises ProcedureRefused where there is no moment between two micro-batches that could be waited for."""
+    """Raise ProcedureRefused if the query cannot be ended between two micro-batches."""
     _ending(query)
 
 
 def was_interrupted(query: ScriptQuery) -> bool:
-    """Whether the query has ended with what interrupting its batch makes of it: an exception in its own code, or in the
-    script's. Raises SparkUnavailable."""
+    """True if the query has ended because its batch was interrupted: an interruption is among its exception's causes.
+
+    Spark's own code or the script's may have raised it. Raises SparkUnavailable.
+    """
     failure = call("exception of a query", query.handle._jsq.exception)
     found = failure.get() if failure.isDefined() else None
     for _ in range(_CAUSES):
@@ -77,8 +79,11 @@ def was_interrupted(query: ScriptQuery) -> bool:
 
 
 def runs(query: ScriptQuery) -> bool:
-    """Whether it may still commit a batch. Not ``isActive``: that is false from the moment at which it was told to end,
-    while its last batch still runs. Raises SparkUnavailable."""
+    """True if the query may still commit a batch.
+
+    ``isActive`` is not used: it turns false when the query is told to end, while its last batch still runs. Raises
+    SparkUnavailable.
+    """
     return bool(call("does the query run", lambda: _thread(query).isAlive()))
 
 
@@ -90,21 +95,23 @@ def too_late(what: str) -> ProcedureRefused:
 
 
 def _let_run_on(waiting: list[_Wait]) -> list[_Wait]:
-    """Take it back where a batch still runs; returns these. What runs none any more ends now."""
+    """Let the queries whose batches still run continue, and return them; the other queries end."""
     late: list[_Wait] = []
     while waiting:
         late += [wait for wait in waiting if wait.take_back()]
         waiting = [wait for wait in waiting if wait not in late]
         if waiting:
-            time.sleep(_PAUSE)  # one look after the other would take a query that is about to begin a batch for idle
+            time.sleep(_PAUSE)  # without a pause, a query that is about to begin a batch would count as idle
             waiting = [wait for wait in waiting if not wait.is_over()]
     return late
 
 
 @contextmanager
 def starting_ended(session: Any) -> Iterator[None]:
-    """Queries that start while this lasts end before their first batch: the script has its StreamingQuery, and nothing
-    runs. Raises ProcedureRefused."""
+    """Make queries that start within this context end before their first batch.
+
+    The script gets its StreamingQuery, but no batch runs. Raises ProcedureRefused.
+    """
 
     def end(event: Any) -> None:
         state, terminated = _ending_of(session._jsparkSession.streams().get(str(event.id)).streamingQuery())
@@ -119,8 +126,8 @@ def starting_ended(session: Any) -> Iterator[None]:
 
 
 class _Wait:
-    """For one query that is told to end. ``state``: where it looks before each batch, ``terminated``: what that is to
-    say then."""
+    """The wait for one query to end. ``state``: the field that the query reads before each batch; ``terminated``: the
+    value that makes the query end."""
 
     def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
         self.batch = RunningBatch(query)
@@ -137,7 +144,7 @@ class _Wait:
     def is_over(self) -> bool:
         if not runs(self._query):
             return True
-        # It may sleep until its next trigger, hours from now. Nothing runs then, so it can be interrupted.
+        # The query may sleep until its next trigger, hours from now. No batch runs then, so interrupting it is safe.
         self._idle = 0 if self._works() else self._idle + 1
         if self._idle >= _IDLE_LOOKS:
             self._idle = 0
@@ -145,11 +152,14 @@ class _Wait:
         return False
 
     def take_back(self) -> bool:
-        """Whether it runs on: it is in a batch after it was told so, and will look again when that has ended."""
+        """True if the query continues: it was still in a batch when the state was reset, and reads the state after it.
+
+        False if no batch runs: the query is told to end again.
+        """
         if not self._works():
             return False
         call("letting a query run on", self._state.compareAndSet, self._terminated, self._active)
-        time.sleep(_PAUSE)  # what has looked before that is ending now, or has interrupted itself
+        time.sleep(_PAUSE)  # a query that read the state before the reset ends, or interrupts itself, in this time
         if runs(self._query) and self._works() and not self._is_interrupted():
             return True
         self.end()
@@ -167,7 +177,7 @@ def _thread(query: ScriptQuery) -> Any:
 
 
 def _ending(query: ScriptQuery) -> tuple[Any, Any]:
-    """Where the query's state is kept, and what it is to become. Raises ProcedureRefused."""
+    """Return the query's state field and the value that ends the query. Raises ProcedureRefused."""
     from py4j.protocol import Py4JError
 
     try:
@@ -179,7 +189,8 @@ def _ending(query: ScriptQuery) -> tuple[Any, Any]:
 
 
 def _ending_of(execution: Any) -> tuple[Any, Any]:
-    # Looked at first: such a query without state also tracks its progress asynchronously, for which nobody has asked.
+    # Check the trigger first: a stateless real-time query also runs as asynchronous progress tracking, which the user
+    # did not choose, so the other message would mislead.
     if str(execution.trigger().getClass().getName()) == _REAL_TIME:
         raise ProcedureRefused(
             "the query runs in real-time mode: it writes down what a batch reads only when that batch has ended",

@@ -1,14 +1,15 @@
-"""Letting everything in event-time state come out, by planned micro-batches; and going on as if it had not been asked.
+"""Drain streaming queries: emit everything that event-time state holds back, by planned micro-batches. Undo it, too.
 
-A drain of a query that stands at committed batch N is a batch N + 1 in its offset log with the same offsets and the
-highest watermark: Spark runs it as it would after a crash, without reading a row. Who finds it uncommitted after a
-crash runs it, and nothing else. When the query is to read on afterwards, its logs get the watermark from before, or
-every row would be late.
+To drain a query whose last committed batch is N, plan a batch N + 1 in its offset log with the same offsets and the
+highest watermark. Spark runs it as it would after a crash, without reading a row. A driver that finds such a batch
+uncommitted after a crash runs that batch and nothing else. If the query is to continue after its drain, its logs get
+the watermark from before the drain again: otherwise every row would be late.
 
-A planned batch that fails by an exception would fail again and again. It is given up: it keeps its number and gets the
-watermark from before, so that Spark runs it as one in which nothing happens. Sinks that replace what they have under a
-number get rid of what had come out; what skips numbers that it knows loses no row, as this one has read none. Only
-where Spark's file sink has it already is it complete but for its commit, and stays planned.
+A planned batch that raises an exception would raise it again and again, so its drain is abandoned. The batch keeps its
+number and gets the watermark from before the drain, so that Spark runs it as an empty batch. Sinks that replace their
+output by batch number thereby discard what the failed batch had emitted. Sinks that skip batch numbers they know lose
+no row, as this batch read none. The exception is Spark's file sink: if its log already has the batch, then only the
+commit is missing, and the batch stays planned.
 
 Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
 """
@@ -35,14 +36,14 @@ from emberkeep.spark.stopping.planned_batch import BatchFailed, run_planned_batc
 
 log = structlog.get_logger(__name__)
 
-DRAIN_BATCHES = 10  # at most, for timers that set timers
+DRAIN_BATCHES = 10  # most planned batches of one drain: timers may set further timers without end
 _TIMERS = ("withstate",)  # operators (flatMapGroups, applyInPandas, transform …WithState) whose functions set timers
 
 Note = Callable[[str], None]
 
 
 def log_state(files: HadoopFiles, location: str) -> LogState:
-    """Where a checkpoint stands. Raises Fatal."""
+    """Return the newest planned and committed batches of a checkpoint. Raises Fatal."""
     planned = _newest(files, location, "offsets")
     committed = _newest(files, location, "commits")
     drained = planned >= 0 and logs.is_drain(files.read_text(f"{location}/offsets/{planned}"))
@@ -50,7 +51,7 @@ def log_state(files: HadoopFiles, location: str) -> LogState:
 
 
 def before_drain(files: HadoopFiles, location: str, state: LogState) -> int:
-    """The newest batch that is no planned one of a drain. Raises Fatal where its entry is gone."""
+    """Return the newest batch that is not part of a drain, -1 for none. Raises Fatal if a log entry is missing."""
     batch = state.planned
     while batch >= 0 and logs.is_drain(_entry(files, location, "offsets", batch)):
         batch -= 1
@@ -58,14 +59,14 @@ def before_drain(files: HadoopFiles, location: str, state: LogState) -> int:
 
 
 class Drain:
-    """Of the queries that were ended between two batches. ``may_commit``: returns when this attempt may write."""
+    """Drains of queries that have ended between two batches. ``may_commit``: returns once this attempt may write."""
 
     def __init__(self, queries: ScriptQueries, may_commit: Callable[[], None]) -> None:
         self._queries = queries
         self._may_commit = may_commit
 
     def settle(self, query: ScriptQuery, limit: Limit = NO_LIMIT) -> None:
-        """What is left of a drain is finished, or given up, so that the query can read on. Raises Fatal, StepHangs."""
+        """Finish or abandon a begun drain, then undo it, so that the query can read on. Raises Fatal, StepHangs."""
         if not log_state(HadoopFiles(query.session), _reached(query)).drained:
             return
         try:
@@ -76,8 +77,10 @@ class Drain:
             self.undo(query)
 
     def roll_forward(self, query: ScriptQuery, limit: Limit = NO_LIMIT) -> None:
-        """Run the batch that is planned and not committed; return when it is. Raises DrainGivenUp where it was one of a
-        drain and has failed; Fatal, StepHangs."""
+        """Run the batch that is planned but not committed, and return once it is committed.
+
+        Raises DrainGivenUp if the batch belongs to a drain and fails; Fatal, StepHangs.
+        """
         files = HadoopFiles(query.session)
         location = _reached(query)
         if log_state(files, location).is_between_batches:
@@ -88,11 +91,13 @@ class Drain:
             raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
 
     def drain(self, query: ScriptQuery, note: Note, limit: Limit = NO_LIMIT) -> bool:
-        """Until nothing comes out any more, or DRAIN_BATCHES. Returns whether all has come out: false where functions
-        were still setting timers.
+        """Run planned batches until nothing more is emitted, at most DRAIN_BATCHES.
 
-        Raises ProcedureRefused with nothing changed; Conflict (somebody else writes to this checkpoint); DrainGivenUp
-        when a batch fails, or is not over at the limit; Fatal when it fails and stays planned; StepHangs.
+        Return True if everything was emitted; False if functions were still setting timers.
+
+        Raises ProcedureRefused if the query cannot be drained (this batch was not planned); Conflict if another writer
+        has planned the batch; DrainGivenUp if a batch fails or has not ended at the limit; Fatal if it fails and stays
+        planned, or if no batch was planned before the limit; StepHangs.
         """
         files = HadoopFiles(query.session)
         location = _reached(query)
@@ -114,7 +119,7 @@ class Drain:
         return False
 
     def undo(self, query: ScriptQuery) -> None:
-        """Give the logs of a drained query the watermark from before the drain. What came out stays. Idempotent."""
+        """Give the logs of a drained query the watermark from before the drain. Emitted rows stay. Idempotent."""
         files = HadoopFiles(query.session)
         location = _reached(query)
         state = log_state(files, location)
@@ -125,7 +130,7 @@ class Drain:
         self._read_on(files, location, query, state)
 
     def _read_on(self, files: HadoopFiles, location: str, query: ScriptQuery, state: LogState) -> None:
-        """Give all batches of the drain, also one that is only planned, the watermark from before it."""
+        """Give all batches of the drain, including one that is only planned, the watermark from before the drain."""
         first = before_drain(files, location, state)
         if first < 0:
             raise Fatal(f"{query}: nothing is left in {location} of before its drain", hint="restore a savepoint")
@@ -136,7 +141,7 @@ class Drain:
             files.add_log_entry(
                 f"{location}/commits/{batch}", logs.with_next_watermark(text, watermark), overwrite=True
             )
-        # The newest entry last: it is what says that this is still to be done.
+        # Write the newest entry last: as long as it has the drain's watermark, this is repeated after a crash.
         for batch in range(first + 1, state.planned + 1):
             text = _entry(files, location, "offsets", batch)
             files.add_log_entry(
@@ -162,14 +167,14 @@ class Drain:
     def _run_planned(
         self, files: HadoopFiles, location: str, query: ScriptQuery, limit: Limit = NO_LIMIT
     ) -> dict[str, Any]:
-        """Spark's report of the batch, empty when there is none. Raises DrainGivenUp, Fatal, StepHangs."""
+        """Run the planned batch; return Spark's report of it, or {}. Raises DrainGivenUp, Fatal, StepHangs."""
         try:
             return run_planned_batch(self._queries, query, limit, retained=DRAIN_BATCHES + 2)
         except BatchFailed as error:
             raise self._after_failure(files, location, query, error) from error
 
     def _after_failure(self, files: HadoopFiles, location: str, query: ScriptQuery, failure: Fatal) -> Fatal:
-        """Give a drain's batch up where that can be done. Returns what is to be raised."""
+        """Abandon the drain of a failed batch if possible. Return the exception to raise."""
         state = log_state(files, location)
         if not state.drained or state.is_between_batches:
             return failure
@@ -191,7 +196,7 @@ class Drain:
 
 
 def _check(query: ScriptQuery, batch: int, state: LogState, progress: dict[str, Any]) -> None:
-    """Raises Fatal when what has run is not what was planned."""
+    """Raise Fatal if the batch that ran is not the planned one."""
     rows = int(progress.get("numInputRows", 0))
     if state.committed != batch or not state.drained or int(progress.get("batchId", -1)) != batch or rows != 0:
         raise Fatal(
@@ -202,7 +207,7 @@ def _check(query: ScriptQuery, batch: int, state: LogState, progress: dict[str, 
 
 
 def _may_bring_more(progress: dict[str, Any]) -> bool:
-    """Whether a function whose timers have fired may have set others."""
+    """True if a function whose timers have fired may have set further timers."""
     return any(
         any(word in str(operator.get("operatorName", "")).lower() for word in _TIMERS)
         and (int(operator.get("numRowsUpdated", 0)) > 0 or int(operator.get("numRowsRemoved", 0)) > 0)

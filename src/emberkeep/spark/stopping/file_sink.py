@@ -1,4 +1,4 @@
-"""Whether Spark's file sink can go on from a savepoint: where it writes, and which batches its log there has."""
+"""Check that Spark's file sink can continue from a savepoint, by the batches in the log of its output directory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ log = structlog.get_logger(__name__)
 
 _FORMATS = ("parquet", "json", "csv", "orc", "text", "xml", "avro")
 _SINK_LOG = "_spark_metadata"
-_SESSION_CATALOG = "spark_catalog"  # Spark's own; what others call a table may be no directory
+_SESSION_CATALOG = "spark_catalog"  # Spark's own; a table of another catalog need not be a directory
 
 
 def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoint) -> None:
-    """Raises RestoreRefused where Spark's file sink could not go on from that savepoint."""
+    """Raise RestoreRefused if Spark's file sink could not continue from that savepoint."""
     output = output_directory(query)
     if output is None:
         return
@@ -37,15 +37,17 @@ def check_file_sink(files: HadoopFiles, query: ScriptQuery, saved: QuerySavepoin
 
 
 def newest_batch(files: HadoopFiles, output: str) -> int:
-    """The newest one in the log of Spark's file sink below an output directory; -1 for none. Raises EmberkeepError."""
+    """Return the newest batch in the log of Spark's file sink in ``output``; -1 for none. Raises EmberkeepError."""
     found = files.below(f"{output.rstrip('/')}/{_SINK_LOG}")
     names = [f"log/{file.name.removesuffix('.compact')}" for file in found]
     return max(log_entries(names, "log"), default=-1)
 
 
 def output_directory(query: ScriptQuery) -> str | None:
-    """Where Spark's file sink is going to write, as Hadoop takes it. None: the query has another sink, or it cannot be
-    told."""
+    """Return the location that Spark's file sink is going to write to.
+
+    None if the query has another sink, or if its table cannot be looked up.
+    """
     identity = query.identity
     if identity.sink.lower() not in _FORMATS or not identity.target:
         return None
@@ -61,8 +63,11 @@ def output_directory(query: ScriptQuery) -> str | None:
 
 
 def _directory_of_table(spark: Any, name: str, path: str) -> str | None:
-    """As DataStreamWriter.toTable finds it, or makes it where there is no such table: at ``path``, else where its
-    database keeps tables. None: the table is not Spark's own, or no files. Raises what Py4J raises."""
+    """Return the directory of a table, found as DataStreamWriter.toTable finds it.
+
+    A table that does not exist yet will be at ``path``, else in its database's directory. None if the table is not in
+    Spark's own catalog, or does not consist of files. Raises what Py4J raises.
+    """
     state = spark._jsparkSession.sessionState()
     parser, catalogs, tables = state.sqlParser(), state.catalogManager(), state.catalog()
     parts = parser.parseMultipartIdentifier(name)
@@ -83,10 +88,11 @@ def _directory_of_table(spark: Any, name: str, path: str) -> str | None:
 
 
 def file_sink_refusal(newest: int, batch_id: int) -> tuple[str, str] | None:
-    """Why Spark's file sink cannot go on after batch ``batch_id``, and what to do. ``newest``: in its log, -1 for none.
+    """Return why Spark's file sink cannot continue after batch ``batch_id``, and a hint; None if it can.
 
-    It skips batches that are in its log: their state would never be written, and a later batch would fail for want of
-    it. Its log has every batch, and fails when it is compacted while some are missing.
+    ``newest``: the newest batch in the sink's log, -1 for none. The sink skips batches that are in its log: their state
+    would never be written, and a later batch that needs it would fail. The log must have every batch: its compaction
+    fails if some are missing.
     """
     if newest > batch_id:
         return (

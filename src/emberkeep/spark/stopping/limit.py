@@ -1,4 +1,4 @@
-"""For how long something may go on."""
+"""Time limits of steps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limit:
-    """How long something may be waited for. ``at``: of ``time.monotonic()``; None: as long as it takes."""
+    """The time at which a wait ends. ``at``: in ``time.monotonic()`` seconds; None to wait without a limit."""
 
     at: float | None = None
 
@@ -18,7 +18,7 @@ class Limit:
 
     @property
     def seconds_left(self) -> float | None:
-        """None: without a bound."""
+        """Seconds until the limit, at least 0.0; None without a limit."""
         return None if self.at is None else max(0.0, self.at - time.monotonic())
 
 

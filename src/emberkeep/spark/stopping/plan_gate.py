@@ -1,10 +1,10 @@
-"""Holding streaming queries between two batches: no batch is planned while they are to stand there.
+"""Hold streaming queries between two batches by delaying the plan of the next batch.
 
-A query is held in one of two ways. All of them stand while the gate is closed. Single ones stand before they would go
-so far that Spark removed what a savepoint still copies of them: Spark keeps the logs and the state of the last
-``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and what is older goes as newer
-batches come. The number is fixed when a query starts. So the copy is safe for as long as the query stays within it,
-whichever state store and file system it has.
+There are two ways to hold. A closed gate holds all queries. A bound holds one query before a batch that would make
+Spark remove files which a savepoint still copies: Spark retains the logs and the state of the last
+``spark.sql.streaming.minBatchesToRetain`` batches, on the driver and on executors, and removes older ones as newer
+batches run. That number is fixed when a query starts. So the copy is safe as long as the query stays within its bound,
+with any state store and any file system.
 """
 
 from __future__ import annotations
@@ -16,29 +16,33 @@ from contextlib import contextmanager
 
 from emberkeep.spark.stopping.limit import Limit
 
-_MARGIN = 2  # the entry before the copied batch is needed, too; and a state is one version ahead of its batch
+_MARGIN = 2  # the log entry before the copied batch is needed too, and a state's version is its batch plus one
 
 
 def last_allowed(copied: int, retained: int) -> int:
-    """The newest batch that may be planned while Spark, which keeps ``retained`` batches, is to keep all that the
-    batch ``copied`` needs. At least that batch itself: a query that stands removes nothing."""
+    """Return the newest batch that may be planned without Spark removing files that batch ``copied`` needs.
+
+    ``retained``: number of batches that Spark retains. The result is at least ``copied``: Spark removes nothing while a
+    query is held.
+    """
     return copied + max(0, retained - _MARGIN)
 
 
 class PlanGate:
-    """Used from many threads. Queries are told by the id that Spark gives them, which stays over restarts."""
+    """Gate before the plan of each batch; any thread may use it. Queries are identified by Spark's query id, which
+    survives restarts."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._closed = False
         self._passing = 0
         self._bounds: dict[str, int] = {}  # by query: the newest batch that may be planned
-        self._stood: dict[str, float] = {}  # by query: seconds for which its bound has held it
-        self._waiting: dict[str, float] = {}  # by query: since when its bound holds it
+        self._stood: dict[str, float] = {}  # by query: total seconds for which its bound has held it
+        self._waiting: dict[str, float] = {}  # by held query: time.monotonic() since when its bound holds it
 
     @contextmanager
     def planning(self, query_id: str, batch: int) -> Iterator[None]:
-        """Around the writing of a plan: begins when the gate is open, and the batch within what the query may do."""
+        """Enclose the write of a batch's plan: wait until the gate is open and the batch within the query's bound."""
         with self._changed:
             if self._is_beyond(query_id, batch):
                 self._waiting[query_id] = time.monotonic()
@@ -54,7 +58,7 @@ class PlanGate:
                 self._changed.notify_all()
 
     def close(self, limit: Limit) -> bool:
-        """Returns when no plan is being written any more; False: one still is at the limit."""
+        """Close the gate, and return True once no plan is being written; False if one still is at the limit."""
         with self._changed:
             self._closed = True
             return self._changed.wait_for(lambda: not self._passing, limit.seconds_left)
@@ -65,13 +69,13 @@ class PlanGate:
             self._changed.notify_all()
 
     def retain(self, bounds: Mapping[str, int]) -> None:
-        """By query, the newest batch that may be planned until ``release``; others go on freely."""
+        """Set for some queries the newest batch that may be planned until ``release``; other queries have no bound."""
         with self._changed:
             self._bounds = dict(bounds)
             self._stood = {}
 
     def release(self) -> dict[str, float]:
-        """Let all go on. Returns for how many seconds each was held, where it was."""
+        """Remove all bounds. Return for how many seconds each held query was held."""
         with self._changed:
             self._bounds = {}
             for query_id in list(self._waiting):
@@ -81,7 +85,7 @@ class PlanGate:
             return stood
 
     def wait_until_held(self, query_id: str, seconds: float) -> bool:
-        """Whether its bound holds this query now, or does within that time."""
+        """True if this query's bound holds it now, or does so within ``seconds``."""
         with self._changed:
             return self._changed.wait_for(lambda: query_id in self._waiting, seconds)
 

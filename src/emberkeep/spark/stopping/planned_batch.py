@@ -1,4 +1,4 @@
-"""Running the one micro-batch that a query's offset log plans and its commit log lacks."""
+"""Run the one micro-batch that is in a query's offset log but not in its commit log."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from emberkeep.spark.stopping.limit import Limit
 
 _RETAIN = "spark.sql.streaming.minBatchesToRetain"
 _PAUSE = 0.05
-_INTERRUPT_SECONDS = 60.0  # that a batch may take to end once it is interrupted
+_INTERRUPT_SECONDS = 60.0  # a batch must end within this time after it is interrupted
 
 
 class BatchFailed(Fatal):
-    """By an exception, or as it has not ended in time."""
+    """The batch raised an exception, or did not end in time."""
 
 
 def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, retained: int) -> dict[str, Any]:
-    """Start the query for this batch only. Returns Spark's report of it when it has ended, empty when there is none.
-    ``retained``: so many entries stay in the logs at least. At the limit the batch is interrupted.
+    """Start the query for its planned batch only. Return Spark's progress report of the batch; empty if there is none.
 
-    Raises BatchFailed; StepHangs: it was interrupted and goes on all the same.
+    ``retained``: least number of entries that the logs keep. At the limit the batch is interrupted.
+
+    Raises BatchFailed; StepHangs if the batch ignores its interruption and still runs; SparkUnavailable.
     """
     with _Retaining(query.session, retained):
         handle = queries.start_again(query, once=True)
-    # Not by awaitTermination, which raises what the query has failed with.
+    # Do not use awaitTermination: it raises the exception that the query has failed with.
     thread = call("a planned batch", lambda: handle._jsq.streamingQuery().queryExecutionThread())
     while call("a planned batch", thread.isAlive):
         time.sleep(_PAUSE)
@@ -51,13 +52,16 @@ def run_planned_batch(queries: ScriptQueries, query: ScriptQuery, limit: Limit, 
 
 
 def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
-    """Spark waits in this for the batch's own code, which need not heed it. Raises StepHangs."""
+    """Interrupt the query, and wait until its thread has ended. Raises StepHangs.
+
+    Spark's own stop blocks until the batch's code ends, which may ignore the interruption: so call it on a thread.
+    """
 
     def stop() -> None:
         try:
             call("interrupting a planned batch", java.stop)
         except SparkUnavailable:
-            return  # what counts is whether it has ended
+            return  # the loop below checks whether the query has ended
 
     threading.Thread(target=stop, name=f"{OWN_THREAD_PREFIX}-interrupt", daemon=True).start()
     until = time.monotonic() + _INTERRUPT_SECONDS
@@ -71,7 +75,8 @@ def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
 
 
 class _Retaining:
-    """The logs keep what was there before a drain: a query takes the setting over when it starts."""
+    """Context in which a query that starts keeps at least ``retained`` log entries, so that those from before a drain
+    stay. A query reads the setting when it starts."""
 
     def __init__(self, session: Any, retained: int) -> None:
         self._configuration = session.conf

@@ -1,6 +1,7 @@
-"""The steps of a procedure that concern streaming queries, on whatever the script has started.
+"""The steps of a procedure that act on streaming queries: on all that the script has started.
 
-All calls block and are made from one thread, not the script's. Each may be repeated.
+Apart from the calls around the start of a query, which the script's threads make, all calls come from one other thread.
+Calls block, and each may be repeated.
 """
 
 from __future__ import annotations
@@ -42,16 +43,20 @@ log = structlog.get_logger(__name__)
 
 ENDINGS = (Procedure.SUSPEND, Procedure.DRAIN)
 _RETAINED = "spark.sql.streaming.minBatchesToRetain"
-_SETTLE_SECONDS = 15.0  # after its last start a script that has not waited for its queries is taken to have all of them
+_SETTLE_SECONDS = 15.0  # a script that awaits no query counts as having started all after this long without a start
 _PAUSE = 0.1
-_TRIAL_SECONDS = 60.0  # that it may take at least
+_TRIAL_SECONDS = 60.0  # least time limit of the test write to a savepoint's directory
 
 
 class QueryProcedures:
-    """``asked_before``: what an earlier attempt was asked to do. Was it to end the job, the queries start ended, and
-    nothing but a batch that was planned runs. ``may_commit``: returns when this attempt may write. ``states``: where
-    those of functions are kept for later attempts; None: nowhere. ``step_seconds``: that planned batches and a copy may
-    take."""
+    """The query steps of procedures, one instance per driver process.
+
+    - ``asked_before``: the procedure that an earlier attempt was asked to run. If it was to end the job, the script's
+      queries start ended, and only batches that were already planned run.
+    - ``may_commit``: returns once this attempt may write.
+    - ``states``: keeps the states of user functions for later attempts; None to keep none.
+    - ``step_seconds``: time limit of the planned batches of one step, and of a savepoint's copy.
+    """
 
     def __init__(
         self,
@@ -71,24 +76,27 @@ class QueryProcedures:
         self._may_commit = may_commit
         self._step_seconds = step_seconds
         self._drain = Drain(queries, may_commit)
-        self._paused_at: dict[str, int] = {}  # by key of a query: the last batch committed when it was paused
+        self._paused_at: dict[str, int] = {}  # by query key: the last batch that was committed at the pause
         self._asked_before = asked_before
         self._states = states
-        self._drain_begun = False  # by an earlier attempt that was to end the job with it
+        self._drain_begun = False  # an earlier attempt planned a drain's batch before it was lost
         self._starting_away = threading.Lock()
 
     def ended_on_request(self) -> bool:
-        """Whether the script ends because a procedure has ended the job, or is about to."""
+        """True if a procedure has ended the job, or holds its queries in order to end it."""
         return self.gate.is_closed
 
     @property
     def takes_starts(self) -> bool:
-        """Whether the script may start queries while they are held back: they start ended."""
+        """True if the script may start queries while the gate is held: such queries start ended."""
         return self._asked_before in ENDINGS and self.gate.is_held
 
     def before_start(self, query: ScriptQuery) -> bool:
-        """The script starts a query whose checkpoint is in its place: finish what a crash has left of a drain, and see
-        that a query reads on with the right watermark. Returns whether the query is to start."""
+        """Finish what a crash left of a drain; return True if the query may run, False if it must start ended.
+
+        Call it when the script starts a query and the query's checkpoint is in place. A query that may run continues
+        with the watermark from before the drain.
+        """
         ending = self.takes_starts
         if query.reached is None:
             return not ending
@@ -101,13 +109,16 @@ class QueryProcedures:
             return True
         try:
             self._drain.roll_forward(query, self._step_limit())
-        except DrainGivenUp as error:  # the drain is planned anew, and says so if it fails again
+        except DrainGivenUp as error:  # the procedure plans the drain again, and reports it if that fails too
             log.warning("a drain is given up", query=str(query), reason=error.message)
         return False
 
     def check(self, directory: str, note: Note, limit: Limit = NO_LIMIT) -> None:
-        """See that a savepoint can be made and written to ``directory``, its own, before anything is ended or comes
-        out. Raises ProcedureRefused: no query runs, none could be restored, or nothing can be written there."""
+        """Check that a savepoint can be made and that its own ``directory`` is writable. Change no query.
+
+        Raises ProcedureRefused if no query runs, no query has a checkpoint, a query has no batch boundaries, the
+        directory is not writable, or the script has not started its queries at the limit.
+        """
         self._await_script(note, limit)
         queries = self._ending()
         if not queries:
@@ -129,16 +140,19 @@ class QueryProcedures:
             ) from failure
 
     def finish_batches(self, note: Note, limit: Limit = NO_LIMIT) -> None:
-        """End all queries between two batches; to the script they look as if they ran. A drain that has begun is gone
-        on with, whatever the limit says. Raises ProcedureRefused (none runs, one cannot be ended so, or not until the
-        limit), Fatal (one fails), SparkUnavailable."""
+        """End all queries between two batches; the script still sees them as running.
+
+        If an earlier attempt has begun a drain, ``limit`` no longer applies. Raises ProcedureRefused if no query runs,
+        if a query cannot end between batches, or if one has not ended at the limit; Fatal if a query fails;
+        SparkUnavailable.
+        """
         self._await_script(note, limit)
         if not self._ending():
             raise _nothing_runs()
         self._paused_at = {}
         if not self.gate.hold(limit.seconds_left):
             raise too_late("the script was still starting a streaming query")
-        queries = self._ending()  # one more may have come
+        queries = self._ending()  # the script may have started one more before the gate was held
         for query in queries:
             query.away = True
         limit = NO_LIMIT if self._drain_begun else limit
@@ -147,8 +161,10 @@ class QueryProcedures:
             self._run_interrupted(query, note, limit)
 
     def _run_interrupted(self, query: ScriptQuery, note: Note, limit: Limit) -> None:
-        """The batch that the query had planned when it was told to end, and has not run. Raises ProcedureRefused (the
-        limit), Fatal, SparkUnavailable."""
+        """Run the batch that the query had planned but not run when it ended.
+
+        Raises ProcedureRefused (the limit is over), Fatal, SparkUnavailable.
+        """
         if query.reached is None:
             return
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
@@ -161,8 +177,10 @@ class QueryProcedures:
         self._drain.roll_forward(query, self._step_limit())
 
     def pause(self, note: Note, limit: Limit = NO_LIMIT) -> None:
-        """Keep all queries between two batches until ``resume``. Raises ProcedureRefused (also: they are not until the
-        limit), SparkUnavailable."""
+        """Hold all queries between two batches until ``resume``.
+
+        Raises ProcedureRefused if no query runs, or if a batch still runs at the limit; SparkUnavailable.
+        """
         self._await_script(note, limit)
         running = [query for query in self._queries.all() if runs(query)]
         if not running:
@@ -180,8 +198,10 @@ class QueryProcedures:
                 raise too_late(f"{batches} has not ended in time")
 
     def retain_batches(self) -> None:
-        """Of the queries that were paused: what their last committed batch needs stays until ``release_batches``. A
-        query whose next batch would make Spark remove some of it waits. Raises SparkUnavailable."""
+        """Keep what the last committed batch of each paused query needs until ``release_batches``.
+
+        A query waits before a batch that would make Spark remove some of these files. Raises SparkUnavailable.
+        """
         self.plans.retain(
             {
                 str(query.handle.id): last_allowed(self._paused_at[query.key], _retained(query))
@@ -191,7 +211,7 @@ class QueryProcedures:
         )
 
     def release_batches(self) -> str:
-        """Returns which queries had to wait, in words; "" for none."""
+        """Undo ``retain_batches``. Return a sentence about the queries that had to wait; "" if none had to."""
         stood = self.plans.release()
         waited = [
             f"{query} waited {stood[str(query.handle.id)]:.0f} s"
@@ -209,8 +229,10 @@ class QueryProcedures:
         self.plans.open()
 
     def drain(self, note: Note) -> str:
-        """See Drain. The queries have ended; also those that have ended by themselves before let out what they hold.
-        Returns what has not come out, in words; "" when all has."""
+        """Drain all queries that have a checkpoint, see Drain; also those that had ended by themselves before the stop.
+
+        All queries have ended when this is called. Return a sentence about what was not emitted; "" if everything was.
+        """
         limit = self._step_limit()
         queries = self._recoverable()
         left = [query for query in queries if query.away and not self._drain.drain(query, note, limit)]
@@ -221,7 +243,7 @@ class QueryProcedures:
                     check_not_failed(query, query.handle)
                     if not self._drain.drain(query, note, limit):
                         left.append(query)
-                except Fatal as error:  # it is not what the stop is about: the others go on
+                except Fatal as error:  # this query had ended before the stop: the others continue
                     notes.append(f"{query} had ended before, and what it holds is in the savepoint only: {error}")
         if left:
             notes.append(
@@ -233,7 +255,10 @@ class QueryProcedures:
     def write_savepoint(
         self, heading: Manifest, directory: str, functions: Mapping[str, bytes], watch: Watch
     ) -> Written:
-        """Raises ProcedureRefused (no query that could be restored), RetryLater, Fatal."""
+        """Write a savepoint of all queries with a checkpoint and of ``functions``; keep the states for later attempts.
+
+        Raises ProcedureRefused (no query has a checkpoint), RetryLater, Fatal.
+        """
         queries = self._recoverable()
         if not queries:
             raise _nothing_to_save()
@@ -243,7 +268,7 @@ class QueryProcedures:
         return written
 
     def keep_states(self, functions: Mapping[str, bytes], now_ms: int) -> None:
-        """What functions gave before the driver moves is durable when this returns. Raises Fatal, Conflict."""
+        """Keep the states of functions durably for the attempt after a driver's move. Raises EmberkeepError."""
         if self._states is not None:
             self._states.keep_for_move(self._session(), now_ms, functions)
 
@@ -251,14 +276,13 @@ class QueryProcedures:
         self._writer(directory).discard()
 
     def start_queries(self) -> None:
-        """Start again what was ended, and let the script's awaits go on with it. Raises what a start raises."""
+        """Start the ended queries again, and let the script's awaits continue with them. Raises what a start raises."""
         self._start_away()
         self.gate.open()
-        self._start_away()  # the script may have started one just now that began ended; see ``started``
+        self._start_away()  # the script may have started a query in the meantime that began ended, see ``started``
 
     def started(self, query: ScriptQuery) -> None:
-        """The script's start of it is over. It began ended when the job was to end: should that have failed
-        meanwhile, it is to run like the others."""
+        """Finish the script's start of a query: run it if it began ended but the job's end has failed since."""
         if query.away and self.gate.is_open:
             self._start_away()
 
@@ -266,7 +290,7 @@ class QueryProcedures:
         with self._starting_away:
             away = [query for query in self._queries.all() if query.away]
             for query in away:
-                # One that was let run on is active; what one has failed with meanwhile is for the script to see.
+                # An active query was allowed to continue. A query that has failed since is left for the script to see.
                 if not _is_active(query) and (query.handle.exception() is None or was_interrupted(query)):
                     if query.reached is not None:
                         self._drain.settle(query, self._step_limit())
@@ -277,12 +301,15 @@ class QueryProcedures:
                 call("termination of queries", session.streams.resetTerminated)
 
     def end(self) -> None:
-        """The script's awaits return."""
+        """Let the script's awaits return, as the queries have ended permanently."""
         self.gate.end()
 
     def _await_script(self, note: Note, limit: Limit) -> None:
-        """A later attempt's script has to come to its queries first; any script starts them one after the other.
-        Raises ProcedureRefused at the limit."""
+        """Wait until the script has started all its queries.
+
+        It has if it awaits them, or if the last start was 15 s ago. Do not wait for a first query unless an earlier
+        attempt was asked before. Raises ProcedureRefused at the limit, unless a drain has begun.
+        """
         while not self.gate.was_awaited:
             started = bool(self._queries.all())
             if started and self._queries.quiet_seconds() >= _SETTLE_SECONDS:
@@ -295,15 +322,15 @@ class QueryProcedures:
             self.gate.wait_until_awaited(_PAUSE)
 
     def _stands(self, query: ScriptQuery) -> bool:
-        """Whether nothing is planned, or the query has ended; nothing is planned any more then."""
+        """True if the query has no planned batch left to run, or has ended. Record its last committed batch."""
         assert query.reached is not None  # noqa: S101
-        has_ended = not runs(query)  # first: its last batch may commit meanwhile
+        has_ended = not runs(query)  # before the logs are read: its last batch may commit in between
         state = log_state(HadoopFiles(query.session), query.reached.rstrip("/"))
         self._paused_at[query.key] = state.committed
         return state.is_between_batches or has_ended
 
     def _ending(self) -> list[ScriptQuery]:
-        """The queries that a stop ends, or has ended."""
+        """Return the queries that a stop must end or has ended."""
         return [query for query in self._queries.all() if query.away or runs(query)]
 
     def _recoverable(self) -> list[ScriptQuery]:
@@ -336,7 +363,7 @@ def _is_active(query: ScriptQuery) -> bool:
 
 
 def _retained(query: ScriptQuery) -> int:
-    """For how many batches Spark keeps what this query writes: as it was when the query started."""
+    """Return for how many batches Spark retains this query's files; the setting is fixed when the query starts."""
     execution = query.handle._jsq.streamingQuery
     configured = call("what a query keeps", lambda: execution().sparkSessionForStream().conf().get(_RETAINED))
     return int(str(configured))

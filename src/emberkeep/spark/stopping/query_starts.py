@@ -1,4 +1,4 @@
-"""What happens around the start of a query by the script: it may have to wait, to be restored, or not to run at all."""
+"""Steps around the start of a query by the script: let it wait, restore its checkpoint, or make it start ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.spark.stopping.restore import Restore
 
 
 class OrderedStarts:
-    """See QueryStarts. Queries that several threads start are restored one after the other."""
+    """Implements QueryStarts. Restores one query at a time, whichever threads start them."""
 
     def __init__(self, gate: AwaitGate, restore: Restore, procedures: QueryProcedures) -> None:
         self._gate = gate

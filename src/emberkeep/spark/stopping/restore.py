@@ -1,8 +1,8 @@
-"""Starting a job's queries from a savepoint: each checkpoint is put into its place before its query starts, once.
+"""Start a job's queries from a savepoint: restore each checkpoint once, before its query starts for the first time.
 
-A record beside the checkpoint says which savepoint it was begun from, so later attempts of the job go on from where
-the query has come to, and need the savepoint no more. It is written before the first file and again after the last:
-what a crash has left half done is removed and done again, as no batch can have run.
+A record in the checkpoint's directory names the savepoint that it was restored from. With it, later attempts of the job
+continue from the checkpoint and no longer need the savepoint. The record is written before the first file and again
+after the last. A restore that a crash left half done is removed and repeated, as no batch can have run.
 """
 
 from __future__ import annotations
@@ -47,21 +47,24 @@ log = structlog.get_logger(__name__)
 
 RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
 _RECORD = "_emberkeep_restored"
-_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # of a checkpoint; nothing else is ever removed
+_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # parts of a checkpoint; only these are ever removed
 
 
 class RestoredCheckpoint(Compatible, frozen=True, kw_only=True):
-    """Beside a checkpoint. Persisted (kind "restored-checkpoint", version 1)."""
+    """Record in a checkpoint's directory about its restore. Persisted (kind "restored-checkpoint", version 1)."""
 
-    job_id: JobId  # that it was restored for
+    job_id: JobId  # the job that the checkpoint was restored for
     manifest_sha256: str
-    key: str  # of the query in the savepoint; "" for one that was not in it and began from nothing
+    key: str  # key of the query in the savepoint; "" if the savepoint did not have it and it started empty
     complete: bool
 
 
 class Restore:
-    """``savepoint``: location of the job's; "" for none. ``may_commit``: returns when this attempt may write. One per
-    process; queries start one at a time."""
+    """Restores the job's queries, one at a time. One instance per process.
+
+    ``savepoint``: location of the savepoint that the job starts from; "" for none. ``may_commit``: returns once this
+    attempt may write.
+    """
 
     def __init__(
         self,
@@ -80,13 +83,14 @@ class Restore:
         self._notices = notices
         self._manifest: tuple[Manifest, str] | None = None
         self._verified = False
-        self._taken: dict[str, str] = {}  # by key in the savepoint: the query of the script that has it
+        self._taken: dict[str, str] = {}  # by key in the savepoint: the key of the script's query that uses it
 
     def function_states(self, session: Any) -> Mapping[str, bytes]:
-        """What functions begin with, by instance: what ``snapshot_state`` had returned for the savepoint; in a later
-        attempt for the newest one that is recorded. Empty where there is none.
+        """Return the states that functions start with, by instance; empty if there are none.
 
-        Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a newer Emberkeep made the savepoint).
+        In the first attempt these are the states in the savepoint. A later attempt uses the newest recorded states.
+        Each is what ``snapshot_state`` had returned. Raises SavepointDamaged, RestoreRefused, Fatal (NewerFormat: a
+        newer Emberkeep made the savepoint).
         """
         return self._states.begin_with(session, lambda: self._states_in_savepoint(session))
 
@@ -107,7 +111,10 @@ class Restore:
         return KeptStates(job_id=self._job_id, savepoint=self._savepoint, created_ms=manifest.created_ms, states=states)
 
     def prepare(self, query: ScriptQuery) -> None:
-        """Before the query starts. Raises RestoreRefused, SavepointDamaged; the script's start fails with it."""
+        """Restore the query's checkpoint before it starts, unless an earlier start of this job has done so.
+
+        Raises RestoreRefused, SavepointDamaged: the script's ``start`` raises them.
+        """
         if not self._savepoint:
             return
         if query.reached is None:
@@ -118,7 +125,7 @@ class Restore:
         record = self._record(files, location)
         if record is not None and record.complete and record.job_id == self._job_id:
             self._taken[record.key] = query.key
-            return  # an earlier start of this job has done it; the savepoint may be gone since
+            return  # an earlier start of this job restored it; the savepoint may have been removed since
         storage = self._storages.at(self._savepoint, files)
         manifest, digest = self._read(storage)
         saved = self._choose(manifest, query)
@@ -129,7 +136,7 @@ class Restore:
             self._remove_half_done(files, query, location, record)
         elif saved is not None:
             stands = self._stands_at(files, query, location, saved)
-        self.function_states(query.session)  # they are kept for later attempts, which may not find the savepoint
+        self.function_states(query.session)  # this keeps them for later attempts, when the savepoint may be removed
         if saved is not None and not stands:
             check_file_sink(files, query, saved)
             self._verify(storage, manifest)
@@ -174,7 +181,7 @@ class Restore:
             self._notices.say(f"warning: the savepoint {self._savepoint}: {verdict.warning}")
 
     def _choose(self, manifest: Manifest, query: ScriptQuery) -> QuerySavepoint | None:
-        """The query's part of the savepoint; None when it has none and starts from nothing."""
+        """Return the query's part of the savepoint; None if it has none and starts empty. Raises RestoreRefused."""
         saved = next((each for each in manifest.queries if each.key == query.key), None)
         if saved is None:
             left = [each for each in manifest.queries if each.key not in self._taken]
@@ -193,7 +200,10 @@ class Restore:
         return saved
 
     def _stands_at(self, files: HadoopFiles, query: ScriptQuery, location: str, saved: QuerySavepoint) -> bool:
-        """Whether this very checkpoint is already as the savepoint says. Raises RestoreRefused for another one."""
+        """True if the query's own checkpoint is exactly at the savepoint's batch; False if there is no checkpoint.
+
+        Raises RestoreRefused if the checkpoint belongs to another query or is at another batch.
+        """
         if not files.exists(f"{location}/metadata"):
             return False
         found = str(json.loads(files.read_text(f"{location}/metadata")).get("id"))
@@ -209,7 +219,7 @@ class Restore:
         )
 
     def _verify(self, storage: SavepointStorage, manifest: Manifest) -> None:
-        """Every file of the whole savepoint, before the first one is used."""
+        """Check size and checksum of every file of the savepoint, once. Raises SavepointDamaged."""
         if self._verified:
             return
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-restore") as threads:
@@ -243,7 +253,10 @@ class Restore:
         wanted: Sequence[SavepointFile],
         done: RestoredCheckpoint,
     ) -> None:
-        """``wanted``: of the query, below the savepoint. That it is complete is not recorded yet."""
+        """Copy the query's files into its checkpoint, after recording that a restore has begun.
+
+        ``wanted``: the query's files in the savepoint. The caller records that the restore is complete.
+        """
         self._write(files, location, msgspec.structs.replace(done, complete=False))
         prefix = query_directory(done.key) + "/"
         targets = [f"{location}/{file.path.removeprefix(prefix)}" for file in wanted]

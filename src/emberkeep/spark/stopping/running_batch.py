@@ -1,4 +1,4 @@
-"""What a streaming query works at, in words."""
+"""Text for progress notes: which batch a streaming query is running, and for how long."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from emberkeep.spark.queries import checkpoint_logs as logs
 from emberkeep.spark.queries.script_queries import ScriptQuery
 from emberkeep.spark.stopping.drain import log_state
 
-_LOOK_SECONDS = 1.0  # between two looks at the logs
+_LOOK_SECONDS = 1.0  # least time between two reads of the logs
 
 
 class RunningBatch:
-    """The batch that a query has planned and not committed, as its logs tell."""
+    """The batch that a query has planned but not committed, according to its logs."""
 
     def __init__(self, query: ScriptQuery) -> None:
         self._query = query
         self._looked = 0.0
-        self._number = -1  # -1: none, or not known
+        self._number = -1  # -1: no batch runs, or the logs could not be read
         self._began_ms = 0
 
     def __str__(self) -> str:
-        """ "batch 41 of query 'flights' (running for 38 s)"; the query alone where no batch runs."""
+        """Return "batch 41 of query 'flights' (running for 38 s)", or only the query's name if no batch runs."""
         if time.monotonic() - self._looked >= _LOOK_SECONDS:
             self._look()
         if self._number < 0:
@@ -42,4 +42,4 @@ class RunningBatch:
                 self._began_ms = logs.batch_timestamp(files.read_text(f"{location}/offsets/{state.planned}"))
                 self._number = state.planned
         except EmberkeepError:
-            return  # only words are lost
+            return  # only the text of a progress note is lost

@@ -1,8 +1,8 @@
-"""Writing a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
+"""Write a savepoint: copies of the files that each query's last committed batch needs, then the manifest.
 
-Several files are copied at a time; each one's checksum is of the bytes as they passed. Queries may run meanwhile, as
-far as ``plan_gate`` lets them: what their batch needs stays. What is listed and not needed may go, such as a source's
-log that was compacted; then the rest is listed once more.
+Several files are copied at a time; each checksum is of the bytes as they were copied. Queries may run during the copy,
+within the bounds of ``plan_gate``: what the copied batch needs stays. Other listed files may disappear, such as the
+entries of a source's log that Spark compacts; then the files are listed again.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from emberkeep.spark.stopping.savepoint_files import needed_files, referenced_fi
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage
 
 THREADS = 8  # files copied or checked at a time
-_TRIES = 3  # a running query may clean up what was listed
+_TRIES = 3  # a running query may remove files after they were listed
 
 
 @dataclass(frozen=True)
 class CopyProgress:
-    """``files`` and ``bytes`` copied so far, of all."""
+    """Number of files and bytes copied so far, and in total."""
 
     files: int
     files_total: int
@@ -60,9 +60,12 @@ class Written:
 
 
 class SavepointWriter:
-    """``files``: Hadoop's, of the job's session, for checkpoints. ``location``: of the savepoint, which lies in
-    ``storage``. ``may_commit``: returns when this attempt may write, and is asked before each file: a node may freeze
-    at any of them, and go on when another attempt has taken over."""
+    """Writer of one savepoint at ``location`` in ``storage``.
+
+    ``files``: reads the checkpoints through Hadoop, in the job's session. ``may_commit``: returns once this attempt may
+    write. It is called before each file, because a node may freeze at any file and resume after another attempt has
+    taken over.
+    """
 
     def __init__(
         self, files: HadoopFiles, location: str, storage: SavepointStorage, may_commit: Callable[[], None]
@@ -73,7 +76,7 @@ class SavepointWriter:
         self._may_commit = may_commit
 
     def discard(self) -> None:
-        """Remove what is there."""
+        """Remove everything at the savepoint's location."""
         self._may_commit()
         self._storage.remove()
 
@@ -85,10 +88,12 @@ class SavepointWriter:
         functions: Mapping[str, bytes],
         watch: Watch,
     ) -> Written:
-        """``heading``: the manifest without queries, files and functions. ``batches``: by key of a query, the batch
-        that ``functions`` belong to; without an entry it is the last committed one. Replaces what is there.
+        """Write the savepoint, replacing what is at its location.
 
-        Raises RetryLater (files are cleaned up faster than they are copied), Fatal, Absent.
+        ``heading``: the manifest without queries, files and functions. ``batches``: by query key, the batch that
+        ``functions`` belong to; for a query without an entry, the last committed batch is copied.
+
+        Raises RetryLater or Absent (Spark removes files faster than they are copied), Fatal.
         """
         self.discard()
         parts = [self._part(query, batches.get(query.key)) for query in queries]
@@ -147,14 +152,14 @@ class SavepointWriter:
             except Absent:
                 if not tries_left:
                     raise
-                part = self._part(query, part.query.batch_id)  # the same batch
+                part = self._part(query, part.query.batch_id)  # list the files of the same batch again
             else:
                 return
 
     def _copy(self, names: Mapping[str, str], note: Callable[[SavepointFile], None]) -> None:
-        """``names``: by source."""
+        """Copy files. ``names``: the name in the savepoint, by source location."""
         self._storage.prepare(names.values())
-        # A failure ends it; what was begun is waited for, so that nothing is written afterwards.
+        # A failure cancels the copies that have not begun and waits for the others, so that no write follows.
         with ThreadPoolExecutor(THREADS, f"{OWN_THREAD_PREFIX}-savepoint") as threads:
             copies = [threads.submit(self._save, source, name) for source, name in names.items()]
             try:
@@ -167,7 +172,7 @@ class SavepointWriter:
 
 @dataclass(frozen=True)
 class _Part:
-    """One query: what is copied, with sizes, and how it is described."""
+    """One query's part of a savepoint: its entry in the manifest, and the files to copy as (name, size in bytes)."""
 
     query: QuerySavepoint
     location: str

@@ -1,7 +1,7 @@
-"""Which files of a checkpoint its committed batch N needs. Pure; names are relative to the checkpoint.
+"""Select the files of a checkpoint that its committed batch N needs. Pure; names are relative to the checkpoint.
 
-Spark never changes a file below ``offsets/``, ``commits/`` and ``state/`` once it is there, and keeps those of the last
-``spark.sql.streaming.minBatchesToRetain`` batches: so they can be copied while the query goes on.
+Spark never changes a file below ``offsets/``, ``commits/`` and ``state/`` once it exists, and retains those of the last
+``spark.sql.streaming.minBatchesToRetain`` batches. So they can be copied while the query runs.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from collections.abc import Iterable
 
 from emberkeep.base.errors import RetryLater
 
-# <version>[_<unique id>].<kind>[.crc]: the state of one partition; version N + 1 is the state after batch N.
+# File of one partition's state: <version>[_<unique id>].<kind>[.crc]. Version N + 1 is the state after batch N.
 _STATE_FILE = re.compile(r"(\d+)(_[0-9A-Za-z-]+)?\.(delta|snapshot|changelog|zip)(\.crc)?")
 _SNAPSHOTS = ("snapshot", "zip")
 _COMPACTED = re.compile(r"(\d+)\.compact")
 _REFERENCED = re.compile(r'"dfs\w*FileName"\s*:\s*"([^"]+)"')
-_SHARED = ("SSTs", "logs")  # directories of files that RocksDB's snapshots refer to
+_SHARED = ("SSTs", "logs")  # directories with the files that RocksDB snapshots refer to
 
 
 def log_entries(names: Iterable[str], log: str) -> list[int]:
-    """The batches that ``log`` ("offsets" or "commits") has entries of, in order."""
+    """Return the batches that have an entry in ``log``, in ascending order. ``log``: a directory such as "offsets"."""
     prefix = f"{log}/"
     tails = (name.removeprefix(prefix) for name in names if name.startswith(prefix))
     return sorted(int(tail) for tail in tails if tail.isdecimal())
 
 
 def needed_files(names: Iterable[str], batch: int, first: int) -> list[str]:
-    """Everything but the files that snapshots refer to, see ``referenced_files``.
+    """Return the files that ``batch`` needs, except those that snapshots refer to: see ``referenced_files``.
 
-    ``first``: the batch from which on log entries are kept; of a drained query the one before the drain. Raises
-    RetryLater where a state file is not there (any more): look again, at a later batch.
+    ``first``: oldest batch whose log entries are needed; for a drained query the batch before the drain. Raises
+    RetryLater if a state file is missing: list the files again, at a later batch.
     """
     seen = [name for name in names if not _is_hidden(name)]
     chosen = [name for name in seen if name == "metadata"]
     for log in ("offsets", "commits"):
-        # The batch before the first is where Spark reads that batch's beginning from.
+        # Spark reads where the first batch begins from the entry of the batch before it.
         chosen += [f"{log}/{entry}" for entry in log_entries(seen, log) if first - 1 <= entry <= batch]
     chosen += _source_files(name for name in seen if name.startswith("sources/"))
     if batch >= 0:
@@ -45,25 +45,27 @@ def needed_files(names: Iterable[str], batch: int, first: int) -> list[str]:
 
 
 def snapshots_with_references(chosen: Iterable[str]) -> list[str]:
-    """Those whose content names further files."""
+    """Return the chosen snapshots whose content names further files."""
     return [name for name in chosen if name.endswith(".zip") and name.startswith("state/")]
 
 
 def referenced_files(snapshot: str, description: str) -> list[str]:
-    """What a snapshot needs besides itself. ``description``: the text of its entry "metadata"."""
+    """Return the further files that a snapshot needs. ``description``: the text of its ZIP entry "metadata"."""
     directory = snapshot.rpartition("/")[0]
     names = _REFERENCED.findall(description)
     return [f"{directory}/{'logs' if name.endswith('.log') else 'SSTs'}/{name}" for name in names]
 
 
 def _is_hidden(name: str) -> bool:
-    """Check sums of Hadoop's local file system, and files that are still being written."""
+    """True for checksum files of Hadoop's local file system and for files that are still being written."""
     return any(part.startswith(".") for part in name.split("/")) or name.endswith(".tmp")
 
 
 def _source_files(names: Iterable[str]) -> list[str]:
-    """What sources remember by themselves. Logs that are compacted begin at the last but one compacted entry: the
-    last may be of the batch that runs now."""
+    """Select the files that sources keep in the checkpoint.
+
+    In a log with compacted entries, start at the last but one: the last may belong to the batch that now runs.
+    """
     by_directory: dict[str, list[str]] = defaultdict(list)
     for name in names:
         directory, _, tail = name.rpartition("/")
@@ -96,11 +98,11 @@ def _state_files(names: list[str], version: int) -> list[str]:
 
 
 def _of_partition(directory: str, tails: list[str], version: int) -> list[str]:
-    """The newest snapshot that is old enough, and every change after it."""
+    """Select the newest snapshot at or below ``version``, and every change after it up to ``version``."""
     files = [(tail, found) for tail in tails if (found := _STATE_FILE.fullmatch(tail))]
     reached = [(tail, found, int(found.group(1))) for tail, found in files if int(found.group(1)) <= version]
     if any(found.group(2) for _, found, _ in reached):
-        # Versions may have several authors; which one counts is written in the files: all of them are kept.
+        # A version may have several files with different unique ids, and only their content says which one counts.
         return [tail for tail, _, _ in reached]
     snapshots = [number for _, found, number in reached if found.group(3) in _SNAPSHOTS and not found.group(4)]
     base = max(snapshots, default=0)

@@ -1,7 +1,7 @@
-"""Where savepoints lie, seen from the driver: a directory of Hadoop's, or a prefix in an object store.
+"""Storage of savepoints as the driver uses it: a directory that Hadoop reaches, or a prefix in an object store.
 
-A directory is written and read inside the driver's JVM. Objects pass through files on this node's disk: the JVM has the
-checkpoint, and this process the object store's client.
+Directories are written and read inside the driver's JVM. Objects pass through files on this node's disk, because the
+JVM reads the checkpoint and this Python process has the object store's client.
 """
 
 from __future__ import annotations
@@ -22,54 +22,58 @@ from emberkeep.spark.files.hadoop import HadoopFiles
 
 
 class SavepointStorage(Protocol):
-    """One savepoint's files, by name below its directory or prefix. Results carry the name as their path. Any number
-    of threads may call.
+    """The files of one savepoint, by name relative to its directory or prefix. Results have the name as their path.
 
-    Raises Absent (no such file), RetryLater, Fatal.
+    Any number of threads may call. Methods raise Absent (no such file), RetryLater, Fatal.
     """
 
     def prepare(self, names: Iterable[str]) -> None:
-        """Files of these names are going to be saved."""
+        """Prepare for files of these names, which are about to be saved: make directories where they are needed."""
 
     def save(self, source: str, name: str) -> SavepointFile:
-        """Copy a checkpoint's file, whose ``source`` is as Hadoop takes it. The checksum is of the bytes that were
-        read there. Replaces what is there."""
+        """Copy a checkpoint's file, replacing one of that name. ``source`` is a location that Hadoop accepts.
+
+        The checksum is of the bytes that were read from ``source``.
+        """
 
     def write(self, name: str, data: bytes) -> SavepointFile:
-        """A small file: whole or not at all. Durable when this returns. Replaces what is there."""
+        """Write a small file, whole or not at all, replacing one of that name. It is durable when this returns."""
 
     def seal(self, names: Iterable[str]) -> None:
-        """Make what was saved under these names survive a power loss."""
+        """Make the files saved under these names survive a power loss."""
 
     def read(self, name: str) -> bytes:
-        """Of a small file."""
+        """Return the content of a small file."""
 
     def check(self, name: str) -> SavepointFile:
-        """Size and checksum of what is there."""
+        """Return size and checksum of the stored file."""
 
     def fetch(self, name: str, target: str) -> SavepointFile:
-        """Copy a file to ``target``, a location as Hadoop takes it. The checksum is of the bytes that were copied."""
+        """Copy a file to ``target``, a location that Hadoop accepts. The checksum is of the bytes that were copied."""
 
     def remove(self) -> None:
-        """Whatever is there, the manifest first: without it there is no savepoint."""
+        """Delete all files, the manifest first: without a manifest there is no savepoint."""
 
 
 class SavepointStorages:
-    """``open_objects``: the objects at a location; None where it means a directory. ``staging``: of this process
-    alone, on this node's disk."""
+    """Opens the storage of a savepoint by its location.
+
+    ``open_objects``: returns the objects at a location; None if the location is a directory. ``staging``: directory on
+    this node's disk that only this process uses.
+    """
 
     def __init__(self, open_objects: Callable[[str], SavepointObjects | None], staging: Path) -> None:
         self._open_objects = open_objects
         self._staging = staging
 
     def at(self, location: str, files: HadoopFiles) -> SavepointStorage:
-        """Asks nothing of the store yet. Raises Fatal (the location cannot be used)."""
+        """Return the storage at a location, without contacting it. Raises Fatal (the location cannot be used)."""
         objects = self._open_objects(location)
         return DirectoryStorage(location, files) if objects is None else ObjectStorage(objects, files, self._staging)
 
 
 class DirectoryStorage:
-    """On a file system that Hadoop knows: a path, file:, hdfs:, …"""
+    """A savepoint on a file system that Hadoop knows: a path, file:, hdfs:, …"""
 
     def __init__(self, location: str, files: HadoopFiles) -> None:
         self._root = location.rstrip("/")
@@ -108,7 +112,7 @@ class DirectoryStorage:
 
 
 class ObjectStorage:
-    """An object is durable once it is there, and needs no directory."""
+    """A savepoint in an object store. An object is durable as soon as it exists, and needs no directory."""
 
     def __init__(self, objects: SavepointObjects, files: HadoopFiles, staging: Path) -> None:
         self._objects = objects
@@ -156,7 +160,7 @@ class ObjectStorage:
 
     @contextmanager
     def _staged(self) -> Iterator[Path]:
-        """A name for a file that is gone afterwards. Raises Fatal."""
+        """Yield the path for a temporary file, which is deleted afterwards. Raises Fatal."""
         file = self._staging / secrets.token_hex(12)
         try:
             self._staging.mkdir(parents=True, exist_ok=True)

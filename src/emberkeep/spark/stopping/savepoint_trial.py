@@ -1,4 +1,4 @@
-"""Whether a savepoint's place can be written, looked at before anything depends on it."""
+"""Pre-flight check: test that a savepoint's directory is writable before anything depends on it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _FILE = "_trial"
 
 
 def trial_failure(place: Callable[[], SavepointStorage], seconds: float) -> EmberkeepError | None:
-    """Write a file and remove it again. Returns why that cannot be done; None when it can. File systems may hang: what
-    has not answered within ``seconds`` is let alone."""
+    """Write a file and remove it again. Return None if that works, else the reason.
+
+    File systems may hang: a write that has not returned after ``seconds`` counts as failed, and its thread is left
+    behind.
+    """
     failures: list[EmberkeepError] = []
 
     def run() -> None:
@@ -40,7 +43,7 @@ def trial_failure(place: Callable[[], SavepointStorage], seconds: float) -> Embe
 
 
 def _write_and_remove(storage: SavepointStorage) -> None:
-    """Leaves nothing behind. Raises EmberkeepError."""
+    """Write a test file and remove it; try to remove it even if the write failed. Raises EmberkeepError."""
     try:
         storage.write(_FILE, b"this file is removed at once\n")
     except EmberkeepError:
