@@ -1,1 +1,1 @@
-"""Everything that touches PySpark or Spark's internals. PySpark is imported only here, and only when it is needed."""
+"""All code that uses PySpark or Spark's internals. Functions import PySpark only when they need it."""

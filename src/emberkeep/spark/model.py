@@ -98,7 +98,7 @@ class ApplicationListener(Protocol):
     def application_started(self, application: Application) -> None: ...
 
     def application_stopping(self, app_id: str) -> None:
-        """React to a SparkContext that begins to stop: its executors end from now on, with whatever exit code."""
+        """React to a SparkContext that begins to stop: its executors end from now on, normally or not."""
 
     def application_stopped(self, app_id: str) -> None: ...
 

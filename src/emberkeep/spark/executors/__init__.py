@@ -1,1 +1,1 @@
-"""Executors as Spark's scheduler sees them."""
+"""Executors from the view of Spark's scheduler."""

@@ -1,4 +1,4 @@
-"""What Spark shows of executors: what they do and keep that others may need, who can take it over, who is excluded."""
+"""Read from Spark which executors hold blocks and run tasks, can take over blocks, or are excluded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from typing import Any
 
 from emberkeep.spark.executors.scheduler_control import call
 
-DRIVER = "driver"  # Spark's id of it
-LOOKED_AT = 1000  # map outputs at one look: each takes three calls into the JVM, some 0.1 ms each
+DRIVER = "driver"  # Spark's executor id of the driver
+LOOKED_AT = 1000  # most map outputs that one call examines: each takes three calls into the JVM of some 0.1 ms
 
 
 @dataclass(frozen=True)
 class BlocksLeft:
-    """``shuffle``: map outputs, ``cached``: RDD blocks that lie on one executor, as the driver knows it,
-    ``tasks``: those that run there.
-    ``at_least``: there are more map outputs than were looked at."""
+    """Blocks and tasks of one executor, as the driver knows them.
+
+    ``shuffle``: number of map outputs. ``cached``: number of RDD blocks. ``tasks``: number of running tasks.
+    ``at_least``: true if not all map outputs were examined, so that ``shuffle`` may be too low.
+    """
 
     shuffle: int
     cached: int
@@ -25,8 +27,10 @@ class BlocksLeft:
 
 
 def block_takers(context: Any) -> frozenset[str]:
-    """Executors whose block managers Spark knows: one that has just registered is not among them at first. Raises
-    SparkUnavailable."""
+    """Return the active executors whose block managers Spark knows, so that they can take over blocks.
+
+    An executor that has just registered is not among them at first. Raises SparkUnavailable.
+    """
 
     def ask() -> frozenset[str]:
         found = _summaries(context)
@@ -36,8 +40,10 @@ def block_takers(context: Any) -> frozenset[str]:
 
 
 def excluded_executors(context: Any) -> frozenset[str]:
-    """Executors that Spark gives no task of this application, as tasks have failed there repeatedly
-    (``spark.excludeOnFailure.*``). Raises SparkUnavailable."""
+    """Return the executors to which Spark assigns no task, because tasks failed there repeatedly.
+
+    See ``spark.excludeOnFailure.*``. Raises SparkUnavailable.
+    """
 
     def ask() -> frozenset[str]:
         return frozenset(str(one.id()) for one in _summaries(context) if one.isExcluded()) - {DRIVER}
@@ -46,7 +52,7 @@ def excluded_executors(context: Any) -> frozenset[str]:
 
 
 def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, BlocksLeft]:
-    """What lies on each of these executors, unknown ones excepted. Raises SparkUnavailable."""
+    """Return the blocks and tasks of each of these executors; unknown ones are left out. Raises SparkUnavailable."""
 
     def ask() -> dict[str, BlocksLeft]:
         shuffle = dict.fromkeys(executor_ids, 0)
@@ -69,15 +75,18 @@ def blocks_left(context: Any, executor_ids: Collection[str]) -> dict[str, Blocks
 
 
 def _map_statuses(context: Any) -> Iterator[Any]:
-    """Of each map output of each shuffle, None for one that is not there."""
+    """Yield the status of each map output of each shuffle, None for a missing one."""
     shuffles = _map_output_tracker(context).shuffleStatuses().values().toSeq()
     for index in range(shuffles.size()):
         yield from shuffles.apply(index).mapStatuses()
 
 
 def _map_output_tracker(context: Any) -> Any:
-    """By its field: methods of SparkEnv cannot be called, as py4j would look at all of them, and one needs a class that
-    is not among PySpark's jars."""
+    """Return the map output tracker, read from SparkEnv's field.
+
+    Methods of SparkEnv cannot be called: py4j would resolve all of them, and one needs a class that is not in
+    PySpark's jars.
+    """
     field = context._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("mapOutputTracker")
     field.setAccessible(True)
     return field.get(context._jsc.sc().env())
@@ -88,6 +97,6 @@ def _left(shuffle: int, summary: Any, looked_at: int) -> BlocksLeft:
 
 
 def _summaries(context: Any) -> Iterator[Any]:
-    """What Spark shows of each executor, and of the driver."""
+    """Return Spark's summary of each active executor and of the driver."""
     summaries = context._jsc.sc().statusStore().executorList(True)
     return (summaries.apply(index) for index in range(summaries.size()))

@@ -1,9 +1,9 @@
-"""Executors that take no new task, but go on with those that run and keep their blocks.
+"""Cordon executors: they get no new task, but finish their running tasks and keep their blocks.
 
-Spark's scheduler offers nothing to executors that it takes to be decommissioned. It is told so of them, while they are
-not told themselves: that is the call by which Spark takes note of an executor that decommissions itself. There is no
-call that takes it back. So an executor is removed from the scheduler's two tables of such executors, each under the
-lock that Spark itself holds when it uses that table. Its block manager stays out of the choice of replicas for good.
+Spark's scheduler offers no task to executors that it considers decommissioned. To cordon, tell the scheduler that an
+executor decommissions itself, without telling the executor: Spark has such a call. It has no call to undo this. So to
+uncordon, remove the executor from the scheduler's two tables of decommissioned executors, each under the lock that
+Spark itself holds when it uses that table. Spark's choice of block replicas excludes the executor permanently.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ def probe(context: Any) -> None:
 
 
 class DecommissionTables:
-    """Which executors Spark takes to be decommissioned. Crosses into the JVM."""
+    """Spark's tables of decommissioned executors, in the JVM."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
 
     def close(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Returns those that were not closed before; unknown ones, and those that end, are not among them."""
+        """Mark executors as decommissioned; return the newly marked ones.
+
+        Executors that are unknown, already marked or about to end are not among them.
+        """
         context, closing = self._context, sorted(executor_ids)
         pairs = context._gateway.new_array(context._jvm.scala.Tuple2, len(closing))
         for index, executor_id in enumerate(closing):
             pairs[index] = context._jvm.scala.Tuple2(executor_id, _info(context, "its node is blocked"))
-        # Neither is another executor asked for, nor this one told: as if it had said so itself.
+        # False: adjust no target number of executors. True: the executor itself initiated this, so do not notify it.
         done = _backend(context).decommissionExecutors(pairs, False, True)
         return frozenset(str(done.apply(index)) for index in range(done.size()))
 
@@ -57,13 +60,13 @@ class DecommissionTables:
         _backend(self._context).reviveOffers()
 
     def closed(self, executor_ids: Collection[str]) -> frozenset[str]:
-        """Those of them that are closed, or end."""
+        """Return those of these executors that are marked, or about to end."""
         table = _locked(self._context, _backend(self._context))
         return frozenset(executor_id for executor_id in executor_ids if table.containsKey(executor_id))
 
 
 class Tables(Protocol):
-    """See DecommissionTables."""
+    """Interface of DecommissionTables."""
 
     def close(self, executor_ids: Collection[str]) -> frozenset[str]: ...
     def open(self, executor_ids: Collection[str]) -> None: ...
@@ -71,19 +74,19 @@ class Tables(Protocol):
 
 
 class Cordon:
-    """Which executors of the present application take no new task. One thread uses it."""
+    """The cordoned executors of the current application. Only one thread may use it."""
 
     def __init__(self, tables: Callable[[Any], Tables] = DecommissionTables) -> None:
         self._tables = tables
         self._application = ""
         self._cordoned: frozenset[str] = frozenset()
-        self._doubtful: frozenset[str] = frozenset()  # told to close, by a call whose answer was lost
+        self._doubtful: frozenset[str] = frozenset()  # a call to close them failed, with unknown effect
 
     def change(self, context: Any, executor_ids: Collection[str]) -> frozenset[str]:
-        """Let exactly these executors take no new task.
+        """Cordon exactly these executors: keep new tasks from them, and from no others.
 
-        Returns those that are cordoned now; unknown ones, and those that end, are not among them. Raises
-        SparkUnavailable; whatever was done then is made up for by the next call.
+        Return the ones that are cordoned now. Unknown executors and those about to end are not among them. Raises
+        SparkUnavailable; the next call then corrects a change that was made only in part.
         """
         application = call("the application's id", getattr, context, "applicationId")
         if self._application != application:
@@ -97,7 +100,7 @@ class Cordon:
         if new:
             doubtful, self._doubtful = self._doubtful, self._doubtful | new
             done = tables.close(new)
-            # Spark does not name those again that it has closed already.
+            # `close` does not return executors that a failed call before had closed: ask for those.
             done |= tables.closed(doubtful & new - done)
             self._cordoned |= done
             self._doubtful = doubtful - new
@@ -117,12 +120,12 @@ def _backend(context: Any) -> Any:
 
 
 def _owners(context: Any) -> tuple[Any, Any]:
-    """Who keeps a table of decommissioned executors, and is its lock."""
+    """Return the two objects that each own a table of decommissioned executors; each is also its table's lock."""
     return _backend(context), context._jsc.sc().taskScheduler()
 
 
 def _locked(context: Any, owner: Any) -> Any:
-    """The owner's table as a Java map, each of whose methods holds the owner's lock."""
+    """Return the owner's table as a Java map whose methods each hold the owner's lock."""
     jvm = context._jvm
     table = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_field(owner, _TABLE))
     arguments = context._gateway.new_array(jvm.java.lang.Object, 2)
@@ -134,7 +137,7 @@ def _locked(context: Any, owner: Any) -> Any:
 
 
 def _field(owner: Any, name: str) -> Any:
-    """A field of the object's class or of one that it extends. Raises LookupError."""
+    """Return the value of a field that the object's class or a superclass declares. Raises LookupError."""
     kind = owner.getClass()
     while kind is not None:
         for field in kind.getDeclaredFields():

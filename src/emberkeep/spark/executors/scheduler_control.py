@@ -1,4 +1,4 @@
-"""Asking and telling Spark's scheduler about executors."""
+"""Query Spark's scheduler about executors, and remove executors from it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from emberkeep.spark.errors import SparkInternalsMissing, SparkUnavailable
 
 HEARTBEAT_RECEIVER = "org.apache.spark.HeartbeatReceiver"
 HEARTBEAT_INTERVAL = "spark.executor.heartbeatInterval"
-HEARTBEATS_MISSED = 3  # the first one comes after up to two intervals
+HEARTBEATS_MISSED = 3  # in heartbeat intervals; the first heartbeat comes after up to two intervals
 
 
 def call(what: str, function: Any, *arguments: Any) -> Any:
-    """Call into the JVM; every way in which it may be gone becomes SparkUnavailable."""
+    """Call into the JVM; turn every error that a missing or broken JVM can cause into SparkUnavailable."""
     from py4j.protocol import Py4JError
 
     try:
@@ -38,7 +38,7 @@ def probe(context: Any) -> None:
 
 
 def executor_ids(context: Any) -> frozenset[str]:
-    """The executors registered with the driver. Raises SparkUnavailable."""
+    """Return the executors registered with the driver. Raises SparkUnavailable."""
 
     def ask() -> frozenset[str]:
         ids = context._jsc.sc().schedulerBackend().getExecutorIds()
@@ -48,9 +48,9 @@ def executor_ids(context: Any) -> frozenset[str]:
 
 
 def silent_executors(context: Any, executor_ids: Collection[str]) -> frozenset[str]:
-    """Those from which the driver has had no heartbeat for several of their intervals. Raises SparkUnavailable.
+    """Return those that have sent the driver no heartbeat for more than three heartbeat intervals.
 
-    An executor that it has not heard at all yet is not among them.
+    An executor that has not sent any heartbeat yet is not among them. Raises SparkUnavailable.
     """
 
     def ask() -> frozenset[str]:
@@ -68,17 +68,19 @@ def silent_executors(context: Any, executor_ids: Collection[str]) -> frozenset[s
 
 
 def _last_heard(context: Any) -> Any:
-    """Spark's own table of when each executor was heard (Scala map from id to ms since 1970); only its listener bus
-    leads there."""
+    """Return Spark's table of last heartbeats, a Scala map from executor id to ms since 1970.
+
+    It is a field of the heartbeat receiver, which can be reached only through Spark's listener bus.
+    """
     listeners = context._jsc.sc().listenerBus().listeners()
     receiver = next((one for one in listeners if one.getClass().getName() == HEARTBEAT_RECEIVER), None)
     return getattr(receiver, f"{HEARTBEAT_RECEIVER.replace('.', '$')}$$executorLastSeen")()
 
 
 def remove_executor(context: Any, executor_id: str, reason: str, *, caused_by_app: bool) -> None:
-    """Let Spark drop an executor and tell it to end; an unknown id is ignored. Raises SparkUnavailable.
+    """Make Spark drop an executor and tell it to end; an unknown id is ignored. Raises SparkUnavailable.
 
-    With ``caused_by_app`` false its running tasks are retried without counting against ``spark.task.maxFailures``.
+    If ``caused_by_app`` is false, its running tasks are retried without counting against ``spark.task.maxFailures``.
     """
 
     def send() -> None:

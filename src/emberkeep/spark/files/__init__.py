@@ -1,1 +1,1 @@
-"""Files as Spark's driver reaches them."""
+"""Files of jobs, checkpoints and savepoints, as Spark's driver accesses them."""

@@ -1,5 +1,6 @@
-"""Copying and checking files on this node's own file systems without the JVM: a checkpoint has thousands of small ones,
-and each call into the JVM takes longer than the whole copy of one of those.
+"""Copy and check files on this node's own file systems without the JVM.
+
+A checkpoint has thousands of small files, and one call into the JVM takes longer than copying such a file.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ _FILE_URI = re.compile(r"file:(?://)?(/(?!/).*)", re.DOTALL)
 
 
 def path_on_disk(location: str, *, paths_are_local: bool) -> str | None:
-    """The path that a location means, as Hadoop takes it (nothing is unescaped); None: it is elsewhere.
+    """Return the local path of a location, read as Hadoop reads it (nothing is unescaped); None if it is not local.
 
-    ``paths_are_local``: whether a location without a scheme is on the local file system.
+    ``paths_are_local``: true if a location without a scheme is on the local file system.
     """
     if location.startswith("/"):
         return location if paths_are_local else None
@@ -28,8 +29,11 @@ def path_on_disk(location: str, *, paths_are_local: bool) -> str | None:
 
 
 def copy_on_disk(source: str, target: str, *, lasting: bool) -> SavepointFile:
-    """Replace ``target``; the checksum is of the bytes that were read. ``lasting``: on the disk when this returns; the
-    directory has to be synced as well. Raises OSError (reading), Fatal (writing)."""
+    """Copy a file, replacing ``target``. The checksum is of the bytes that were read.
+
+    ``lasting``: sync the file before this returns; the caller must sync the directory. Raises OSError if ``source``
+    cannot be opened, Fatal if reading or writing fails later.
+    """
     digest, size = hashlib.sha256(), 0
     with Path(source).open("rb", buffering=0) as reading:
         try:
@@ -49,7 +53,7 @@ def copy_on_disk(source: str, target: str, *, lasting: bool) -> SavepointFile:
 
 
 def check_on_disk(path: str) -> SavepointFile:
-    """Size and checksum. Raises OSError."""
+    """Return size and checksum of a file. Raises OSError."""
     with Path(path).open("rb", buffering=0) as reading:
         digest = hashlib.file_digest(reading, "sha256")
         return SavepointFile(path=path, size=reading.tell(), sha256=digest.hexdigest())

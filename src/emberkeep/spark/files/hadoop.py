@@ -1,8 +1,8 @@
-"""Files on whatever file system a job's checkpoints and savepoints lie on: Hadoop's, in the driver's JVM.
+"""Files of checkpoints and savepoints, on any file system that Hadoop in the driver's JVM can access.
 
-Files are copied inside the JVM, or on this node's own disks without it. On the local file system they are durable when
-a call returns: each is synced, and so is what was renamed or made in a directory. Other file systems are taken at their
-word: a file is durable once it is closed.
+Files are copied inside the JVM; if source and target are on this node's disks, without the JVM. On the local file
+system, ``write`` and ``copy`` sync the file. ``write`` also syncs its directory; ``sync_tree`` does so for copies. Log
+entries are not synced, like Spark's own. On other file systems, a file counts as durable once it is closed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,18 @@ _BUFFER = 1 << 17  # bytes
 
 @dataclass(frozen=True)
 class FoundFile:
-    """``name``: relative to the directory that was listed. ``size`` in bytes."""
+    """A file in a listing. ``name``: relative to the listed directory. ``size``: in bytes."""
 
     name: str
     size: int
 
 
 class HadoopFiles:
-    """Locations are URIs or paths as Spark takes them. Every method raises Absent (no such file), Conflict (it is there
-    already) or Fatal (whatever else Hadoop says). May be used from several threads."""
+    """Access to files through Hadoop. Locations are URIs or paths in Spark's notation.
+
+    Every method raises Absent (no such file), Conflict (the file exists) or Fatal (any other error from Hadoop). Any
+    number of threads may use it.
+    """
 
     def __init__(self, spark: Any) -> None:
         jvm = spark._jvm
@@ -50,7 +53,7 @@ class HadoopFiles:
         self._paths_are_local = str(default.getScheme()) == "file"
 
     def below(self, directory: str) -> list[FoundFile]:
-        """All files below a directory, at any depth; nothing where there is none."""
+        """Return all files below a directory, at any depth; an empty list if there is no such directory."""
         with _translated(directory):
             path, system = self._reach(directory)
             if not system.exists(path):
@@ -67,7 +70,7 @@ class HadoopFiles:
             return found
 
     def numbered(self, directory: str) -> list[int]:
-        """The names directly in a directory that are numbers, in order."""
+        """Return the names in a directory that are numbers, in ascending order; an empty list without a directory."""
         with _translated(directory):
             path, system = self._reach(directory)
             if not system.exists(path):
@@ -90,7 +93,7 @@ class HadoopFiles:
                 stream.close()
 
     def read_bytes(self, location: str) -> bytes:
-        """Of a small file."""
+        """Return the content of a small file."""
         with _translated(location):
             path, system = self._reach(location)
             stream = system.open(path)
@@ -100,7 +103,7 @@ class HadoopFiles:
                 stream.close()
 
     def read_zip_entry(self, location: str, entry: str) -> str:
-        """The text of one entry of a ZIP file. Raises Absent when it has none such."""
+        """Return the text of one entry of a ZIP file. Raises Absent if the file has no such entry."""
         with _translated(location):
             path, system = self._reach(location)
             stream = self._zip(system.open(path))
@@ -113,7 +116,10 @@ class HadoopFiles:
         raise Absent(f"{location} has no entry {entry!r}")
 
     def add_log_entry(self, location: str, text: str, *, overwrite: bool = False) -> None:
-        """As Spark writes entries of its logs: the whole file appears at once, or not at all."""
+        """Write a log entry as Spark does: the whole file appears at once, or not at all.
+
+        Raises Conflict if the entry exists and ``overwrite`` is false.
+        """
         with _translated(location):
             path = self._path(location)
             stream = self._manager.create(path.getParent(), self._configuration).createAtomic(path, overwrite)
@@ -125,7 +131,10 @@ class HadoopFiles:
             stream.close()
 
     def write(self, location: str, data: bytes) -> SavepointFile:
-        """A whole small file, written aside and renamed. The result's path is ``location``."""
+        """Write a small file by writing aside and renaming, replacing ``location``, which is the result's path.
+
+        The file is deleted right before the renaming: after a crash in between it is absent.
+        """
         aside = f"{location}.tmp"
         with _translated(location):
             path, system = self._reach(aside)
@@ -144,9 +153,9 @@ class HadoopFiles:
         return described(location, data)
 
     def copy(self, source: str, target: str, *, lasting: bool = True) -> SavepointFile:
-        """Replace ``target``. The result's path is ``target``; its checksum is of the bytes that were read.
+        """Copy a file, replacing ``target``, which is the result's path. The checksum is of the bytes that were read.
 
-        ``lasting`` false: a power loss may take it away again, on the local file system too.
+        If ``lasting`` is false, the copy is not synced: a power loss may remove it.
         """
         read, written = self.path_on_disk(source), self.path_on_disk(target)
         with _translated(source):
@@ -175,7 +184,7 @@ class HadoopFiles:
             return size
 
     def check(self, location: str) -> SavepointFile:
-        """Size and checksum of what is there."""
+        """Return size and checksum of a file."""
         with _translated(location):
             on_disk = self.path_on_disk(location)
             if on_disk is not None:
@@ -198,7 +207,7 @@ class HadoopFiles:
                     raise Fatal(f"{directory} cannot be made", hint="check the permissions there")
 
     def sync_tree(self, root: str, directories: Iterable[str]) -> None:
-        """Make what was created in these directories below ``root`` survive a power loss, and the directories too."""
+        """Make the entries of these directories below ``root`` survive a power loss, and the directories themselves."""
         found = {root, root.rpartition("/")[0]}
         for directory in directories:
             below = directory
@@ -211,7 +220,7 @@ class HadoopFiles:
                 self._sync_directories(system, [path])
 
     def delete(self, location: str) -> None:
-        """A file, or a directory with all that is in it; nothing where there is none."""
+        """Delete a file, or a directory with its content; do nothing if it does not exist."""
         with _translated(location):
             path, system = self._reach(location)
             system.delete(path, True)
@@ -222,13 +231,13 @@ class HadoopFiles:
             return bool(system.exists(path) and system.getFileStatus(path).isDirectory())
 
     def path_on_disk(self, location: str) -> str | None:
-        """The path on this node that a location means, None where it lies elsewhere."""
+        """Return the local path of a location, None if it is not on this node's file systems."""
         return path_on_disk(location, paths_are_local=self._paths_are_local)
 
     def _reach(self, location: str) -> tuple[Any, Any]:
         path = self._path(location)
         system = path.getFileSystem(self._configuration)
-        # Without Hadoop's own hidden check sum files: a copy by other means would leave them behind.
+        # Bypass Hadoop's hidden checksum files: a copy made by other means would leave stale ones behind.
         return path, system.getRawFileSystem() if self._is_checksummed(system) else system
 
     def _is_checksummed(self, system: Any) -> bool:
@@ -255,7 +264,7 @@ class HadoopFiles:
 
 @contextmanager
 def _translated(location: str) -> Iterator[None]:
-    """What Hadoop and Py4J raise, in our terms."""
+    """Translate exceptions from Hadoop and Py4J into ours."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:

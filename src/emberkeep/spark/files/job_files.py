@@ -1,7 +1,7 @@
-"""A job's own files in its driver, as spark-submit would have made them available, without Spark sending them round.
+"""Make a job's own files available in its driver as spark-submit does, without Spark distributing them.
 
-Each node has bound them from its own BLOB cache: executors find them in their working directory. Here they are linked
-into the directory that ``SparkFiles`` looks in, and put on Python's path.
+Each node provides the files from its own BLOB cache; executors find them in their working directory. In the driver they
+are linked into the directory of ``SparkFiles`` and added to Python's path.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _SUBMIT_PY_FILES = "spark.submit.pyFiles"
 
 
 def add_to_path(files: JobFiles) -> None:
-    """Make ``--py-files`` importable before a SparkContext exists: packages by their path, modules by their folder."""
+    """Make ``--py-files`` importable before a SparkContext exists: add packages, and the folders of modules."""
     packages = [str(path) for name, path in files.py_files.items() if not _is_module(name)]
     folders = [str(path.parent) for name, path in files.py_files.items() if _is_module(name)]
     sys.path[1:1] = dict.fromkeys((*packages, *folders))
 
 
 def attach(context: Any, files: JobFiles) -> None:
-    """Make the files known to a new SparkContext. What the script has added under the same name stays.
+    """Make the files known to a new SparkContext; a file that the script added under the same name stays.
 
     Raises OSError.
     """
@@ -33,7 +33,7 @@ def attach(context: Any, files: JobFiles) -> None:
     for name, path in {**files.files, **files.py_files}.items():
         if not (root / name).exists():
             (root / name).symlink_to(path)
-    # Workers put these, in their own working directory, on their paths; modules are found in that directory itself.
+    # Python workers add these packages in their working directory to their paths; they find modules in it anyway.
     known = context._python_includes
     known += [name for name in files.py_files if not _is_module(name) and name not in known]
     submitted = [*filter(None, [context._conf.get(_SUBMIT_PY_FILES, "")]), *map(str, files.py_files.values())]

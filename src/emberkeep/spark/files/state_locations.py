@@ -1,4 +1,4 @@
-"""How Spark reaches the durable location of a checkpoint: by itself, or through the node's state gateway."""
+"""Translate a checkpoint's durable location into the one that Spark uses: the same, or the node's state gateway."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from emberkeep.spark.notices import Notices
 
 
 class StateLocations(Protocol):
-    """How a durable location is told to Spark."""
+    """Translation of durable locations for Spark."""
 
     def for_spark(self, spark: Any, location: str) -> str:
-        """The location to give to Spark in the place of a durable one; itself when it is one of those already.
-        ``spark``: the query's session."""
+        """Return the location to give Spark for a durable one; a location that is translated already stays the same.
+
+        ``spark``: the query's session.
+        """
 
 
 class DirectLocations:
-    """Spark reads and writes the durable store by itself."""
+    """Locations stay the same: Spark accesses the durable store directly."""
 
     def for_spark(self, spark: Any, location: str) -> str:
         del spark
@@ -28,7 +30,10 @@ class DirectLocations:
 
 
 class GatewayLocations:
-    """Spark goes through the state gateway of the node. ``own_root``: location of the job's own checkpoints."""
+    """Locations lead to the node's state gateway. ``own_root``: location of the job's own checkpoints.
+
+    A location that the gateway cannot address stays the same, and a notice says so.
+    """
 
     def __init__(self, job_id: JobId, own_root: str, notices: Notices) -> None:
         self._job_id = job_id
@@ -47,7 +52,7 @@ class GatewayLocations:
 
 
 def _qualified(spark: Any, location: str) -> str:
-    """As Hadoop takes it: without a scheme it belongs to the default file system, which knows relative paths too."""
+    """Return the absolute location. Without a scheme, the default file system resolves it, also a relative path."""
     scheme, colon, _ = location.partition(":")
     if colon and "/" not in scheme and scheme.lower() != "file":
         return location
@@ -55,9 +60,9 @@ def _qualified(spark: Any, location: str) -> str:
 
 
 def _plain(spark: Any, location: str) -> str:
-    """A path of the local file system as it is, without its scheme and escapes that Hadoop does not know either.
+    """Return a location qualified by Hadoop; one on the local file system as a plain path without scheme and escapes.
 
-    Raises SparkInternalsMissing, InvalidSparkConfiguration (the default file system cannot be used).
+    Raises SparkInternalsMissing, InvalidSparkConfiguration (its file system cannot be used).
     """
     from py4j.protocol import Py4JError
 

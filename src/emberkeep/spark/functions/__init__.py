@@ -1,1 +1,1 @@
-"""The user's functions, in the driver and on executors."""
+"""User functions that take part in the job's lifecycle, in the driver and on executors."""

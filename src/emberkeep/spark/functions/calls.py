@@ -1,4 +1,4 @@
-"""Calls of user functions in the driver, with a bound: one that hangs holds up neither a stop nor other functions."""
+"""Calls of user functions in the driver with a time limit: a hanging call blocks neither a stop nor other functions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from emberkeep.spark.script.runner import OWN_THREAD_PREFIX
 
 log = structlog.get_logger(__name__)
 
-_PATIENCE_SECONDS = 3.0  # less than a cancellation has, for all functions together
-_MOST_THREADS = 256  # each function has at most one call that hangs
+_PATIENCE_SECONDS = 3.0  # for all functions together; less than a cancellation's time limit
+_MOST_THREADS = 256  # each function has at most one hanging call
 
 
 class _Call(NamedTuple):
@@ -25,17 +25,20 @@ class _Call(NamedTuple):
 
 
 class FunctionCalls:
-    """Used from any thread; calls are made on threads of its own. ``seconds``: that each of them may take."""
+    """Runs calls on its own threads; any thread may use it. ``seconds``: time limit of each call."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._threads = ThreadPoolExecutor(_MOST_THREADS, f"{OWN_THREAD_PREFIX}-functions")
         self._lock = threading.Lock()
-        self._newest: dict[str, _Call] = {}  # by function
+        self._newest: dict[str, _Call] = {}  # the latest call, by name of the function
 
     def call(self, name: str, method: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What ``method`` of the function ``name`` returns. Raises UserFunctionFailed: it raises, does not return in
-        time, or has not from the call before; there are no two at once."""
+        """Call ``method`` of the function ``name`` and return its result.
+
+        Raises UserFunctionFailed if the method raises or does not return in time, or if the previous call of this
+        function has not returned: no function has two calls at once.
+        """
         where = f"{method} of {name} in the driver"
         with self._lock:
             before = self._newest.get(name)
@@ -61,9 +64,11 @@ class FunctionCalls:
         return result.result()
 
     def close_all(self, functions: Iterable[tuple[str, Callable[[], None]]]) -> None:
-        """Names and what closes them: one after the other, but a close that takes long, or another call that does, is
-        waited for by the others for a moment only. Returns when all are done, or their time is over; failures are
-        logged."""
+        """Close functions one after the other; log failures. ``functions``: pairs of a name and a close method.
+
+        Each close waits for the previous one, and for a call of the same function in progress, but all these waits
+        together take at most 3 s. After that, closes overlap. Return when all have ended or the time limit is over.
+        """
         patience = time.monotonic() + _PATIENCE_SECONDS
         closing: dict[Future[None], str] = {}
         for name, close in functions:

@@ -1,9 +1,9 @@
-"""The driver's side of functions that live on executors: who is there, calls to all of them, states that nobody has.
+"""The driver's side of functions on executors: their instances, calls to all of them, and states without an instance.
 
-An instance whose connection breaks is *silent*: its worker may live, with all that it has taken. It is waited for until
-it connects again, or its time is over; only then it is lost, and what is known of its state goes to another one. So a
-snapshot is never made around an instance that nobody knows anything of. An executor that Spark has lost, or lets go,
-sets that time for its instances, whatever their connections say: a node without power sends nothing.
+An instance whose connection breaks is *silent*: its worker may still run, with all its state. The driver waits until
+the instance reconnects or its deadline passes. Only then the instance is lost, and another instance gets its last known
+state. So a snapshot never omits an instance whose fate is unknown. If Spark loses or removes an executor, its instances
+get a deadline even while their connections look intact: a node without power sends nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from emberkeep.spark.functions.remote_instance import RemoteInstance
 
 log = structlog.get_logger(__name__)
 
-_CLOSE_SECONDS = 10.0  # nobody waits long for the end
-_SILENT_SECONDS = 20.0  # in which a worker that lives has connected again
-_FAREWELL_SECONDS = 10.0  # in which a worker has handed over its state when its executor has gone
-_UNSEEN_LOOKS = 2  # in a row: the first one may be older than the executor
+_CLOSE_SECONDS = 10.0  # time limit of closing all instances
+_SILENT_SECONDS = 20.0  # a worker that still runs reconnects within this time
+_FAREWELL_SECONDS = 10.0  # a worker hands over its state within this time after its executor has gone
+_UNSEEN_LOOKS = 2  # consecutive checks without the executor: the first may be older than the executor
 _LOOK_SECONDS = 0.5
 _MOST_INSTANCES = 4_096
 _SNAPSHOT = "snapshot_state"
@@ -37,7 +37,10 @@ _SEPARATOR = "@"  # between a function's name and the number of its state
 
 
 class ExecutorFunctions:
-    """One per driver process, any thread. One reading thread for each instance; workers are as many as cores."""
+    """Registry of the instances on executors; one per driver process, any thread may use it.
+
+    Each instance has a thread that reads from it. There are as many workers as cores.
+    """
 
     def __init__(
         self,
@@ -48,8 +51,14 @@ class ExecutorFunctions:
         silent_seconds: float = _SILENT_SECONDS,
         farewell_seconds: float = _FAREWELL_SECONDS,
     ) -> None:
-        """``host``: address that executors reach. ``restored``: states of the savepoint that the job starts from.
-        ``seconds``: in which all instances have to answer a call."""
+        """Create the registry, without listening yet.
+
+        - ``host``: address at which executors reach this process.
+        - ``restored``: returns the states that the job's functions begin with, by instance.
+        - ``seconds``: time limit for the replies of all instances to one call.
+        - ``silent_seconds``: an instance whose connection breaks is lost unless it reconnects within this time.
+        - ``farewell_seconds``: an instance whose executor has gone is lost unless it leaves within this time.
+        """
         self._seconds = seconds
         self._silent_seconds = silent_seconds
         self._farewell_seconds = farewell_seconds
@@ -58,14 +67,14 @@ class ExecutorFunctions:
         self._restored = restored
         self._changed = threading.Condition()
         self._remotes: list[RemoteInstance] = []
-        self._kept: dict[str, list[bytes]] | None = None  # None: the savepoint's have not been looked at
-        self._in_snapshot: list[RemoteInstance] = []  # whose state the newest one has
+        self._kept: dict[str, list[bytes]] | None = None  # states without an instance; None: not read yet
+        self._in_snapshot: list[RemoteInstance] = []  # instances whose state the newest snapshot has
         self._losses = InstanceLosses()
         self._numbers = 0
         self._link: Link | None = None
 
     def link(self) -> Link:
-        """Where workers connect; listens from the first call on. Raises OSError."""
+        """Return the address at which workers connect; start listening at the first call. Raises OSError."""
         with self._changed:
             if self._link is None:
                 listening = socket.create_server((self._host, 0), backlog=256)
@@ -77,32 +86,36 @@ class ExecutorFunctions:
             return self._link
 
     def instances(self) -> list[str]:
-        """Which instances there are, in words; also such that are silent."""
+        """Return a text for each instance, including silent ones."""
         with self._changed:
             self._give_up_overdue()
             return [remote.place for remote in self._remotes]
 
     def names(self) -> set[str]:
-        """Of functions that have instances, or states that wait for one."""
+        """Return the names of functions that have an instance, or a state that waits for one."""
         with self._changed:
             waiting = {name for name, states in (self._kept or {}).items() if states}
             return waiting | {remote.name for remote in self._remotes}
 
     def losses(self) -> list[str]:
-        """Instances that were lost with what they had taken, and no complete savepoint has told of; in words."""
+        """Return a text for each lost instance that no complete savepoint has reported."""
         with self._changed:
             self._give_up_overdue()
             return self._losses.untold()
 
     def call_all(self, method: str, *arguments: int) -> None:
-        """Returns when every instance has done it. Raises UserFunctionFailed."""
+        """Call a method of every instance; return when all have replied. Raises UserFunctionFailed."""
         self._ask(self._settled(), method, list(arguments))
 
     def snapshot_state(self) -> dict[str, bytes]:
-        """By function and number: of every instance, and those that nobody has. Raises UserFunctionFailed."""
+        """Return the state of every instance and the states without one, by function and number.
+
+        Raises UserFunctionFailed.
+        """
         self._settled()
         with self._changed:
-            # At one moment: whose worker ends meanwhile answers by its farewell, and what it leaves is not among these.
+            # Copy both under one lock: an instance that leaves from now on replies with its farewell, and the state
+            # that it leaves behind must not be in `found` as well.
             remotes = list(self._remotes)
             found = {name: list(states) for name, states in self._states().items()}
         answers = self._ask(remotes, _SNAPSHOT, [])
@@ -114,14 +127,14 @@ class ExecutorFunctions:
         return {f"{name}{_SEPARATOR}{n}": state for name, states in found.items() for n, state in enumerate(states)}
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """To those whose state the savepoint has. Raises UserFunctionFailed."""
+        """Notify the instances whose state the savepoint has. Raises UserFunctionFailed."""
         with self._changed:
             self._losses.savepoint_complete()
             remotes = [remote for remote in self._in_snapshot if not remote.is_gone]
         self._ask(remotes, "notify_checkpoint_complete", [checkpoint_id])
 
     def close(self) -> None:
-        """Failures are logged: who does not answer ends with its executor."""
+        """Close all instances. Log failures: an instance that does not reply ends with its executor."""
         with self._changed:
             remotes = list(self._remotes)
         try:
@@ -138,7 +151,10 @@ class ExecutorFunctions:
     # --- executors ----------------------------------------------------------------------------------------------------
 
     def executors_seen(self, executor_ids: Collection[str]) -> None:
-        """These are registered with Spark now."""
+        """Set a deadline for instances whose executor is missing from ``executor_ids`` in two consecutive calls.
+
+        ``executor_ids``: the executors that are registered with Spark now.
+        """
         with self._changed:
             for remote in self._remotes:
                 if remote.executor in executor_ids or not remote.executor:
@@ -150,7 +166,7 @@ class ExecutorFunctions:
             self._give_up_overdue()
 
     def executor_removed(self, executor_id: str) -> None:
-        """Spark was told to do without it."""
+        """Set a deadline for the instances on an executor that Spark was told to remove."""
         with self._changed:
             for remote in self._remotes:
                 if remote.executor == executor_id:
@@ -159,7 +175,7 @@ class ExecutorFunctions:
     # --- calls --------------------------------------------------------------------------------------------------------
 
     def _settled(self) -> list[RemoteInstance]:
-        """All instances, once none of them is silent: each has connected again, or is lost."""
+        """Wait until no instance is silent, as each has reconnected or is lost; return all instances."""
         with self._changed:
             while True:
                 self._give_up_overdue()
@@ -176,9 +192,9 @@ class ExecutorFunctions:
             call = Call(number=self._numbers, method=method, arguments=arguments)
             for remote in remotes:
                 remote.asked = call
-            reached = [remote for remote in remotes if remote.is_welcome]  # others get it once they are
+            reached = [remote for remote in remotes if remote.is_welcome]  # others get the call after the handshake
         for remote in reached:
-            # Where that fails, whoever reads from it finds the farewell, or that it is silent.
+            # If sending fails, the instance's reading thread finds its farewell, or that its connection is broken.
             with suppress(EmberkeepError):
                 remote.channel.send(call)
         deadline = time.monotonic() + seconds
@@ -225,7 +241,10 @@ class ExecutorFunctions:
             self._broken(remote, channel, error)
 
     def _let_in(self, channel: Channel, hello: Hello, link: Link) -> tuple[RemoteInstance, list[bytes]]:
-        """Returns the states that it begins with, too. Raises Conflict."""
+        """Admit a new or reconnecting instance. Return it and the states that it begins with.
+
+        Raises Conflict if the instance was lost before it reconnected, UserFunctionFailed if there are too many.
+        """
         with self._changed:
             self._give_up_overdue()
             same = [remote for remote in self._remotes if hello.instance and remote.instance == hello.instance]
@@ -239,14 +258,14 @@ class ExecutorFunctions:
             raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
         older.close()
         log.info("a function on an executor is connected again", function=known.place)
-        # One that tries to join again has not begun: the answer to its first try was lost.
+        # A known instance that joins as new has not begun: the reply to its first attempt was lost.
         return known, [] if hello.again else known.taken
 
     def _is_welcome(self, remote: RemoteInstance, channel: Channel) -> None:
-        """What it was asked for and has not answered may not have reached it. Raises RetryLater."""
+        """Mark the handshake complete, and send the unanswered call, which may not have arrived. Raises RetryLater."""
         with self._changed:
             if remote.channel is not channel:
-                return  # it has connected once more
+                return  # the instance has reconnected again
             remote.is_welcome = True
             asked = remote.asked
             self._changed.notify_all()
@@ -254,7 +273,7 @@ class ExecutorFunctions:
             channel.send(asked)
 
     def _read_all(self, remote: RemoteInstance, channel: Channel) -> None:
-        """Until it leaves. Raises RetryLater."""
+        """Read replies until the instance leaves. Raises RetryLater."""
         while True:
             reply = channel.receive(Reply)
             if reply.number == FAREWELL:
@@ -285,7 +304,7 @@ class ExecutorFunctions:
         return remote
 
     def _left(self, remote: RemoteInstance, reply: Reply) -> None:
-        """Spark has let the worker go: its state waits for the next instance."""
+        """Handle the farewell of an instance whose worker ends: keep its state for the next instance."""
         with self._changed:
             if remote.is_gone:
                 return
@@ -309,7 +328,7 @@ class ExecutorFunctions:
         channel.close()
         with self._changed:
             if remote.is_gone or remote.channel is not channel:
-                return  # it is connected again already
+                return  # the instance has already reconnected
             remote.is_silent = True
             remote.has_until(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
         log.warning("a function on an executor is silent", function=remote.place, reason=str(error))

@@ -1,4 +1,4 @@
-"""Which instances of functions were lost, until a complete savepoint has told of them."""
+"""Lost instances of functions, until a complete savepoint has reported them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ _MOST_KEPT = 20
 
 
 class InstanceLosses:
-    """The caller locks.
+    """The losses that no complete savepoint has reported. Not thread-safe: the caller holds a lock.
 
-    A savepoint tells of the losses before its snapshot. A loss after it, while the savepoint is written, is for the
-    next one to tell of.
+    A savepoint reports the losses before its snapshot. The next savepoint reports a loss after the snapshot.
     """
 
     def __init__(self) -> None:
@@ -20,19 +19,19 @@ class InstanceLosses:
         self._count_at_snapshot = 0
 
     def add(self, loss: str) -> None:
-        """``loss``: which instance, and why, in words."""
+        """Add a loss. ``loss``: text that names the instance and the reason."""
         self._count += 1
         self._kept.append((self._count, loss))
 
     def untold(self) -> list[str]:
-        """All losses that no complete savepoint has told of, oldest first; the newest ones where there are many."""
+        """Return the losses that no complete savepoint has reported, oldest first; only the newest 20 are kept."""
         return [loss for _, loss in self._kept]
 
     def snapshot_taken(self) -> None:
-        """The savepoint with this snapshot tells of all losses until now."""
+        """Record that a snapshot was taken: its savepoint will report all losses until now."""
         self._count_at_snapshot = self._count
 
     def savepoint_complete(self) -> None:
-        """The savepoint with the newest snapshot is complete."""
+        """Remove the losses that the newest snapshot's savepoint has reported. Call this when it is complete."""
         while self._kept and self._kept[0][0] <= self._count_at_snapshot:
             self._kept.popleft()

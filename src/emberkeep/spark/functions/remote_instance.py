@@ -1,4 +1,4 @@
-"""What the driver knows of one instance of a function on an executor."""
+"""The driver's state of one instance of a function on an executor."""
 
 from __future__ import annotations
 
@@ -10,17 +10,22 @@ from emberkeep.api.function_link import WITHOUT_RETURN, Call, Hello, Reply
 
 @dataclass(eq=False)
 class RemoteInstance:
-    """``taken``: what of its state is known here, given back should it be lost: the states that it began with, then its
-    state in its newest snapshot. ``until``: of ``time.monotonic()``; when it has neither come again nor left by then,
-    it is lost. ``unseen``: looks at Spark in a row that did not show its executor. ``asked``: what it has not answered
-    yet."""
+    """One instance of a function on an executor.
+
+    - ``taken``: the instance's last known state, which another instance gets if this one is lost: the states that it
+      began with, later its state in its newest snapshot.
+    - ``until``: in ``time.monotonic()`` seconds; the instance is lost unless it reconnects or leaves before. None: no
+      deadline.
+    - ``unseen``: number of consecutive checks in which Spark did not list its executor.
+    - ``asked``: the call that it has not answered yet.
+    """
 
     channel: Channel
     hello: Hello
     taken: list[bytes]
     replies: dict[int, Reply] = field(default_factory=dict)
     asked: Call | None = None
-    is_welcome: bool = False  # its present channel is past the introduction, and takes calls
+    is_welcome: bool = False  # the handshake on its current channel is complete, so it takes calls
     farewell: Reply | None = None  # it has left, with its state
     is_silent: bool = False  # its connection is broken
     until: float | None = None
@@ -37,12 +42,12 @@ class RemoteInstance:
 
     @property
     def comes_again(self) -> bool:
-        """Whether it connects again when its connection has broken."""
+        """True if the instance reconnects after its connection has broken."""
         return self.hello.version > WITHOUT_RETURN
 
     @property
     def executor(self) -> str:
-        """Spark's id; "" where nobody knows."""
+        """Spark's id of the executor; "" if unknown."""
         return self.hello.executor
 
     @property
@@ -50,14 +55,14 @@ class RemoteInstance:
         return f"{self.hello.name} in process {self.hello.pid} on {self.hello.host}"
 
     def exchange(self, channel: Channel) -> Channel:
-        """It has connected again, and is not welcome yet. Returns the channel before."""
+        """Replace the channel after a reconnection, before the handshake is complete. Return the old channel."""
         before, self.channel = self.channel, channel
         self.is_welcome = False
         self.is_silent, self.until = False, None
         return before
 
     def is_seen(self) -> None:
-        """Its executor is there."""
+        """Record that Spark lists the executor; remove the deadline unless the connection is broken."""
         self.unseen = 0
         if not self.is_silent:
             self.until = None

@@ -1,11 +1,11 @@
-"""What user functions begin with: the newest states that the job has recorded, kept beside its checkpoints.
+"""Keep the newest recorded states of user functions beside the job's checkpoints, for the start of later attempts.
 
-States come with savepoints: the one that the job has started from, then each one that the job completes itself. A copy
-of the newest is kept for later attempts, as a savepoint may be removed, or lie where it is slow to read. A driver that
-moves has no savepoint, and keeps the states that its functions have then.
+States are recorded with savepoints: first the one that the job starts from, then each one that the job completes. A
+copy of the newest states is kept because a savepoint may be removed, or be slow to read. When a driver moves there is
+no savepoint: it keeps the current states of its functions.
 
 ```
-<root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number counts
+<root of the job's checkpoints>/_emberkeep_functions/<number>     a record; the highest number is valid
 ```
 """
 
@@ -34,21 +34,23 @@ log = structlog.get_logger(__name__)
 RECORD_KIND, RECORD_VERSION = "function-states", 1
 _DIRECTORY = "_emberkeep_functions"
 _NAMES_SHOWN = 5
-_NUMBER = re.compile(r"@\d+$")  # of one of several instances
+_NUMBER = re.compile(r"@\d+$")  # suffix of an instance's name, if a function has several
 
 
 class KeptStates(Compatible, frozen=True, kw_only=True):
-    """``states``: what ``snapshot_state`` had returned, by instance. Persisted (kind "function-states", version 1)."""
+    """Results of ``snapshot_state``, by instance, in ``states``. Persisted (kind "function-states", version 1)."""
 
-    job_id: JobId  # that keeps them
-    savepoint: str  # that they were given to; "": a driver that moved
-    created_ms: int  # of that savepoint, or of the move, in Unix milliseconds
+    job_id: JobId  # the job that keeps the states
+    savepoint: str  # location of the savepoint with these states; "" if the driver moved
+    created_ms: int  # time of that savepoint or of the move, in Unix milliseconds
     states: dict[str, bytes]
 
 
 class FunctionStates:
-    """One per process, any thread. ``root``: of the job's own checkpoints. ``may_commit``: returns when this attempt
-    may write."""
+    """Storage of function states. One per process; any thread may use it.
+
+    ``root``: location of the job's own checkpoints. ``may_commit``: returns once this attempt may write.
+    """
 
     def __init__(
         self,
@@ -71,10 +73,11 @@ class FunctionStates:
         self._begun: Mapping[str, bytes] | None = None
 
     def begin_with(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
-        """The same for all functions of this attempt, by instance; empty where there are none. ``started_from``: those
-        of the savepoint that the job has started from, None without one; asked where nothing is kept yet.
+        """Return the states that this attempt's functions begin with, by instance; empty if there are none.
 
-        Raises Fatal (what is kept cannot be read), and what ``started_from`` raises.
+        All calls in one attempt return the same. ``started_from``: returns the states in the savepoint that the job
+        started from, None without one; it is called if no states are kept yet. Raises Fatal (kept states cannot be
+        read), and what ``started_from`` raises.
         """
         with self._lock:
             if self._begun is None:
@@ -82,19 +85,21 @@ class FunctionStates:
             return self._begun
 
     def keep(self, session: Any, savepoint: str, created_ms: int, states: Mapping[str, bytes]) -> None:
-        """This job has completed a savepoint with these. It stands, whether they can be kept or not."""
+        """Keep the states of a savepoint that this job has completed. If that fails, only warn: the savepoint stays."""
         kept = KeptStates(job_id=self._job_id, savepoint=savepoint, created_ms=created_ms, states=dict(states))
         with self._lock:
             self._try_to_write(session, kept)
 
     def keep_for_move(self, session: Any, now_ms: int, states: Mapping[str, bytes]) -> None:
-        """This attempt ends, and the next one goes on from what it has committed. Raises EmberkeepError: nothing was
-        kept, and the attempt is not to end."""
+        """Keep the states before this attempt ends for a move of its driver; they are durable when this returns.
+
+        Raises EmberkeepError if they were not kept: then the attempt must not end.
+        """
         kept = KeptStates(job_id=self._job_id, savepoint="", created_ms=now_ms, states=dict(states))
         with self._lock:
             self._places.require_own()
             files, directory = self._reach(session)
-            if kept.states or files.numbered(directory):  # else a job without such functions
+            if kept.states or files.numbered(directory):  # otherwise the job has no functions with state
                 self._write(session, kept)
 
     def _find(self, session: Any, started_from: Callable[[], KeptStates | None]) -> Mapping[str, bytes]:
@@ -109,7 +114,7 @@ class FunctionStates:
         return kept.states
 
     def _read(self, session: Any) -> KeptStates | None:
-        self._places.wait_for_own()  # where it is away, nothing would look like no states
+        self._places.wait_for_own()  # if the storage is unavailable, it would look as if no states were kept
         files, directory = self._reach(session)
         numbers = files.numbered(directory)
         if not numbers:

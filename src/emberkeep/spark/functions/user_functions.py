@@ -1,6 +1,6 @@
-"""The user's functions: found as the script hands them to Spark, called as the job comes to its end.
+"""Find user functions when the script passes them to Spark, and call their lifecycle methods.
 
-A function is any object with one of the methods of ``emberkeep.api``; all of them are optional (END-10).
+A function is any object with at least one of the methods of ``emberkeep.api``; each method is optional (END-10).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from emberkeep.spark.functions.executor_functions import ExecutorFunctions
 
 log = structlog.get_logger(__name__)
 
-_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # how many, and characters of each
+_NAMES_SHOWN, _NAME_SHOWN = 20, 200  # most names that are shown, and most characters of each
 
 
 class DriverFunctions:
-    """Implements lifecycle.ports.UserFunctions; one per process, any thread. Functions on executors are called before
-    those of this process, where their rows come to.
+    """Implements lifecycle.ports.UserFunctions; one per process, any thread may use it.
 
-    A function gets its state and is opened when it is found, before the query that it belongs to starts.
+    Functions on executors are called before those in this process, because their rows flow to the latter. A function
+    gets its state and is opened when it is found, before the query that it belongs to starts.
     """
 
     def __init__(
@@ -48,9 +48,14 @@ class DriverFunctions:
         failed: Callable[[], bool] = lambda: False,
         seconds: float = 600.0,
     ) -> None:
-        """``restored``: states of the savepoint that the job starts from, by name; raises SparkUnavailable while there
-        is no SparkContext. ``ended_on_request``: a procedure has ended the job, or is doing so. ``failed``: a query of
-        the script has failed. ``seconds``: that a function may take for one call."""
+        """Create the functions' owner; it does nothing before ``install`` or ``follow``.
+
+        - ``restored``: returns the states that functions begin with, by name; raises SparkUnavailable while there is no
+          SparkContext.
+        - ``ended_on_request``: returns true if a procedure has ended the job, or is doing so.
+        - ``failed``: returns true if a query of the script has failed.
+        - ``seconds``: time limit of one call of a function.
+        """
         self._registry = registry
         self._restored = restored
         self._executors = executors
@@ -59,18 +64,18 @@ class DriverFunctions:
         self._failed = failed
         self._seconds = seconds
         self._calls = FunctionCalls(seconds)
-        # No code of the user runs while it is held.
+        # Never call the user's code while holding this lock.
         self._changed = threading.Condition()
-        self._beginning: dict[str, int] = {}  # by function: the thread on which it gets its state and is opened
+        self._beginning: dict[str, int] = {}  # by function: the thread that is giving it its state and opening it
         self._begun: set[str] = set()
-        self._asked: set[str] = set()  # for their state, by the newest snapshot
+        self._asked: set[str] = set()  # functions that the newest snapshot asked for their state
         self._ended: set[str] = set()
-        self._ending = threading.RLock()  # the end of the sources comes once
+        self._ending = threading.RLock()  # only one thread at a time runs the end of the sources
         self._ended_badly = False
         self._pid = os.getpid()
 
     def install(self) -> None:
-        """Patch PySpark, after all others have. Raises SparkInternalsMissing."""
+        """Patch PySpark, after all other hooks are installed. Raises SparkInternalsMissing."""
         from pyspark.core.context import SparkContext
         from pyspark.sql.streaming.query import StreamingQueryManager
         from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -92,7 +97,7 @@ class DriverFunctions:
         self.follow()
 
     def follow(self) -> None:
-        """Learn of the functions that come from now on."""
+        """Begin each function that is registered from now on, and accept connections from executors."""
         self._registry.follow(self._begin, self.has_other_end)
         serve_link(self._executors.link)
 
@@ -128,50 +133,55 @@ class DriverFunctions:
         self._call_all(self._living(), "shutdown")
 
     def close(self) -> None:
-        """Those on executors first, then the last one first: what came later may stand on what came before."""
+        """Close functions on executors, then those here in reverse order: later ones may use earlier ones."""
         self._calls.close_all(self._closings())
 
     def with_state(self) -> tuple[str, ...]:
-        """Names of functions that may have state, for people; bounded."""
+        """Return the names of functions that may have state, for display: at most 20 names of 200 characters."""
         names = self._executors.names() | {entry.name for entry in self._living() if keeps_state(entry.function)}
         return tuple(name[:_NAME_SHOWN] for name in sorted(names)[:_NAMES_SHOWN])
 
-    # --- what Spark says of executors -------------------------------------------------------------------------------
+    # --- reports on executors from Spark ----------------------------------------------------------------------------
 
     def executors_seen(self, executor_ids: Collection[str]) -> None:
-        """These are registered with Spark now."""
+        """Pass on which executors are registered with Spark now."""
         self._executors.executors_seen(executor_ids)
 
     def executor_removed(self, executor_id: str) -> None:
-        """Spark was told to do without it."""
+        """Pass on that Spark was told to remove an executor."""
         self._executors.executor_removed(executor_id)
 
     # --- the script's own end -----------------------------------------------------------------------------------------
 
     def ended_badly(self) -> None:
-        """The script was told to end, or fails: whatever it does now, functions are closed only. From any thread, and
-        in a signal's handler."""
+        """Record that the script was told to end, or fails: from now on, functions are only closed.
+
+        Call this from any thread, or in a signal handler.
+        """
         self._ended_badly = True
 
     def has_other_end(self) -> bool:
-        """Whether the job was stopped, cancelled or has failed, so that its sources have not ended."""
+        """True if the job was stopped, was cancelled or has failed, so that its sources have not ended."""
         return self._ended_badly or self._ended_on_request()
 
     def sources_ended(self) -> None:
-        """The script has come to its end by itself, and well: call what belongs to that, once. Raises
-        UserFunctionFailed, which makes a failure of it."""
+        """Run the steps at the end of all sources: end the queries, then prepare, shut down and close the functions.
+
+        Call this when the script has ended successfully by itself. It does nothing if the job has another end, a query
+        has failed or no function is left. Raises UserFunctionFailed, which makes the job's end a failure.
+        """
         with self._ending:
             if not self._has_any() or self.has_other_end() or self._query_failed():
                 return
             _end_queries()
             for step in (self.prepare_to_shutdown, self.shutdown, self.close):
-                if not self.has_other_end():  # it may be cancelled meanwhile
+                if not self.has_other_end():  # the job may be cancelled between two steps
                     step()
 
     # --- finding and calling ------------------------------------------------------------------------------------------
 
     def begin_all(self) -> None:
-        """Functions that came before Spark was there begin, once it is."""
+        """Begin the functions that could not begin before, because there was no SparkContext."""
         for entry in self._registry.entries():
             self._begin(entry)
 
@@ -181,7 +191,10 @@ class DriverFunctions:
         return [entry for entry in self._registry.entries() if entry.name in begun]
 
     def _closings(self) -> Iterator[tuple[str, Callable[[], None]]]:
-        """Each function once, and ended when its turn comes: where it is not waited for, the next call goes on."""
+        """Yield each function's name and close method once, those on executors as one.
+
+        Mark a function as ended when it is yielded, so that it gets no further call even if its close hangs.
+        """
         yield "functions on executors", self._executors.close
         while living := self._living():
             entry = living[-1]
@@ -190,7 +203,10 @@ class DriverFunctions:
             yield entry.name, functools.partial(close_once, entry.function)
 
     def _begin(self, entry: Registered) -> None:
-        """Returns when it is open, or the thread that opens it is this one."""
+        """Give a function its state and open it, once; return at once if this thread is already doing so.
+
+        If another thread is doing so, wait for it. Raises UserFunctionFailed if that takes longer than the time limit.
+        """
         with self._changed:
             if self._beginning.get(entry.name) == threading.get_ident():
                 return
@@ -212,7 +228,7 @@ class DriverFunctions:
             try:
                 state = self._restored().get(entry.name)
             except SparkUnavailable:
-                return  # it begins with the first query
+                return  # the function begins when the first query starts
             if state is not None:
                 function.initialize_state(decode_state(entry.name, state))
         with self._changed:
@@ -225,12 +241,15 @@ class DriverFunctions:
     def _query_failed(self) -> bool:
         try:
             return self._failed()
-        except Exception as error:  # noqa: BLE001 - whatever Py4J raises: there is no Spark any more to end well with
+        except Exception as error:  # noqa: BLE001 - whatever Py4J raises: without Spark there is no successful end
             log.warning("Spark does not say how its queries are", reason=str(error))
             return True
 
     def _call_all(self, entries: list[Registered], method: str, *arguments: Any) -> dict[str, Any]:
-        """Results by name. The first failure ends it: whoever asks repeats the call or goes back."""
+        """Call a method of each function that has it; return results by name.
+
+        The first failure is raised and ends the calls: the caller repeats all of them, or continues the job.
+        """
         results = {}
         for entry in entries:
             found = getattr(entry.function, method, None)
@@ -239,7 +258,7 @@ class DriverFunctions:
         return results
 
     def _has_ended(self, entry: Registered) -> bool:
-        """A RichFunction can be closed by the script as well."""
+        """True if the function was closed: by us, or by the script if it is a RichFunction."""
         with self._changed:
             return entry.name in self._ended or getattr(entry.function, "_life", "") == "closed"
 
@@ -247,7 +266,7 @@ class DriverFunctions:
         @functools.wraps(original)
         def given(owner: Any, function: Any) -> Any:
             if os.getpid() == self._pid:
-                # Of a bound method the object counts, where it knows more of a function's life than `close`.
+                # For a bound method, register its object, if that has lifecycle methods other than `close`.
                 target = getattr(function, "__self__", function)
                 if takes_part(target) and (target is function or hasattr(target, "prepare_to_shutdown")):
                     self._registry.add(target)
@@ -286,12 +305,12 @@ class DriverFunctions:
     def _around_stop(self, original: Any) -> Any:
         @functools.wraps(original)
         def stop(context: Any) -> None:
-            # While Spark is still there. In the `finally` of an error, or after a query failed, it is no good end.
+            # Do this while Spark still runs. A stop during an exception, or after a query failed, is not a good end.
             if os.getpid() == self._pid and self._has_any():
                 if _is_failure(sys.exc_info()[1]) or self._query_failed():
                     self.ended_badly()
                 self.sources_ended()
-                self._executors.close()  # whatever the end was: they go with Spark
+                self._executors.close()  # after any kind of end: executors end with Spark
             original(context)
 
         return stop
@@ -302,7 +321,7 @@ def _is_failure(error: BaseException | None) -> bool:
 
 
 def _end_queries() -> None:
-    """Those that the script leaves running would be cut off by the end of Spark: they end before their functions do."""
+    """Stop the queries that the script has left running, before their functions end and before Spark ends."""
     session = session_of_process()
     if session is not None:
         for query in session.streams.active:

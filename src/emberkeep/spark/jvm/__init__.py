@@ -1,1 +1,1 @@
-"""The JVMs of drivers and executors: their configuration, command lines and class archives."""
+"""The JVMs of drivers, executors and local ZooKeeper servers: configuration, command lines and class archives."""

@@ -1,8 +1,8 @@
-"""Class-data archives: Spark's classes parsed and linked once per installation, mapped into every JVM afterwards.
+"""Class-data archives: Spark's classes, parsed and linked once per installation, then mapped into every JVM.
 
-Most of a Spark JVM's start is loading thousands of classes from jars. The JVM checks by itself that an archive belongs
-to it and to the very jars on its class path, and starts without it where it does not. A truncated archive would crash
-it, so the size is recorded and checked here, and the JVM is told to verify checksums.
+A Spark JVM spends most of its start on loading thousands of classes from jars. The JVM itself checks that an archive
+matches it and the jars on its class path, and starts without the archive if not. A truncated archive would crash the
+JVM, so this module records and checks the archive's size, and the JVM's options make it verify checksums.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from emberkeep.spark.java import JavaRuntime, jvm_open_options
 BUILD_SECONDS = 600.0
 _RECORD_KIND = "class-archive"
 _RECORD_VERSION = 1
-_KEPT = 3  # archives of other Java or Spark versions that may still be in use
+_KEPT = 3  # archives in all, including those of other Java or Spark versions, which may still be in use
 _log = logging.getLogger(__name__)
 
 
 def default_directory(environ: Mapping[str, str]) -> Path:
-    """The user's cache directory: an archive is executable code, so it is never shared between users."""
+    """Return the directory in the user's cache. An archive is executable code, so users never share one."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "emberkeep" / "class-archives"
 
 
 def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path | None:
-    """The archive for this Java and this Spark, if it has been built, is whole and is ours."""
+    """Return the archive for this Java and this Spark, if it exists, is complete, and only this user can write it."""
     path = _archive_path(java, directory, environ)
     try:
         size = int(read_record(_record_path(path), _RECORD_KIND, _RECORD_VERSION))
@@ -50,9 +50,9 @@ def find_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str,
 
 
 def build_class_archive(java: JavaRuntime, directory: Path, environ: Mapping[str, str]) -> Path:
-    """Return the archive, building it first if need be (some 30 s of one core, 150 MB); one process builds at a time.
+    """Return the archive; build it first if needed (some 30 s of one core, 150 MB). One process builds at a time.
 
-    Raises ClassArchiveFailed; jobs run without an archive all the same.
+    Raises ClassArchiveFailed; jobs also run without an archive.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The training run of a class-data archive: does a bit of all that drivers and executors do, in one JVM.
+"""Training run for a class-data archive: run a sample of what drivers and executors do in one JVM.
 
 python -m emberkeep.spark.jvm.class_archive_training <archive to write>
 """
@@ -40,7 +40,7 @@ def main() -> None:
         try:
             _exercise(jvm.gateway, Path(directory))
         finally:
-            jvm.stop(_DUMP_SECONDS)  # the archive is written when the JVM ends
+            jvm.stop(_DUMP_SECONDS)  # the JVM writes the archive when it ends
 
 
 def _exercise(gateway: Any, directory: Path) -> None:

@@ -1,7 +1,7 @@
-"""Merging the job's Spark configuration with what the cluster needs. Pure: plain mappings in, plain values out.
+"""Merge the job's Spark configuration with the settings that the cluster requires. Pure: mappings in, values out.
 
-Precedence is spark-submit's: what the code sets wins over ``--conf``, which wins over spark-defaults.conf; above all
-stands what a job on an Emberkeep cluster cannot choose (``required``).
+Precedence is spark-submit's: settings in code override ``--conf``, which overrides spark-defaults.conf. The settings
+that a job on an Emberkeep cluster cannot choose override all of them (see ``_required``).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _DECOMMISSION_SIGNAL = "spark.executor.decommission.signal"
 _MEMORY = re.compile(r"^\s*(\d+)\s*([kmgtp]?)b?\s*$", re.IGNORECASE)
 _KIB = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3, "p": 1024**4}
 _SECRET_KEY = "spark.authenticate.secret"  # noqa: S105 - the setting's name
-# SparkConf.isExecutorStartupConf: an executor needs these before it can ask the driver for the rest.
+# An executor needs these before it can fetch the other settings from the driver; see SparkConf.isExecutorStartupConf.
 _STARTUP_PREFIXES = ("spark.auth", "spark.rpc", "spark.network", "spark.port.")
 
 
 @dataclass(frozen=True)
 class MergedConfiguration:
-    """``values``: set these keys over what is there. ``warnings``: one line each, for the user."""
+    """``values``: settings that override the existing ones. ``warnings``: one line each, for the user."""
 
     values: dict[str, str]
     warnings: tuple[str, ...]
 
 
 def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str) -> MergedConfiguration:
-    """Decide what to set on a configuration that a SparkContext is about to be made with.
+    """Decide the settings to override in the configuration of a new SparkContext.
 
-    ``present`` holds all that code, ``--conf`` and defaults have set, without the ``spark.master`` given at JVM start.
+    ``present``: all settings from code, ``--conf`` and defaults, without the ``spark.master`` given at JVM start.
     """
     warnings = []
     master = present.get("spark.master")
@@ -54,15 +54,15 @@ def merge(present: Mapping[str, str], settings: DriverSettings, master_url: str)
 
 
 def defaults(settings: DriverSettings) -> dict[str, str]:
-    """What the user may set otherwise; given to the JVM at its start, below all that the user sets."""
+    """Return our defaults, which the JVM gets at its start; every setting of the user overrides them."""
     return {
         "spark.ui.enabled": "false",  # saves start time and a port; the cluster's own page shows progress
         "spark.ui.port": "0",
         "spark.scheduler.minRegisteredResourcesRatio": "0",
         "spark.ui.showConsoleProgress": "false",  # spark-submit turns it on for interactive shells only
         "spark.app.name": settings.app_name,
-        # An executor that has to leave its node hands over its blocks and ends, once nothing is left: Spark looks every
-        # 30 s otherwise, and knows executors that have just come only after a minute.
+        # An executor that must leave its node hands over its blocks, then ends. By default, Spark checks for remaining
+        # blocks only every 30 s, and knows new executors only after a minute.
         DECOMMISSION_SWITCH: "true",
         "spark.storage.decommission.enabled": "true",
         "spark.storage.decommission.replicationReattemptInterval": "2s",
@@ -84,20 +84,20 @@ def _required(settings: DriverSettings, master_url: str) -> dict[str, str]:
 
 
 def master_configuration(merged: Mapping[str, str]) -> dict[str, str]:
-    """The embedded Master's own settings: those of the connection, and nothing that opens it to others."""
+    """Return the embedded Master's settings: those of connections, and the switches that close its other interfaces."""
     connection = {key: value for key, value in merged.items() if _is_startup(key) or key == _SECRET_KEY}
     return connection | {"spark.master.rest.enabled": "false", "spark.ui.killEnabled": "false"}
 
 
 def is_true(conf: Mapping[str, str], key: str) -> bool:
-    """Whether a setting that is off by default is on."""
+    """True if a setting that is off by default is on."""
     return conf.get(key, "").strip().lower() == "true"
 
 
 def application(
     merged: Mapping[str, str], app_id: str, driver_port: int, settings: DriverSettings, spark_user: str, python: str
 ) -> Application:
-    """What executors of the application are to be started with. Raises InvalidSparkConfiguration."""
+    """Return the settings with which the application's executors start. Raises InvalidSparkConfiguration."""
     cores = _positive(merged, "spark.executor.cores", DEFAULT_EXECUTOR_CORES)
     heap = merged.get("spark.executor.memory")
     heap_mb = DEFAULT_EXECUTOR_HEAP_MB if heap is None else memory_mb("spark.executor.memory", heap)
@@ -130,7 +130,7 @@ def application(
 
 
 def executor_overhead_mb(merged: Mapping[str, str], heap_mb: int) -> int:
-    """Memory of an executor beyond its heap, in MiB. Raises InvalidSparkConfiguration."""
+    """Return an executor's memory beyond its heap, in MiB. Raises InvalidSparkConfiguration."""
     key = "spark.executor.memoryOverhead"
     share = merged.get("spark.executor.memoryOverheadFactor", "0.1")
     try:
@@ -147,11 +147,11 @@ def executor_overhead_mb(merged: Mapping[str, str], heap_mb: int) -> int:
 
 
 def executor_java_options(merged: Mapping[str, str]) -> tuple[str, ...]:
-    """Default and extra options, then ``-D`` for each setting an executor needs before it reaches the driver."""
+    """Return default and extra JVM options, then ``-D`` for each setting needed before the driver is reached."""
     options: list[str] = []
     for key in ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions"):
         options += split_options(key, merged.get(key, ""))
-    # Spark puts its module options in here, too; an executor's command has them anyway.
+    # Spark adds its module options to these settings; an executor's command has them anyway.
     modules = set(jvm_open_options())
     options = [option for option in options if option not in modules]
     return (*options, *(f"-D{key}={value}" for key, value in sorted(merged.items()) if _is_startup(key)))
@@ -176,7 +176,7 @@ def split_options(key: str, text: str) -> list[str]:
 
 
 def memory_mb(key: str, text: str) -> int:
-    """Spark's memory notation (``512m``, ``2g``, ``1024`` = MiB) in MiB. Raises InvalidSparkConfiguration."""
+    """Convert Spark's memory notation (``512m``, ``2g``, ``1024`` = MiB) to MiB. Raises InvalidSparkConfiguration."""
     match = _MEMORY.match(text)
     if match is None:
         raise InvalidSparkConfiguration(f"{key}={text!r} is not an amount of memory", hint="for example 512m or 2g")

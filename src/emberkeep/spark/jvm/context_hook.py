@@ -1,7 +1,7 @@
-"""Making the SparkContexts that the user's code builds run on the cluster.
+"""Make the SparkContexts that the user's code creates run on the cluster.
 
-The hook sits where PySpark makes the JVM's context (`SparkContext._do_init`), so that all that the code has set by
-then, static configuration included, counts.
+The hook is where PySpark creates the JVM's context (`SparkContext._do_init`), so that it sees all that the code has set
+by then, including static configuration.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 
 class ContextHook:
-    """Owns the JVM, the embedded Master and the present SparkContext of this process.
+    """Owner of this process's JVM, embedded Master and current SparkContext.
 
-    Written on the script's threads only, under PySpark's own lock of context construction; read from others.
+    Only the script's threads write its fields, under PySpark's own lock of context construction; other threads read.
     """
 
     def __init__(self, settings: DriverSettings, listener: ApplicationListener, notices: Notices) -> None:
@@ -44,7 +44,7 @@ class ContextHook:
         self.context: Any = None
 
     def install(self) -> None:
-        """Patch PySpark in this process. Raises SparkInternalsMissing where the places to patch are not there."""
+        """Patch PySpark in this process. Raises SparkInternalsMissing if a method to patch is missing."""
         from pyspark.core import context as module
 
         kind: Any = module.SparkContext
@@ -59,8 +59,8 @@ class ContextHook:
         kind.stop = self._around_stop(kind.stop)
 
     def _launch(self, conf: Any = None, popen_kwargs: Any = None) -> Any:
-        """In the place of `launch_gateway`: returns the gateway to a new JVM."""
-        del popen_kwargs  # only tests of PySpark's own pass them
+        """Start a JVM and return the gateway to it. Replaces `launch_gateway`."""
+        del popen_kwargs  # only PySpark's own tests pass them
         self.jvm = start_jvm(dict(conf.getAll()) if conf is not None else {}, self._settings)
         return self.jvm.gateway
 
@@ -70,7 +70,7 @@ class ContextHook:
         @functools.wraps(original)
         def do_init(*positional: Any, **named: Any) -> None:
             given = parameters.bind(*positional, **named).arguments
-            if given["jsc"] is None:  # else somebody has made a context inside the JVM
+            if given["jsc"] is None:  # otherwise the caller has created a context inside the JVM
                 given["conf"] = self._prepare(given["self"], given["conf"], given["master"])
                 given["master"] = None
             original(**given)
@@ -93,7 +93,7 @@ class ContextHook:
         return stop
 
     def _prepare(self, context: Any, conf: Any, master: str | None) -> Any:
-        """The configuration to make the context with: a copy, the script's own object stays as it is."""
+        """Return the configuration for the context: a copy, the script's own object stays unchanged."""
         from pyspark.conf import SparkConf
 
         merged = SparkConf(_jvm=context._jvm)
@@ -117,7 +117,7 @@ class ContextHook:
     def _gateway_configuration(self, jvm: Any, present: Mapping[str, str]) -> MergedConfiguration:
         if self._settings.gateway_job is None:
             return MergedConfiguration({}, ())
-        # Also those that stand in hdfs-site.xml, which the setting would hide.
+        # Include nameservices from hdfs-site.xml, which the setting would otherwise hide.
         known = present.get(f"spark.hadoop.{NAMESERVICES}") or jvm.org.apache.hadoop.hdfs.HdfsConfiguration().get(
             NAMESERVICES
         )
@@ -141,7 +141,7 @@ class ContextHook:
         self._listener.application_started(started)
 
     def _stopped(self, context: Any) -> None:
-        """Also reached when making the context has failed half-way."""
+        """Release what belongs to a stopped context; also called when its construction has failed half-way."""
         if self._master is not None and (self.context is None or self.context is context):
             self._master.stop()
             self._master = None

@@ -1,7 +1,7 @@
-"""Starting the driver's JVM with spark-submit's semantics.
+"""Start the driver's JVM with spark-submit's semantics.
 
-PySpark starts `bin/spark-submit`, whose shell script first runs a JVM only to build the command of the real one. Here
-the command is built in Python, with the same inputs (configuration, spark-defaults.conf, environment) and result.
+PySpark starts `bin/spark-submit`, whose shell script first runs a JVM only to build the command of the real one. This
+module builds the same command in Python, from the same inputs (configuration, spark-defaults.conf, environment).
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from emberkeep.spark.jvm.executor_command import archive_options
 from emberkeep.spark.jvm.state_gateway_conf import process_environment
 from emberkeep.spark.model import DriverSettings, JvmExit
 
-# Tells SparkSubmit that this is a cluster; the embedded Master's real address is known only when the JVM is up.
+# A cluster address for SparkSubmit: the embedded Master's real address is known only once the JVM runs.
 PLACEHOLDER_MASTER = "spark://emberkeep:0"
 LOG_CONFIGURATION = Path(__file__).with_name("log4j2-driver.properties")
 _INCUBATOR = "--add-modules=jdk.incubator.vector"
 _POLL_SECONDS = 0.01
-_ENDING_SECONDS = 30.0  # giving back a large heap takes time
+_ENDING_SECONDS = 30.0  # releasing a large heap takes time
 _DEFAULTS_LINE = re.compile(r"\s*([^\s=:#!][^\s=:]*)\s*[=:]?(.*)")
-# The JVM must not end by a Ctrl-C meant for the script: an ignored signal stays ignored across exec.
+# A Ctrl-C for the script must not end the JVM: a signal that the shell ignores stays ignored across exec.
 _IGNORE_INTERRUPT = ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh"]
 
 
 @dataclass(frozen=True)
 class SubmitArguments:
-    """``PYSPARK_SUBMIT_ARGS`` of the script, taken apart: settings, and options passed on as they are."""
+    """The script's ``PYSPARK_SUBMIT_ARGS``, parsed. ``conf``: settings. ``rest``: options passed on unchanged."""
 
     conf: Mapping[str, str]
     rest: tuple[str, ...]
 
 
 def split_submit_arguments(text: str) -> SubmitArguments:
-    """Take ``--conf``, ``--driver-memory``, ``--name`` and ``--master`` out of spark-submit options.
+    """Split spark-submit options: ``--conf``, ``--driver-memory``, ``--name``, ``--master`` become settings.
 
     Raises InvalidSparkConfiguration for an open quote, a missing value or ``--properties-file``.
     """
@@ -83,14 +83,14 @@ def split_submit_arguments(text: str) -> SubmitArguments:
 def launch_configuration(
     code: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings
 ) -> dict[str, str]:
-    """What the JVM starts with: ``--conf`` below the script's ``PYSPARK_SUBMIT_ARGS`` below its explicit settings."""
+    """Return the JVM's settings, in rising precedence: defaults, ``--conf``, ``PYSPARK_SUBMIT_ARGS``, the script's."""
     conf = {**defaults(settings), **settings.spark_conf, **arguments.conf, **code}
     conf.pop("spark.master", None)
     return conf
 
 
 def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
-    """``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty where there is none."""
+    """Return the settings in ``spark-defaults.conf`` of ``SPARK_CONF_DIR`` or Spark's home; empty without a file."""
     directory = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf")
     try:
         text = (directory / "spark-defaults.conf").read_text(encoding="utf-8")
@@ -103,12 +103,12 @@ def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
 def jvm_command(
     conf: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, environ: Mapping[str, str]
 ) -> list[str]:
-    """The JVM's command line; settings go into ``properties_file``, so that secrets don't show in process lists."""
+    """Return the JVM's command line. Settings are in ``properties_file``, to keep secrets out of process lists."""
     effective = {**read_defaults(environ), **conf}
     options: list[str] = []
     for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):
         options += split_options(key, effective.get(key, ""))
-    # The incubator module brings a warning on stderr at each start and speeds up only linear algebra in the driver.
+    # The incubator module warns on stderr at each start, and speeds up only linear algebra in the driver.
     modules = [option for option in jvm_open_options() if option != _INCUBATOR]
     if not any(option.startswith(("-Dlog4j2.configurationFile=", "-Dlog4j.configurationFile=")) for option in options):
         own = Path(environ.get("SPARK_CONF_DIR") or spark_home(environ) / "conf") / "log4j2.properties"
@@ -121,7 +121,7 @@ def jvm_command(
         *modules,
         *archive_options(settings.class_archive),
         f"-Djava.io.tmpdir={settings.scratch_dir / 'tmp'}",
-        "-XX:-UsePerfData",  # its file would lie in the system's temporary directory, and stay there after a SIGKILL
+        "-XX:-UsePerfData",  # its file would be in the system's temporary directory, and remain after a SIGKILL
         *options,
         "-Dderby.connection.requireAuthentication=false",
         "org.apache.spark.deploy.SparkSubmit",
@@ -141,7 +141,7 @@ def _heap_mb(effective: Mapping[str, str], settings: DriverSettings) -> int:
 
 
 def properties_file(settings: DriverSettings) -> Path:
-    """Where the JVM's settings are written before it starts."""
+    """Return the path of the file with the JVM's settings, which is written before the JVM starts."""
     return settings.scratch_dir / "driver.properties"
 
 
@@ -155,7 +155,7 @@ def _class_path(effective: Mapping[str, str], settings: DriverSettings, environ:
 
 
 def encode_properties(conf: Mapping[str, str]) -> str:
-    """Java's properties notation; everything that is not a plain letter or digit is escaped."""
+    """Encode settings in Java's properties notation; escape all but ASCII letters, digits and ``./-_``."""
     return "".join(f"{_escape(key)}={_escape(value)}\n" for key, value in conf.items())
 
 
@@ -168,7 +168,7 @@ def _escape(text: str) -> str:
 
 
 class DriverJvm:
-    """The running JVM of the driver, and the py4j gateway to it."""
+    """The driver's JVM, and the py4j gateway to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], gateway: Any) -> None:
         self._process = process
@@ -180,10 +180,10 @@ class DriverJvm:
         return self._process.pid
 
     def died(self) -> JvmExit | None:
-        """How it ended without having been told to; None while it runs or when it was told.
+        """Return how the JVM ended without ``stop``; None while it runs or after ``stop``.
 
-        A process that is killed loses its connections, which the script notices, before its exit code can be had: that
-        is waited for, a moment as a rule.
+        A killed process closes its connections, which the script notices, before its exit code is available. If the
+        process is ending, wait for the code: usually a moment, at most 30 s.
         """
         stat = read_stat(self._process.pid)
         if stat is not None and stat.is_ending:
@@ -195,9 +195,9 @@ class DriverJvm:
         return JvmExit(None, -code) if code < 0 else JvmExit(code, None)
 
     def stop(self, deadline_seconds: float) -> None:
-        """End it: closing its stdin is Spark's own signal to leave; SIGKILL after the deadline."""
+        """End the JVM by closing its stdin, which is Spark's own signal to exit; SIGKILL it after the deadline."""
         self._stopping = True
-        # py4j's finalizer thread must not tell a JVM that is going of objects that are garbage.
+        # py4j's finalizer thread must not report garbage objects to a JVM that is ending.
         self.gateway._gateway_client.is_connected = False
         if self._process.stdin is not None:
             self._process.stdin.close()
@@ -209,9 +209,9 @@ class DriverJvm:
 
 
 def start_jvm(code: Mapping[str, str], settings: DriverSettings) -> DriverJvm:
-    """Start the JVM and connect to it. ``code``: what the script has set before the first SparkContext.
+    """Start the JVM and connect to it. ``code``: settings that the script has made before the first SparkContext.
 
-    Raises JvmStartFailed (with the way it ended), InvalidSparkConfiguration, OSError (scratch directory).
+    Raises JvmStartFailed (the message says how the JVM ended), InvalidSparkConfiguration, OSError (scratch directory).
     """
     environ = dict(os.environ)
     arguments = split_submit_arguments(environ.get("PYSPARK_SUBMIT_ARGS", ""))
@@ -252,14 +252,14 @@ def _environment(environ: Mapping[str, str], settings: DriverSettings, connectio
         "SPARK_LOCAL_DIRS": str(settings.scratch_dir / "local"),
         "SPARK_CONNECT_MODE": "0",
         "PYTHONHASHSEED": environ.get("PYTHONHASHSEED", "0"),
-        # PYSPARK_PYTHON may be a path that leads somewhere on executors only.
+        # PYSPARK_PYTHON may be a path that exists on executors only.
         "PYSPARK_DRIVER_PYTHON": environ.get("PYSPARK_DRIVER_PYTHON") or sys.executable,
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
     }
 
 
 def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[str]) -> tuple[int, str]:
-    """Wait, like PySpark, for as long as the JVM lives: it may be downloading packages."""
+    """Return the gateway's port and secret. Wait, like PySpark, while the JVM runs: it may be downloading packages."""
     while not file.exists():
         code = process.poll()
         if code is not None:
@@ -269,14 +269,14 @@ def _await_gateway(process: subprocess.Popen[bytes], file: Path, command: list[s
                 hint="its messages stand above; a spark.driver setting or --packages may be wrong",
             )
         time.sleep(_POLL_SECONDS)
-    # Written aside and renamed by Spark: it is complete as soon as it is there.
+    # Spark writes the file aside and renames it, so it is complete as soon as it exists.
     data = file.read_bytes()
     port, length = struct.unpack_from(">ii", data)
     return port, data[8 : 8 + length].decode()
 
 
 def _connect(port: int, secret: str, process: subprocess.Popen[bytes]) -> Any:
-    """Let PySpark connect as it does to a JVM that somebody else has started."""
+    """Connect through PySpark, as it connects to a JVM that another process has started."""
     from pyspark import java_gateway
 
     original = _original_launch_gateway or java_gateway.launch_gateway
@@ -295,7 +295,7 @@ _original_launch_gateway: Any = None
 
 
 def replace_launch_gateway(replacement: Any) -> None:
-    """Put ``replacement(conf)`` in the place of PySpark's own launch, once, wherever PySpark looks it up."""
+    """Replace PySpark's launch of a JVM by ``replacement(conf)``, wherever PySpark looks it up."""
     global _original_launch_gateway  # noqa: PLW0603 - PySpark's function is one per process too
     from pyspark import java_gateway
     from pyspark.core import context

@@ -1,8 +1,8 @@
-"""A Spark Master inside the driver's own JVM: the application registers with it, and it has no workers.
+"""A Spark Master without workers inside the driver's own JVM, with which the application registers.
 
-Executors are started by task managers and connect to the driver directly, so the Master decides nothing. It is put
-together here, and not by its own `startRpcEnvAndEndpoint`, because its web page must go: it would listen on the node's
-address without any authentication.
+Task managers start the executors, which connect to the driver directly, so the Master decides nothing. This module
+assembles the Master instead of calling its `startRpcEnvAndEndpoint`, because its web page must be closed: it would
+listen on the node's address without any authentication.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class EmbeddedMaster:
-    """One Master, for one SparkContext. Made and stopped on the script's thread."""
+    """One Master for one SparkContext. It is created and stopped on the script's thread."""
 
     def __init__(self, jvm: Any, configuration: Mapping[str, str]) -> None:
-        """Start it. Raises SparkInternalsMissing."""
+        """Start the Master. Raises SparkInternalsMissing."""
         from py4j.protocol import Py4JError
 
         conf = jvm.SparkConf(False)
@@ -40,7 +40,7 @@ class EmbeddedMaster:
         self.url = f"spark://{_LOOPBACK}:{port}"
 
     def stop(self) -> None:
-        """Stop it; a JVM that is gone needs no stopping."""
+        """Stop the Master; do nothing if its JVM has ended."""
         from py4j.protocol import Py4JError
 
         try:
@@ -50,14 +50,14 @@ class EmbeddedMaster:
 
 
 def _start(jvm: Any, conf: Any) -> tuple[Any, int]:
-    """Return the Master's RpcEnv and port, its web page closed."""
+    """Start a Master, close its web page, and return its RpcEnv and port."""
     spark = jvm.org.apache.spark
     entry = getattr(spark.SecurityManager, "$lessinit$greater$default$3")()
     security = spark.SecurityManager(conf, jvm.scala.Option.empty(), entry)
     rpc_env = spark.rpc.RpcEnv.create(_SYSTEM_NAME, _LOOPBACK, 0, conf, security, False)
     master = spark.deploy.master.Master(rpc_env, rpc_env.address(), 0, security, conf)
     endpoint = rpc_env.setupEndpoint(_ENDPOINT_NAME, master)
-    # The answer comes after the Master's own start, so its page is there to be closed.
+    # The Master replies only after its own start, so after this its web page exists and can be closed.
     request = getattr(getattr(spark.deploy.master, "MasterMessages$BoundPortsRequest$"), "MODULE$")
     endpoint.askSync(request, jvm.scala.reflect.ClassTag.Any())
     getattr(master, "org$apache$spark$deploy$master$Master$$webUi")().stop()

@@ -1,6 +1,6 @@
 """The command line and environment of one executor process (Spark's CoarseGrainedExecutorBackend).
 
-The process is started with ``work_dir`` as its working directory: the job's files lie there, as Spark would put them.
+The process must be started in ``work_dir``: it contains the job's files, as Spark would have put them there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AUTH_SECRET_VARIABLE = "_SPARK_AUTH_SECRET"  # noqa: S105 - the variable's name,
 LOG_CONFIGURATION = Path(__file__).with_name("log4j2-executor.properties")
 LOG_OPTION = "-Dlog4j2.configurationFile="
 
-# Of the environment given, what must not leak into an executor from the process that starts it.
+# Variables that must not leak into an executor from the process that starts it.
 _NOT_INHERITED = frozenset(
     {"PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "_PYSPARK_DRIVER_CONN_INFO_PATH"}
 )
@@ -27,13 +27,15 @@ _NOT_INHERITED = frozenset(
 
 @dataclass(frozen=True)
 class ExecutorLaunch:
-    """All that an executor's command depends on.
+    """All inputs of an executor's command.
 
-    ``host`` is the node's address to bind and to advertise; ``environ`` the base environment plus what the
-    application asks for; ``python`` the interpreter of the Python workers where the application names none;
-    ``python_path`` goes before an inherited PYTHONPATH; ``temporary_dir`` is made for this process; ``jars`` are the
-    job's own, ``jars_first`` lets them win over Spark's; ``class_archive`` is a class-data archive to start faster with
-    (see ``class_archive.py``), or None.
+    - ``host``: the node's address, to bind and to advertise.
+    - ``environ``: base environment plus the variables that the application sets.
+    - ``python``: interpreter of the Python workers.
+    - ``python_path``: entries before an inherited PYTHONPATH.
+    - ``temporary_dir``: temporary directory that only this process uses.
+    - ``jars``: the job's own jars; with ``jars_first`` they precede Spark's.
+    - ``class_archive``: class-data archive for a faster start (see ``class_archive.py``), or None.
     """
 
     driver_url: str
@@ -58,9 +60,9 @@ class ExecutorLaunch:
 
 
 def executor_command(launch: ExecutorLaunch) -> tuple[list[str], dict[str, str]]:
-    """Return (argv, environment), having made the directories it names.
+    """Make the launch's directories, and return (argv, environment).
 
-    Raises OSError where they cannot be made and SparkInternalsMissing where Spark's jars are not found.
+    Raises OSError if a directory cannot be made, SparkInternalsMissing if there are no Spark jars.
     """
     for directory in (launch.work_dir, launch.temporary_dir, launch.local_dir):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -75,8 +77,8 @@ def _argv(launch: ExecutorLaunch) -> list[str]:
         f"-Xmx{launch.heap_mb}m",
         *jvm_open_options(),
         *archive_options(launch.class_archive),
-        # A killed JVM leaves native libraries behind in its temporary directory, so each has its own; its performance
-        # counters would lie in the system's one whatever is set here.
+        # A killed JVM leaves native libraries in its temporary directory, so each JVM has its own. Performance counters
+        # are off, as the JVM would write them to the system's temporary directory in any case.
         f"-Djava.io.tmpdir={launch.temporary_dir}",
         "-XX:-UsePerfData",
         *_java_options(launch),
@@ -99,14 +101,17 @@ def _argv(launch: ExecutorLaunch) -> list[str]:
 
 
 def archive_options(archive: Path | None) -> list[str]:
-    """JVM options that use a class-data archive. One that does not fit is ignored by the JVM, without a word."""
+    """Return the JVM options for a class-data archive; none if there is no archive.
+
+    The JVM silently ignores an archive that does not fit.
+    """
     if archive is None or not archive.exists():
         return []
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-XX:+VerifySharedSpaces", "-Xlog:cds*=error"]
 
 
 def _java_options(launch: ExecutorLaunch) -> list[str]:
-    """The application's options with the placeholders that Spark documents, and what authentication needs."""
+    """Return the application's JVM options, with Spark's placeholders filled in, plus logging and authentication."""
     options = [
         option.replace("{{APP_ID}}", launch.app_id).replace("{{EXECUTOR_ID}}", launch.executor_id)
         for option in launch.java_options

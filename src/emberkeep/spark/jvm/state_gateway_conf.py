@@ -1,8 +1,8 @@
-"""Settings that lead Spark's checkpoint files to the state gateway of each process's own task manager. Pure.
+"""Settings that direct Spark's access to checkpoints to the state gateway of each process's own task manager. Pure.
 
-Every checkpoint is addressed as ``webhdfs://localhost/…``. Hadoop's client looks the authority up as a nameservice, and
-expands ``${env.…}`` when it reads the nameservice's address, in each process from that process's own environment. Spark
-ships settings to executors as they are written, so one configuration serves all nodes.
+Every checkpoint has an address ``webhdfs://localhost/…``. Hadoop's client looks up the authority as a nameservice. When
+it reads the nameservice's address, it expands ``${env.…}`` from its own process's environment. Spark sends settings to
+executors unexpanded, so one configuration serves all nodes.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ NAMESERVICES = "dfs.nameservices"
 _NAMENODES = f"dfs.ha.namenodes.{AUTHORITY}"
 _PROXY_PROVIDER = f"dfs.client.failover.proxy.provider.{AUTHORITY}"
 _ADDRESS = f"dfs.namenode.http-address.{AUTHORITY}.tm"
-_NOWHERE = "127.0.0.1:9"  # where a process is told of no gateway: refused at once
-# Pauses in ms and how often each, about two minutes in all: a gateway that restarts is away for seconds.
+_NOWHERE = "127.0.0.1:9"  # address in a process without a gateway: connections are refused at once
+# Pairs of a pause in ms and its number of retries, about two minutes in all; a gateway restarts within seconds.
 _RETRIES = "100,10,500,20,2000,60"
-_ANSWER_WAIT = "300s"  # a large file is acknowledged when the durable store has all of it
+_ANSWER_WAIT = "300s"  # the gateway acknowledges a large file only once the durable store has all of it
 
 _LOCALITY_WAIT = "spark.locality.wait"
-# What makes tasks go where their state lies. An executor that was lost leaves its id behind as the preferred one, so
-# only its node is waited for: long enough for a replacement there, as Spark has fixed the places of the running batch;
-# not for ever, as it may come elsewhere.
+# These make tasks run on the nodes with their state. A lost executor remains the preferred one by its id, so tasks wait
+# only for its node. The wait is long enough for a replacement executor there, because Spark has fixed the preferred
+# places of the running batch. It is bounded, because the replacement may start on another node.
 PLACEMENT_DEFAULTS = {
     "spark.locality.wait.process": "0",
     "spark.locality.wait.node": "15s",
-    # Else the tasks of a join go where most of the shuffled rows lie.
+    # Otherwise the tasks of a join run where most of the shuffled rows are.
     "spark.shuffle.reduceLocality.enabled": "false",
 }
 
 
 def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str, str]:
-    """What to set on a configuration. ``nameservices``: those that the job has already, from whatever source.
+    """Return the settings for the gateway. ``nameservices``: the job's existing HDFS nameservices, from any source.
 
-    Raises InvalidSparkConfiguration where the job has an HDFS nameservice of the gateway's name.
+    Raises InvalidSparkConfiguration if the job has an HDFS nameservice with the gateway's name.
     """
     address = f"${{env.{GATEWAY_VARIABLE}:-{_NOWHERE}}}"
     others = [name.strip() for name in nameservices.split(",") if name.strip()]
@@ -65,7 +65,7 @@ def gateway_settings(present: Mapping[str, str], nameservices: str) -> dict[str,
 
 
 def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Defaults for what the job has not set itself, and a warning for each of its settings that differs."""
+    """Return defaults for settings that the job has not made, and a warning for each that it has set differently."""
     values, warnings = {}, []
     for key, value in PLACEMENT_DEFAULTS.items():
         general = key.startswith(_LOCALITY_WAIT) and _LOCALITY_WAIT in present
@@ -81,7 +81,7 @@ def placement_settings(present: Mapping[str, str]) -> tuple[dict[str, str], tupl
 
 
 def process_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a JVM: the gateway's credential, if there is one, becomes a token that Hadoop reads."""
+    """Return the environment of a JVM: a gateway credential, if present, becomes a token that Hadoop reads."""
     changed = dict(environ)
     credential = changed.pop(CREDENTIAL_VARIABLE, "")
     if credential:

@@ -1,6 +1,6 @@
-"""A ZooKeeper server from the jars that come with pyspark: its configuration, and the command that runs it.
+"""Configuration and command of a ZooKeeper server from the jars in pyspark, for local clusters and tests.
 
-For local clusters and tests. Whoever has an ensemble of his own names it in ``high-availability.zookeeper.quorum``.
+To use an existing ensemble instead, set ``high-availability.zookeeper.quorum``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from emberkeep.spark.distribution import spark_home
 from emberkeep.spark.errors import SparkInternalsMissing
 from emberkeep.spark.java import find_java
 
-TICK_MS = 500  # sessions may be as short as two of them
+TICK_MS = 500  # the shortest session timeout is two ticks
 _MAX_SESSION_MS = 120_000
 _HEAP_MB = 128
 _SINGLE = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -24,7 +24,7 @@ _QUORUM = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 @dataclass(frozen=True)
 class Peer:
-    """A member of a quorum, by number from 1: the ports that the members reach each other at."""
+    """A member of a quorum: its number, from 1, and the ports at which the other members reach it."""
 
     number: int
     quorum_port: int
@@ -33,7 +33,7 @@ class Peer:
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """One server. ``peers`` empty: it stands alone; else ``number`` says which of them it is."""
+    """One server. If ``peers`` is empty, it runs standalone; otherwise it is the peer with ``number``."""
 
     directory: Path
     address: str
@@ -43,7 +43,7 @@ class ServerPlan:
 
 
 def prepare_server(plan: ServerPlan, environ: Mapping[str, str]) -> list[str]:
-    """Write the server's configuration, return the command. Raises Fatal, JavaNotFound, SparkInternalsMissing."""
+    """Write the server's configuration and return its command. Raises Fatal, JavaNotFound, SparkInternalsMissing."""
     jars = spark_home(environ) / "jars"
     if not any(jars.glob("zookeeper-3*.jar")):
         raise SparkInternalsMissing(f"{jars} holds no ZooKeeper", hint="name an ensemble of your own")

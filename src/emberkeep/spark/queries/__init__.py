@@ -1,1 +1,1 @@
-"""Streaming queries: their start, their checkpoints, their progress."""
+"""Streaming queries: their starts, checkpoints and progress."""

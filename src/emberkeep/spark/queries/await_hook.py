@@ -1,9 +1,9 @@
-"""The script waits for its streaming queries until a procedure that has ended them is over.
+"""Hide from the script that a procedure has ended its streaming queries, until that procedure is over.
 
-While they are away they look to the script as if they ran: its awaits do not return, ``isActive`` is true, and a query
-that it starts waits. When they were started again, awaits go on with the new runs. When the end is recorded, awaits
-return as they do for queries that have ended, and the script goes on after them; a query that it starts then ends it,
-successfully: the job is over, and nothing of it may run on.
+While the queries are away, the script sees them as running: its awaits do not return, ``isActive`` is true, and the
+start of another query waits. If the queries are started again, awaits continue with the new runs. If the job's end is
+recorded, awaits return as they do for ended queries, and the script continues after them. If it then starts a query,
+the script exits successfully, because the job is over.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class _State(enum.Enum):
 
 
 class AwaitGate:
-    """Used from many threads. ``held``: from the beginning, as an earlier attempt has begun to end the job."""
+    """Gate that holds the script's awaits and starts of queries: open, held or ended. Used from many threads.
+
+    ``held``: start in the state held, because an earlier attempt has begun to end the job.
+    """
 
     def __init__(self, notices: Notices, *, held: bool = False) -> None:
         self._notices = notices
@@ -37,7 +40,7 @@ class AwaitGate:
         self._state = _State.HELD if held else _State.OPEN
         self._turns = 0
         self._awaited = False
-        self._starting = 0  # queries that were let through and have not started yet
+        self._starting = 0  # starts that have passed the gate and have not returned yet
 
     @property
     def is_held(self) -> bool:
@@ -46,7 +49,7 @@ class AwaitGate:
 
     @property
     def is_closed(self) -> bool:
-        """Held, or ended for good."""
+        """True if the gate is held or ended."""
         with self._changed:
             return self._state is not _State.OPEN
 
@@ -57,18 +60,18 @@ class AwaitGate:
 
     @property
     def turns(self) -> int:
-        """How often it has changed."""
+        """Number of state changes so far."""
         with self._changed:
             return self._turns
 
     @property
     def was_awaited(self) -> bool:
-        """Whether the script has waited for its queries: it has started what it wants to start."""
+        """True if the script has awaited a query or asked which are active: it then counts as having started all."""
         with self._changed:
             return self._awaited
 
     def hold(self, seconds: float | None = None) -> bool:
-        """Returns when no query is being started any more; False: one still is after ``seconds``."""
+        """Hold the gate. Return True once no query is being started; False if one still is after ``seconds``."""
         with self._changed:
             if self._state is _State.OPEN:
                 self._state = _State.HELD
@@ -76,11 +79,11 @@ class AwaitGate:
             return self._changed.wait_for(lambda: not self._starting, seconds)
 
     def open(self) -> None:
-        """The queries run again."""
+        """Open the gate: the queries run again."""
         self._become(_State.OPEN)
 
     def end(self) -> None:
-        """For good: the job's end is recorded."""
+        """End the gate permanently: the job's end is recorded."""
         self._become(_State.ENDED)
 
     def awaiting(self) -> None:
@@ -89,7 +92,7 @@ class AwaitGate:
             self._changed.notify_all()
 
     def wait(self, deadline: float | None = None) -> bool:
-        """Until it is not held. ``deadline``: of time.monotonic(); False when it comes first."""
+        """Wait until the gate is not held; return False if ``deadline`` (``time.monotonic()``) passes first."""
         with self._changed:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             return self._changed.wait_for(lambda: self._state is not _State.HELD, left)
@@ -100,7 +103,7 @@ class AwaitGate:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Around the start of a query by the script; begins when it may. Raises SystemExit when the job is over."""
+        """Enclose the script's start of a query: wait while the gate is held. Raises SystemExit if the job is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._state is not _State.HELD)
             if self._state is _State.ENDED:
@@ -201,7 +204,7 @@ class _Hook:
                 if ended is False or not self._gate.wait(deadline):
                     return False
                 if turns == self._gate.turns or not self._any_active():
-                    return ended  # by itself
+                    return ended  # a query ended by itself
 
         return await_any_termination
 
@@ -212,7 +215,7 @@ class _Hook:
             self._gate.awaiting()
             if self._gate.is_held:
                 return [query.handle for query in self._queries.all() if query.away]
-            # What is awaited by these handles is held back as well.
+            # Return the script's own handles, as the gate holds only awaits on those.
             return [self._queries.handle_of(found) for found in original(manager)]
 
         return active
@@ -232,7 +235,7 @@ class _Hook:
         return get
 
     def _unless_held(self, wait: Any, deadline: float | None) -> Any:
-        """What a query has failed with reaches the script once nothing is held any more."""
+        """Return what ``wait`` returns. If it raises, raise that to the script only once the gate is not held."""
         try:
             return wait()
         except Exception:
@@ -247,7 +250,7 @@ class _Hook:
 
 
 def _is_usable(timeout: Any) -> bool:
-    """PySpark itself says what is wrong with any other."""
+    """True if PySpark accepts this timeout; for any other, the original method raises the error."""
     return timeout is None or (isinstance(timeout, int | float) and timeout > 0)
 
 
@@ -256,5 +259,5 @@ def _deadline(timeout: float | None) -> float | None:
 
 
 def _left(deadline: float | None) -> float | None:
-    """PySpark refuses 0."""
+    """Return the seconds until the deadline, at least 0.001, as PySpark refuses 0; None without a deadline."""
     return None if deadline is None else max(0.001, deadline - time.monotonic())

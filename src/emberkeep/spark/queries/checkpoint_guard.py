@@ -1,10 +1,10 @@
-"""Holds back what a streaming query commits while its driver is in doubt whether it was superseded.
+"""Hold back the commits of a streaming query while its driver does not know whether it was superseded.
 
-Spark writes its logs (planned batches, committed ones, the file sink's) through a CheckpointFileManager, which is an
-interface: in its place stands one that asks first, in Python, and passes everything on. It asks when a file is begun
-and, where files are written aside and renamed, right before the renaming. Whether a file is really made is decided by
-Spark's own "only if it is not there", as ever. A query's very first entry may be written before its logs are guarded:
-nobody is superseded at the moment of its start, which asks too.
+Spark writes its logs (planned batches, committed batches, the file sink's log) through the interface
+CheckpointFileManager. This module replaces the implementation by one in Python that first calls ``may_commit`` and then
+the original. It calls ``may_commit`` when a file is begun and, if Spark writes files aside and renames them, right
+before the renaming. Spark's own "create only if absent" still decides whether a file is created. A query's very first
+entry may be written before its logs are guarded; that is safe, as the start of the query calls ``may_commit`` as well.
 """
 
 from __future__ import annotations
@@ -17,22 +17,25 @@ from typing import Any
 
 from emberkeep.spark.errors import SparkInternalsMissing
 
-Planning = Callable[[str, int], AbstractContextManager[None]]  # of a query's id and a batch
-_Around = Callable[[Any], AbstractContextManager[None]]  # of the path of a log's entry
+Planning = Callable[[str, int], AbstractContextManager[None]]  # takes a query's id and a batch
+_Around = Callable[[Any], AbstractContextManager[None]]  # takes the path of a log entry
 
 _FIELD = "fileManager"
 _LOG_CLASS = "org.apache.spark.sql.execution.streaming.checkpointing.HDFSMetadataLog"
 _INTERFACE = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 _RENAMING = f"{_INTERFACE}$RenameHelperMethods"
 _RENAMED_STREAM = "CheckpointFileManager$RenameBasedFSDataOutputStream"
-# What Spark says itself; what it says of an error that has passed through Python.
+# Spark's error class, its error message, and the exception that remains when the error passed through Python.
 _OVERTAKEN = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming queries are concurrently using", "FileAlreadyExists")
 _FILE_SINK = "org.apache.spark.sql.execution.streaming.sinks.FileStreamSink"
 
 
 def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> None:
-    """Let every streaming query that this process starts from now on ask ``may_commit`` before it commits; it returns
-    when this process may. A batch is planned within ``planning``. Call it after the other hooks are in place."""
+    """Make every streaming query that this process starts from now on call ``may_commit`` before it commits.
+
+    ``may_commit``: returns once this process may commit. ``planning``: context in which a query plans a batch. Call
+    this after the other hooks are in place.
+    """
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     kind: Any = DataStreamWriter
@@ -55,7 +58,7 @@ def guard_checkpoints(may_commit: Callable[[], None], planning: Planning) -> Non
 
 
 def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> None:
-    """Raises SparkInternalsMissing. A query that has ended already has nothing to guard."""
+    """Replace the file managers of the query's logs. Raises SparkInternalsMissing."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext, java_gateway
 
@@ -81,7 +84,7 @@ def _guard(query: Any, may_commit: Callable[[], None], planning: Planning) -> No
 
 
 def was_overtaken(text: str) -> bool:
-    """Whether a script's error says that somebody else has written to the checkpoint of its query."""
+    """True if a script's error says that another writer has written to the checkpoint of its query."""
     return any(sign in text for sign in _OVERTAKEN)
 
 
@@ -94,7 +97,7 @@ def _asking(gateway: Any, files: Any, may_commit: Callable[[], None], around: _A
 
 
 class _AskingFiles:
-    """A CheckpointFileManager for the JVM."""
+    """CheckpointFileManager that calls ``may_commit`` before it creates or deletes a file; the JVM calls it."""
 
     def __init__(self, files: Any, may_commit: Callable[[], None], around: _Around) -> None:
         self._files = files
@@ -136,7 +139,7 @@ class _AskingFiles:
 
 
 class _AskingRenamingFiles(_AskingFiles):
-    """One whose files are written aside."""
+    """The same for a file manager that writes files aside and renames them; the renaming waits, too."""
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext
@@ -166,13 +169,13 @@ def _freely(path: Any) -> AbstractContextManager[None]:
 
 
 def _batch_of(path: Any) -> int:
-    """Of an entry's path in the offset log; -1 for another file."""
+    """Return the batch of an offset log entry by its path; -1 for another file."""
     name = str(path.getName())
     return int(name) if name.isdecimal() else -1
 
 
 def _class_named(kind: Any, name: str) -> Any:
-    """The class of this name among ``kind`` and those that it extends."""
+    """Return the class of this name among ``kind`` and its superclasses. Raises TypeError."""
     while kind is not None and kind.getName() != name:
         kind = kind.getSuperclass()
     if kind is None:

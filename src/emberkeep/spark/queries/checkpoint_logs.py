@@ -1,6 +1,6 @@
-"""The two logs of a streaming query's checkpoint, as texts. Pure.
+"""Read and change entries of the two logs in a streaming query's checkpoint, as texts. Pure.
 
-An entry of ``offsets/`` is written before a micro-batch runs, one of ``commits/`` when it is done:
+Spark writes an entry of ``offsets/`` before a micro-batch runs, and one of ``commits/`` when it is done:
 
 ```
 v1                                                      v1
@@ -8,7 +8,7 @@ v1                                                      v1
 <one offset per source, a line each>
 ```
 
-Only the watermark and the time are ever changed here; everything else goes through as it was read.
+This module changes only the watermark and the time; it keeps everything else as it was read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH_WATERMARK, _BATCH_TIMESTAMP, _NEXT_WATERMARK = "batchWatermarkMs", "batch
 
 @dataclass(frozen=True)
 class LogState:
-    """Which entries a checkpoint has. ``planned``, ``committed``: the newest of each log, -1 for none."""
+    """Newest entries of a checkpoint's logs: ``planned`` in ``offsets``, ``committed`` in ``commits``; -1 for none."""
 
     planned: int
     committed: int
@@ -42,30 +42,30 @@ class LogState:
 
 
 def offset_texts(entry: str) -> tuple[str, ...]:
-    """What the sources had been read up to, one text each."""
+    """Return the end offset of each source, as texts."""
     _, _, offsets = _parts(entry, "offsets")
     return tuple(line for line in offsets.split("\n") if line)
 
 
 def batch_watermark(entry: str) -> int:
-    """Of an entry of the offset log, in ms since 1970."""
+    """Return the watermark in an entry of the offset log, in ms since 1970."""
     _, metadata, _ = _parts(entry, "offsets")
     return _number(metadata, _BATCH_WATERMARK, "offsets")
 
 
 def batch_timestamp(entry: str) -> int:
-    """When this batch was planned, in ms since 1970; an entry of the offset log."""
+    """Return when the batch of this offset log entry was planned, in ms since 1970."""
     _, metadata, _ = _parts(entry, "offsets")
     return _number(metadata, _BATCH_TIMESTAMP, "offsets")
 
 
 def is_drain(entry: str) -> bool:
-    """Whether this entry of the offset log plans a batch that lets everything out."""
+    """True if this entry of the offset log plans a drain's batch: one with the highest watermark."""
     return batch_watermark(entry) == MAX_WATERMARK_MS
 
 
 def with_batch_watermark(entry: str, watermark_ms: int, now_ms: int | None = None) -> str:
-    """The same offsets with another watermark, and time of the batch where one is given."""
+    """Return the offset log entry with another watermark, and with the batch time ``now_ms`` if given."""
     version, metadata, offsets = _parts(entry, "offsets")
     _number(metadata, _BATCH_WATERMARK, "offsets")
     changed = {**metadata, _BATCH_WATERMARK: watermark_ms}
@@ -75,7 +75,7 @@ def with_batch_watermark(entry: str, watermark_ms: int, now_ms: int | None = Non
 
 
 def next_watermark(entry: str) -> int:
-    """Of an entry of the commit log, in ms since 1970."""
+    """Return the next batch's watermark in an entry of the commit log, in ms since 1970."""
     _, metadata, _ = _parts(entry, "commits")
     return _number(metadata, _NEXT_WATERMARK, "commits")
 

@@ -1,7 +1,7 @@
-"""Waiting for the places of checkpoints: a query never begins anew because its file system is away.
+"""Wait for the storage of checkpoints, so that a query never starts from nothing because a file system is unavailable.
 
-What an earlier attempt has kept is looked for only once the directory that it was kept in is there. Until then the
-script waits, for as long as it takes, and says so. A person can cancel the job, or make the directory of the commits.
+A checkpoint of an earlier attempt is opened only once its directory exists. Until then the script waits without a time
+limit, and a message says so. A person can cancel the job, or create the directory ``commits`` to start from nothing.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from emberkeep.spark.notices import Notices
 
 log = structlog.get_logger(__name__)
 
-_PAUSE = 1.0  # seconds between two looks
-_COMMITS = "commits"  # Spark's log of them, in a checkpoint
+_PAUSE = 1.0  # seconds between two checks
+_COMMITS = "commits"  # directory of Spark's commit log in a checkpoint
 
 
 class CheckpointPlaces:
-    """``require_own``: raises Unavailable while the directory of all jobs' checkpoints is away. ``committed``:
-    locations of checkpoints to which earlier attempts have committed. Any thread may call it."""
+    """Waits for the directories of checkpoints. Any thread may call.
+
+    ``require_own``: raises Unavailable while the directory of all jobs' checkpoints is unavailable. ``committed``:
+    locations of checkpoints to which earlier attempts have committed.
+    """
 
     def __init__(self, require_own: Callable[[], None], committed: Collection[str], notices: Notices) -> None:
         self._require_own = require_own
@@ -34,16 +37,19 @@ class CheckpointPlaces:
         self._notices = notices
 
     def require_own(self) -> None:
-        """Before anything is written below the job's own root. Raises Unavailable."""
+        """Raise Unavailable if the job's own root is unavailable. Call this before each write below that root."""
         self._require_own()
 
     def wait_for_own(self) -> None:
-        """Returns once it can be told what lies below the job's own root."""
+        """Wait until the job's own root is available."""
         self._wait(self._require_own)
 
     def wait_for(self, session: Any, location: str, reached: str) -> None:
-        """Return once the checkpoint at a location has commits, unless nothing was ever committed to it. ``reached``:
-        where Spark finds what people know as ``location``."""
+        """Wait until the checkpoint at ``location`` has its commit log, if earlier attempts have committed to it.
+
+        ``reached``: location of the same checkpoint as Spark reaches it. Return if Spark's file system raises an error:
+        the start of the query raises it again.
+        """
         if location not in self._committed:
             return
         files = HadoopFiles(session)
@@ -71,17 +77,17 @@ class CheckpointPlaces:
 
 
 def _require(checkpoint: Path) -> None:
-    """Raises Unavailable."""
-    # A directory alone proves nothing: it may be the mount point, or one that was made below it.
+    """Raise Unavailable if this checkpoint on a local disk has no commit log."""
+    # A directory alone proves nothing: it may be the mount point, or have been made in the mount point.
     if not is_directory(checkpoint / _COMMITS):
         raise _without_commits(str(checkpoint), "holds no commits" if is_directory(checkpoint) else "is not there")
 
 
 def _require_elsewhere(files: HadoopFiles, location: str, reached: str) -> None:
-    """Raises Unavailable."""
+    """Raise Unavailable if this checkpoint has no commit log. Log any other error and return."""
     try:
         is_there = files.exists(f"{reached.rstrip('/')}/{_COMMITS}")
-    except Fatal as error:  # the start of the query raises it
+    except Fatal as error:  # the start of the query raises it again
         log.warning("the checkpoint cannot be looked at", location=location, reason=str(error))
         return
     if not is_there:

@@ -1,4 +1,4 @@
-"""The record of unnamed queries, on whatever file system holds the checkpoints (through Hadoop, in the JVM)."""
+"""Storage of the record of unnamed queries, on the checkpoints' file system (through Hadoop, in the JVM)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emberkeep.spark.queries.checkpoints import RECORD_NAME, QueryRecord, decode
 
 
 class CheckpointStore:
-    """Reads and atomically replaces ``queries.json`` below ``root``, which Spark reaches as ``reached``."""
+    """Reads and atomically replaces ``queries.json`` in ``root``, which Spark reaches at the location ``reached``."""
 
     def __init__(self, spark: Any, root: str, reached: str) -> None:
         from py4j.protocol import Py4JError
@@ -28,7 +28,7 @@ class CheckpointStore:
             ) from error
 
     def read(self) -> QueryRecord:
-        """The record, empty where there is none yet. Raises CheckpointIdentityError (damaged, not readable)."""
+        """Return the record, empty if there is none yet. Raises CheckpointIdentityError (damaged, not readable)."""
         from py4j.protocol import Py4JError
 
         try:

@@ -1,7 +1,7 @@
-"""Which checkpoint a streaming query without an own location gets, and whether it is still the same query. Pure.
+"""Choose the checkpoint of a streaming query that sets no location, and check that it is the same query. Pure.
 
-A named query is known by its name. An unnamed one is known by its place among the unnamed queries of the script, in the
-order of their starts; what it writes is recorded beside the checkpoints, so that a changed order is noticed.
+A named query is identified by its name. An unnamed one is identified by its position among the script's unnamed
+queries, in the order of their starts. Its output is recorded beside the checkpoints, to detect a changed order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class QueryIdentity:
-    """What a query writes: ``sink`` (format), ``output_mode`` (lower case), ``target`` (path, table, function, …)."""
+    """The output of a query: ``sink`` (format), ``output_mode`` (lower case), ``target`` (path, table, function, …)."""
 
     sink: str
     output_mode: str
@@ -36,13 +36,13 @@ class QueryIdentity:
 
 @dataclass(frozen=True)
 class QueryRecord:
-    """The unnamed queries seen so far, by ordinal (0 = the first one started)."""
+    """The unnamed queries recorded so far, by ordinal (0 is the first one started)."""
 
     unnamed: Mapping[int, QueryIdentity]
 
 
 def can_recover(sink: str, output_mode: str) -> bool:
-    """Whether Spark lets a query to this sink continue from a checkpoint."""
+    """True if Spark lets a query to this sink continue from a checkpoint."""
     return sink.lower() != "memory" or output_mode.lower() == "complete"
 
 
@@ -55,7 +55,10 @@ def directory_of_unnamed(ordinal: int, identity: QueryIdentity) -> str:
 
 
 def record_unnamed(record: QueryRecord, ordinal: int, identity: QueryIdentity, root: str) -> QueryRecord:
-    """Record an unnamed query. Returns the same record if it is known. Raises CheckpointIdentityError."""
+    """Return the record with this unnamed query; the same object if the query is in it already.
+
+    Raises CheckpointIdentityError if the record has a different query under this ordinal.
+    """
     known = record.unnamed.get(ordinal)
     if known is None:
         return replace(record, unnamed={**record.unnamed, ordinal: identity})
@@ -70,7 +73,7 @@ def record_unnamed(record: QueryRecord, ordinal: int, identity: QueryIdentity, r
 
 
 def encode(record: QueryRecord) -> str:
-    """The record as text, with version and checksum."""
+    """Encode the record as JSON text, with version and checksum."""
     body = {
         str(ordinal): {"sink": query.sink, "outputMode": query.output_mode, "target": query.target}
         for ordinal, query in sorted(record.unnamed.items())
@@ -79,7 +82,7 @@ def encode(record: QueryRecord) -> str:
 
 
 def decode(text: str, where: str) -> QueryRecord:
-    """Read what ``encode`` wrote. Raises CheckpointIdentityError for anything else."""
+    """Decode the text that ``encode`` wrote. Raises CheckpointIdentityError for anything else."""
     try:
         data = json.loads(text)
         version, body, digest = data["version"], data["unnamed"], data["sha256"]

@@ -1,7 +1,7 @@
-"""Noticing that a checkpoint is older than what was committed to it before (an old copy put back, lost data).
+"""Detect a checkpoint that is older than the batches committed to it before (an old copy put back, lost data).
 
-Such a query is not refused: to go back may be what somebody wants, an attempt that always fails helps nobody, and Spark
-repeats the missing batches from its sources as far as these still have the data. But it must not happen unseen.
+Such a query is warned about, not refused: going back may be intended, an attempt that always fails is no help, and
+Spark repeats the missing batches from its sources, as far as these still have the data.
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ log = structlog.get_logger(__name__)
 
 
 class CommittedBefore:
-    """``batches``: by checkpoint location, the newest batch that earlier attempts are known to have committed."""
+    """Checks each checkpoint once. ``batches``: newest batch that earlier attempts committed, by location."""
 
     def __init__(self, batches: Mapping[str, int], notices: Notices) -> None:
         self._batches = dict(batches)
         self._notices = notices
 
     def check(self, spark: Any, location: str, reached: str) -> None:
-        """Look at a checkpoint once, before its query starts, and say what is missing. ``reached``: where Spark finds
-        what people know as ``location``."""
+        """Warn if a checkpoint lacks batches that were committed before; call this before its query starts.
+
+        ``reached``: location of the same checkpoint as Spark reaches it. Errors are logged: the start of the query
+        raises them.
+        """
         before = self._batches.pop(location, None)
         if before is None:
             return
@@ -43,7 +46,7 @@ class CommittedBefore:
 
 
 def shortfall(location: str, before: int, found: int) -> str:
-    """What to say of a checkpoint whose newest batch is ``found`` (-1: none); "" when nothing is missing."""
+    """Return the warning for a checkpoint whose newest batch is ``found`` (-1: none); "" if no batch is missing."""
     if found >= before:
         return ""
     now = f"its newest committed batch is {found}" if found >= 0 else "there is no committed batch in it"
@@ -54,7 +57,7 @@ def shortfall(location: str, before: int, found: int) -> str:
 
 
 def newest_committed(spark: Any, location: str) -> int:
-    """The newest batch in a checkpoint's commit log, -1 for none. Raises what Py4J raises."""
+    """Return the newest batch in a checkpoint's commit log, -1 for none. Raises what Py4J raises."""
     jvm = spark._jvm
     directory = jvm.org.apache.hadoop.fs.Path(f"{location.rstrip('/')}/commits")
     manager = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

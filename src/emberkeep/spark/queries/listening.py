@@ -1,4 +1,4 @@
-"""Being told of queries as they start."""
+"""A listener for the starts of streaming queries."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import Any
 
 
 def listener_of_starts(started: Callable[[Any], None]) -> Any:
-    """A StreamingQueryListener. ``started``: gets the event on the query's own thread, before it becomes active; the
-    script's ``start`` returns after it."""
+    """Return a StreamingQueryListener that calls ``started`` with the event of each query's start.
+
+    The call is made on the query's own thread, before the query becomes active. The script's ``start`` returns only
+    after the call.
+    """
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):

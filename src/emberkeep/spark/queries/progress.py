@@ -1,4 +1,4 @@
-"""What streaming queries and batch jobs are doing, read from the running JVM."""
+"""Progress of streaming queries and of Spark jobs, read from the running JVM."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from emberkeep.spark.model import QueryProgress, SparkJobs, StartedQuery
 
 
 def query_progress(query: Any, started: StartedQuery) -> QueryProgress:
-    """The state of one query, also of one that has ended. Raises SparkUnavailable."""
+    """Return the progress of one query, running or ended. Raises SparkUnavailable."""
 
     def ask() -> QueryProgress:
         java = query._jsq
-        active = bool(java.isActive())  # asked first: what an ended query reports is its last word
+        active = bool(java.isActive())  # ask this first: if it is false, the report below is the query's last one
         last = java.lastProgress()
         return decode_progress(
             json.loads(last.json()) if last is not None else {},
@@ -39,7 +39,7 @@ def decode_progress(
     location: str | None,
     active: bool = True,
 ) -> QueryProgress:
-    """Translate Spark's progress report (empty before the first batch); rates it has no value for are 0."""
+    """Translate Spark's progress report (empty before the first batch); a rate without a value becomes 0."""
     triggered_ms, took_ms = _unix_ms(report.get("timestamp")), int(report.get("batchDuration", 0))
     return QueryProgress(
         id=str(identity["id"]),
@@ -61,7 +61,7 @@ def decode_progress(
 
 
 def _committed(report: Mapping[str, Any]) -> int:
-    """Spark reports a batch after its commit, and while there is no data the number that the next batch will have."""
+    """Return the newest committed batch. Spark reports a batch after its commit; an idle query reports its next one."""
     batch = int(report.get("batchId", -1))
     ran = "addBatch" in report.get("durationMs", {})
     return batch if ran else max(-1, batch - 1)
@@ -84,7 +84,7 @@ def _rate(value: Any) -> float:
 
 
 def spark_jobs(context: Any) -> SparkJobs:
-    """Counts over the active stages. Raises SparkUnavailable."""
+    """Return counts of active jobs and stages, and of the active stages' tasks. Raises SparkUnavailable."""
 
     def ask() -> SparkJobs:
         tracker = context._jsc.statusTracker()

@@ -1,7 +1,7 @@
-"""The streaming queries that the script has started, with all that is needed to start each of them again.
+"""The streaming queries that the script has started, with all that is needed to start each again.
 
-A DataStreamWriter can be changed after it has started a query, and start another one. So its fields are noted at each
-start and put back for the time of starting that query again.
+The script can change a DataStreamWriter after it has started a query, and start another query with it. So the writer's
+fields are recorded at each start, and restored temporarily while that query is started again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,14 @@ from emberkeep.spark.queries.checkpoints import QueryIdentity
 
 @dataclass(eq=False)
 class ScriptQuery:
-    """``handle``: the script's StreamingQuery; its JVM side is exchanged when the query is started again. ``reached``:
-    the checkpoint as Spark reaches it, None where the query cannot recover. ``fields``: of its writer, as
-    (java.lang.reflect.Field, value). ``away``: ended by a procedure; the script does not see it. ``path``: the option
-    of that name, "" where it is not given."""
+    """A streaming query of the script.
+
+    - ``handle``: the script's StreamingQuery; its JVM object is replaced when the query is started again.
+    - ``reached``: location of the checkpoint as Spark reaches it; None if the query cannot recover.
+    - ``fields``: the writer's fields, as (java.lang.reflect.Field, value).
+    - ``away``: a procedure has ended the query, and the script still sees it as running.
+    - ``path``: the writer's option ``path``, "" if not given.
+    """
 
     writer: Any
     method: str  # "start" or "toTable"
@@ -53,13 +57,16 @@ class ScriptQuery:
 
 @dataclass
 class _Own(threading.local):
-    """Per thread: what is started is no query of the script, or one that it has started before."""
+    """Per thread: ``again`` is the query that this thread starts again; None if it starts a new query."""
 
     again: ScriptQuery | None = field(default=None)
 
 
 class ScriptQueries:
-    """One per process, used from many threads. Holds queries until ``progress`` was told that they have ended."""
+    """The script's queries, running and ended, in the order of their last starts by the script.
+
+    One per process, used from many threads. A query that the script starts again replaces the one with the same key.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -70,17 +77,17 @@ class ScriptQueries:
 
     @property
     def starting_again(self) -> ScriptQuery | None:
-        """The query that this thread starts again, for the hook around the start."""
+        """The query that this thread is starting again, None if none; read by the hook around the start."""
         return self._own.again
 
     def key_for(self, writer: Any, name: str | None, identity: QueryIdentity) -> str:
-        """What a query is told by in savepoints: its name, else its place among the unnamed ones."""
+        """Return a query's key in savepoints: from its name, else from its position among the unnamed queries."""
         if name is not None:
             return key_of_named(name)
         with self._lock:
             for query in self._known:
                 if query.writer is writer and query.identity == identity and not query.name:
-                    return query.key  # the script starts it once more
+                    return query.key  # the script starts the same query again
             ordinal, self._unnamed = self._unnamed, self._unnamed + 1
         return key_of_unnamed(ordinal, identity.sink, identity.output_mode)
 
@@ -90,17 +97,17 @@ class ScriptQueries:
             self._last_start = time.monotonic()
 
     def quiet_seconds(self) -> float:
-        """Since the script has started the last one."""
+        """Return the seconds since the script's last start of a query."""
         with self._lock:
             return time.monotonic() - self._last_start
 
     def all(self) -> list[ScriptQuery]:
-        """In the order of their starts; also such that have ended."""
+        """Return all queries, including ended ones, in the order of their starts."""
         with self._lock:
             return list(self._known)
 
     def has_failed(self) -> bool:
-        """Whether one of them has ended with an error. Raises what Py4J raises."""
+        """True if a query has ended with an error. Raises what Py4J raises."""
         return any(query.handle.exception() is not None for query in self.all())
 
     def of_handle(self, handle: Any) -> ScriptQuery | None:
@@ -108,7 +115,7 @@ class ScriptQueries:
             return next((query for query in self._known if query.handle is handle), None)
 
     def handle_of(self, found: Any) -> Any:
-        """The script's own handle of the query that Spark has given another one for; that one where it has none."""
+        """Return the script's own handle for the same query as ``found``; ``found`` itself if there is none."""
         identity = str(found.id)
         return next((query.handle for query in self.all() if str(query.handle.id) == identity), found)
 
@@ -117,8 +124,10 @@ class ScriptQueries:
             self._known.clear()
 
     def start_again(self, query: ScriptQuery, *, once: bool = False) -> Any:
-        """Start a query by its recorded writer; returns the new StreamingQuery. ``once``: for one batch only, the one
-        that is planned where one is."""
+        """Start a query with its recorded writer; return the new StreamingQuery.
+
+        ``once``: run one batch only; it is the planned one if a batch is planned.
+        """
         writer = query.writer
         self._own.again = query
         try:
@@ -132,7 +141,7 @@ class ScriptQueries:
 
 
 def check_not_failed(query: ScriptQuery, handle: Any) -> None:
-    """Raises Fatal with what this run of the query has failed with."""
+    """Raise Fatal if this run of the query has failed, with the first line of its exception."""
     failure = call("exception of a query", handle._jsq.exception)
     if failure.isDefined():
         line = in_one_line(str(failure.get().getMessage()))
@@ -140,7 +149,7 @@ def check_not_failed(query: ScriptQuery, handle: Any) -> None:
 
 
 def recorded_fields(java: Any) -> list[tuple[Any, Any]]:
-    """The present values of a writer's fields. Raises SparkInternalsMissing."""
+    """Return the values of a writer's fields that can be set. Raises SparkInternalsMissing."""
     from py4j.protocol import Py4JError
 
     try:

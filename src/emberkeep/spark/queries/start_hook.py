@@ -1,4 +1,4 @@
-"""Giving streaming queries a checkpoint that is still there after a restart, and remembering which ones run."""
+"""Hook around the start of streaming queries: give each a durable checkpoint location, and record which ones run."""
 
 from __future__ import annotations
 
@@ -32,37 +32,37 @@ from emberkeep.spark.queries.state_placement import StatePlacement
 _LOCATION = "checkpointLocation"
 _ROOT_SETTING = "spark.sql.streaming.checkpointLocation"
 _FUNCTION = "_emberkeep_function"
-_GIVEN = "_emberkeep_checkpoint"  # what a writer was started with before: (location as Spark got it, StartedQuery)
+_GIVEN = "_emberkeep_checkpoint"  # on a writer: (location that Spark was given, StartedQuery) of its last start
 
 
 @dataclass(frozen=True)
 class _Writer:
-    """What a DataStreamWriter is about to start."""
+    """The query that a DataStreamWriter is about to start."""
 
     name: str | None
     identity: QueryIdentity
     own_location: str | None
-    path: str  # the option, "" where it is not given
+    path: str  # the option of that name, "" if not given
 
 
 class QueryStarts(Protocol):
-    """What else is to be done when the script starts a query."""
+    """Further steps around the script's start of a query."""
 
     def admitted(self) -> AbstractContextManager[None]:
-        """Around all of it: begins when queries may start. Raises SystemExit when none may any more."""
+        """Enclose all other steps: wait until queries may start. Raises SystemExit if none may start any more."""
 
     def restore(self, query: ScriptQuery) -> None:
-        """Put the checkpoint into its place, where the job starts from a savepoint. Raises EmberkeepError."""
+        """Restore the query's checkpoint, if the job starts from a savepoint. Raises EmberkeepError."""
 
     def starting(self, query: ScriptQuery) -> AbstractContextManager[None]:
-        """Around the start itself. Raises EmberkeepError."""
+        """Enclose the start itself. Raises EmberkeepError."""
 
     def started(self, query: ScriptQuery) -> None:
-        """It has started, and is known. Raises EmberkeepError."""
+        """React to a query that has started and was recorded. Raises EmberkeepError."""
 
 
 class QueryHook:
-    """Patches DataStreamWriter. One per process; the lock orders queries that several threads start."""
+    """Patch of DataStreamWriter. One per process; a lock orders the queries that several threads start."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class QueryHook:
         queries: ScriptQueries,
         starts: QueryStarts,
     ) -> None:
-        """``placement``: tells Spark where state lies; None: nobody does. ``queries`` learns of each that starts."""
+        """``placement``: tells Spark which nodes hold state; None to skip that. ``queries``: records each start."""
         self._root = checkpoint_root
         self._locations = locations
         self._places = places
@@ -90,7 +90,7 @@ class QueryHook:
         self._running: list[tuple[Any, StartedQuery]] = []
 
     def install(self) -> None:
-        """Raises SparkInternalsMissing where the places to patch are not there."""
+        """Patch PySpark in this process. Raises SparkInternalsMissing if a method to patch is missing."""
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
         kind: Any = DataStreamWriter
@@ -105,8 +105,11 @@ class QueryHook:
         kind.foreachBatch = _remember_function(kind.foreachBatch)
 
     def progress(self) -> list[QueryProgress]:
-        """The queries that the script has started; one that has ended is shown for the last time, unless a procedure
-        has ended it: it may run on. Raises SparkUnavailable."""
+        """Return the progress of each query that the script has started.
+
+        A query that has ended is included once more, then left out. If a procedure has ended it, it stays, as it may
+        be started again. Raises SparkUnavailable.
+        """
         with self._lock:
             running = list(self._running)
         reports = [(entry, query_progress(*entry)) for entry in running]
@@ -114,11 +117,11 @@ class QueryHook:
         ended = [entry for entry, report in reports if not report.is_active and not _is_among(entry[0], away)]
         with self._lock:
             self._running = [entry for entry in self._running if entry not in ended]
-        # A query that was started again is known by two handles.
+        # A query that was started again has two entries with the same run.
         return list({report.run_id: report for _, report in reports}.values())
 
     def forget(self) -> None:
-        """The SparkContext is gone and its queries with it."""
+        """Forget all queries: their SparkContext has stopped."""
         with self._lock:
             self._running.clear()
         self._queries.clear()
@@ -185,11 +188,11 @@ class QueryHook:
         with self._placement.watching(writer._spark) if self._placement is not None else nullcontext():
             query = original(*bound.args, **bound.kwargs)
         with self._lock:
-            self._running.append((query, started))  # until `progress` has seen its end
+            self._running.append((query, started))  # `progress` removes it after the query has ended
         return query
 
     def _keeps_below_root(self, writer: Any, described: _Writer) -> bool:
-        """Whether its checkpoint lies below the job's own root."""
+        """True if the query's checkpoint is below the job's own root."""
         if described.own_location is not None:
             return described.own_location.startswith(f"{self._root.rstrip('/')}/")
         return (
@@ -201,7 +204,7 @@ class QueryHook:
         """Choose the durable location of the checkpoint. Raises CheckpointIdentityError."""
         if described.own_location is not None:
             before: tuple[str, StartedQuery] | None = getattr(writer, _GIVEN, None)
-            if before is not None and described.own_location == before[0]:  # the same writer is started again
+            if before is not None and described.own_location == before[0]:  # the script reuses the writer
                 return before[1]
             return StartedQuery(described.own_location)
         if not can_recover(described.identity.sink, described.identity.output_mode):
@@ -233,7 +236,7 @@ def _is_among(handle: Any, handles: list[Any]) -> bool:
 
 
 def _set_location(writer: Any, call: inspect.BoundArguments, location: str) -> None:
-    """Give Spark this location in the place of whatever writer and call name."""
+    """Give Spark this checkpoint location, in place of the one in the writer or the call."""
     options = call.arguments.get("options", {})
     call.arguments["options"] = {key: value for key, value in options.items() if key.lower() != _LOCATION.lower()}
     writer._jwrite = writer._jwrite.option(_LOCATION, location)
@@ -246,7 +249,7 @@ def _describe_call(writer: Any, call: inspect.BoundArguments) -> _Writer:
 
 
 def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer:
-    """Read off what the query will be: arguments of the call come before what the writer was told earlier."""
+    """Return what the query will be: arguments of the call override options set on the writer before."""
     given = {key.lower(): str(value) for key, value in arguments.items() if value is not None}
     source = given.get("format") or str(_field(writer._jwrite, "source"))
     mode = given.get("outputmode") or str(_field(writer._jwrite, "outputMode").toString())
@@ -266,7 +269,7 @@ def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer
 
 
 def _field(java: Any, name: str) -> Any:
-    """Read a private field of a Scala object. Raises SparkInternalsMissing."""
+    """Return a private field of a Scala object. Raises SparkInternalsMissing."""
     from py4j.protocol import Py4JError
 
     try:
@@ -281,7 +284,7 @@ def _field(java: Any, name: str) -> Any:
 
 
 def _remember_function(original: Any) -> Any:
-    """`foreach` and `foreachBatch` write through a function: its name tells such queries apart."""
+    """Wrap `foreach` or `foreachBatch` to record the function's name, which distinguishes queries that use one."""
 
     @functools.wraps(original)
     def with_function(writer: Any, function: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Telling Spark where the state of a streaming query lies, before its first batch and when executors have changed.
+"""Tell Spark which nodes hold the state of a streaming query, before its first batch and when executors change.
 
-Spark sends a task to the executor that used its state store last, and knows that from reports of the executors in its
-StateStoreCoordinator. A query that starts again has none. The same reports are made here, from what the nodes' disks
-hold. Whatever fails: the query runs as it would have, and reads its state from wherever its tasks happen to run.
+Spark sends a task to the executor that last used the task's state store. It learns this from reports that executors
+send to its StateStoreCoordinator. A query that starts again has no reports, so this module makes them, from the state
+files on the nodes' disks. If this fails, the query still runs: its tasks read their state from the durable store.
 """
 
 from __future__ import annotations
@@ -35,15 +35,18 @@ from emberkeep.spark.queries.listening import listener_of_starts
 
 log = structlog.get_logger(__name__)
 
-_EXECUTORS_WAIT = 30.0  # seconds for which a query's start waits at least for executors on the nodes with its state
-_OTHERS_SHARE = 5  # of the time that tasks wait for a node, a start waits one part for slots that may not come at all
+_EXECUTORS_WAIT = 30.0  # seconds; least time limit of a start's wait for executors on the nodes with the query's state
+_OTHERS_SHARE = 5  # a start waits 1/5 of spark.locality.wait.node for missing slots, which may never become available
 _PAUSE = 0.25
 
 Surveyor = Callable[[], Survey]  # blocks for one RPC; raises EmberkeepError
 
 
 class StatePlacement:
-    """One per process. ``own_root``: location of the job's own checkpoints. ``survey``: what its nodes hold."""
+    """Reports the places of state to Spark. One per process.
+
+    ``own_root``: location of the job's own checkpoints. ``survey``: returns which state the job's nodes hold.
+    """
 
     def __init__(self, job_id: JobId, own_root: str, survey: Surveyor) -> None:
         self._job_id = job_id
@@ -54,9 +57,9 @@ class StatePlacement:
 
     @contextmanager
     def watching(self, session: Any) -> Iterator[None]:
-        """Place the queries that start while this lasts: a query's start returns after its listeners'.
+        """Place the state of queries that start within this context; ``start`` returns after the listener has.
 
-        Listening goes on no longer: each batch of each query would call back into Python.
+        Listening ends with the context, because otherwise each batch of each query would call back into Python.
         """
         listener = listener_of_starts(lambda event: self.started(session, str(event.id), str(event.runId)))
         with _harmless("streaming queries cannot be listened to"):
@@ -68,13 +71,13 @@ class StatePlacement:
                 session.streams.removeListener(listener)
 
     def started(self, session: Any, query_id: str, run_id: str) -> None:
-        """A query's thread has begun; its first batch waits until this returns."""
+        """Place a new query's state. Called on the query's thread: its first batch waits until this returns."""
         with _harmless("a query's state could not be placed"):
             query = _Query(session, query_id, run_id)
             if not query.root.startswith(f"webhdfs://{AUTHORITY}/"):
                 return
             with self._lock:
-                if run_id in self._running:  # another thread that starts a query listens as well
+                if run_id in self._running:  # another thread is starting a query, and its listener was called first
                     return
                 self._running[run_id] = query
             if query.has_state():
@@ -85,7 +88,7 @@ class StatePlacement:
                 log.info("state placed", location=query.root, partitions=len(held), placed=placed, seconds=took)
 
     def executors_changed(self) -> None:
-        """An executor has come, or has gone: place what was on a lost one. Blocks for an RPC."""
+        """Place the state of running queries again after executors have come or gone. Blocks for an RPC."""
         with _harmless("state could not be placed again"):
             running = self._still_running()
             if not running:
@@ -93,7 +96,7 @@ class StatePlacement:
             survey = self._survey()
             for query in running:
                 held = held_partitions(survey, self._checkpoint(query))
-                # While a replacement is to come, Spark waits for it where the state lies.
+                # While a replacement executor is expected, let Spark's locality wait hold the tasks for its node.
                 if awaited(survey, held.values(), query.executors()) is Awaited.NONE:
                     placed = self._place(query, survey, held)
                     log.info("state placed again", location=query.root, partitions=len(held), placed=placed)
@@ -123,7 +126,7 @@ class StatePlacement:
 
     @staticmethod
     def _place(query: _Query, survey: Survey, held: dict[Partition, HeldPartition]) -> int:
-        """How many partitions Spark was told of."""
+        """Report the executors of partitions to Spark; return the number of partitions that were reported."""
         registered = query.executors()
         usable = [one for one in survey.executors if one.executor_id in registered]
         settled = {partition: where for partition, one in held.items() if (where := query.location(partition, one))}
@@ -156,17 +159,17 @@ class _Query:
         return bool(path.getFileSystem(configuration).exists(path))
 
     def tasks_wait(self) -> float:
-        """Seconds for which the application lets a task wait for the node that it should run on."""
+        """Return for how many seconds a task waits for its preferred node (``spark.locality.wait.node``)."""
         return float(self._session._jsc.sc().conf().getTimeAsMs("spark.locality.wait.node", "0")) / 1000
 
     def executors(self) -> frozenset[ExecutorId]:
-        """Registered with Spark."""
+        """Return the executors registered with Spark."""
         return frozenset(ExecutorId(each) for each in executor_ids(self._session.sparkContext))
 
     def location(self, partition: Partition, held: HeldPartition) -> ExecutorId | None:
-        """The executor that Spark believes to have the partition."""
+        """Return the executor that Spark believes to have the partition, None if it knows of none."""
         found = self._coordinator.getLocation(self._store(partition, min(held.stores)))
-        # Written as executor_<host>_<executor id>.
+        # The location is the text executor_<host>_<executor id>.
         return ExecutorId(str(found.get()).rpartition("_")[2]) if found.isDefined() else None
 
     def report(self, partition: Partition, held: HeldPartition, executor: ExecutorPlace) -> None:
@@ -181,7 +184,7 @@ class _Query:
 
 @contextmanager
 def _harmless(what: str) -> Iterator[None]:
-    """Log what goes wrong: a query without placement only reads more from the durable store."""
+    """Log errors and continue: without placement a query only reads more from the durable store."""
     from py4j.protocol import Py4JError
 
     try:

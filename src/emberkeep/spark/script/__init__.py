@@ -1,1 +1,1 @@
-"""Runs the user's script."""
+"""Run the user's script in the driver process."""

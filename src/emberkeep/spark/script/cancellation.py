@@ -1,4 +1,4 @@
-"""A driver's SIGTERM: it raises in the script, and is known of whatever the script does with it."""
+"""Handling of SIGTERM in a driver: raise in the script, and notify Emberkeep even if the script handles the signal."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 
 
 class Cancelled(BaseException):
-    """Raised in the main thread when the process is told to end. Not an Exception: scripts should not swallow it."""
+    """Raised in the main thread on SIGTERM. Not an Exception, so that ``except Exception`` does not swallow it."""
 
 
 def raise_on_sigterm(told: Callable[[], None] = lambda: None) -> None:
-    """Let the first SIGTERM raise Cancelled in the main thread, unless the script sets a handler of its own.
+    """Make the first SIGTERM raise Cancelled in the main thread, unless the script sets its own handler.
 
-    ``told``: called at each one, before any handler; it must not wait for a lock. Children that the script forks die
-    of it as usual.
+    ``told``: called at each SIGTERM, before any handler; it must not wait for a lock. In processes that the script
+    forks, SIGTERM has its default effect.
     """
     raised = False
 
@@ -34,14 +34,14 @@ def raise_on_sigterm(told: Callable[[], None] = lambda: None) -> None:
 
 
 def raise_no_more() -> None:
-    """What follows is to be done whether the process is told to end or not. Call it in the main thread."""
+    """Ignore SIGTERM from now on. Call this in the main thread before steps that must not be interrupted."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _tell_before_handlers(told: Callable[[], None]) -> None:
-    """Whatever sets a handler from now on, ``told`` comes first; to the script it looks as if it stood alone."""
+    """Patch ``signal`` so that every SIGTERM handler set from now on calls ``told`` first; the script cannot see it."""
     own, set_handler, get_handler = os.getpid(), signal.signal, signal.getsignal
-    standing: tuple[Any, Any] = (None, None)  # in the place of the script's handler, and that one
+    standing: tuple[Any, Any] = (None, None)  # (the installed wrapper, the handler that the script has set)
 
     @functools.wraps(set_handler)
     def set_telling(number: Any, handler: Any) -> Any:

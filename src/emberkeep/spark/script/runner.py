@@ -1,4 +1,4 @@
-"""Running the user's script or module in this process as `python script.py` would run it in its own."""
+"""Run the user's script or module in this process as `python script.py` would run it in its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from emberkeep.spark.script.cancellation import Cancelled
 
-# Threads of ours beside the script carry this prefix; all other non-daemon threads are the script's.
+# Emberkeep's own threads have this name prefix; all other non-daemon threads are the script's.
 OWN_THREAD_PREFIX = "emberkeep"
 _USAGE_EXIT_CODE = 2
 _INTERRUPTED_EXIT_CODE = 130
@@ -31,14 +31,14 @@ _OWN_FRAMES = (__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bo
 
 class OutcomeKind(Enum):
     FINISHED = "finished"  # ran to its end
-    EXITED = "exited"  # SystemExit, whatever the code
-    RAISED = "raised"  # an exception nobody caught, or no such script
+    EXITED = "exited"  # SystemExit with any code
+    RAISED = "raised"  # an uncaught exception, or the script cannot be opened
     CANCELLED = "cancelled"  # ended by our SIGTERM
 
 
 @dataclass(frozen=True)
 class ScriptOutcome:
-    """How the script ended; what plain Python would have shown has been shown. ``exit_code``: 0 to 255."""
+    """How the script ended. What plain Python would print has been printed. ``exit_code``: 0 to 255."""
 
     exit_code: int
     kind: OutcomeKind
@@ -54,7 +54,8 @@ BodyEnded = Callable[[ScriptOutcome], None]
 def run_script(path: str, argv: list[str], ended: BodyEnded = lambda _: None) -> ScriptOutcome:
     """Run the file at ``path`` with ``sys.argv == [path, *argv]``. Call it in the main thread.
 
-    ``ended``: called with how the script's body has ended, before its threads are waited for and its exit handlers run.
+    ``ended``: called with the outcome of the script's body, before waiting for its threads and running its exit
+    handlers.
     """
     try:
         with io.open_code(str(Path(path).absolute())) as file:
@@ -111,7 +112,7 @@ def _module_spec(name: str) -> importlib.machinery.ModuleSpec:
 
 
 def _set_first_path(directory: str) -> None:
-    # sys.path[0] is where our own process was started from; the script must see its own directory there.
+    # sys.path[0] is the directory that our own process was started from; the script expects its own directory there.
     if sys.path:
         sys.path[0] = directory
     else:
@@ -119,7 +120,10 @@ def _set_first_path(directory: str) -> None:
 
 
 def _new_main(names: Mapping[str, object]) -> dict[str, object]:
-    """A fresh ``__main__``. It stays in place afterwards: threads and exit handlers of the script use it."""
+    """Install a new module ``__main__`` and return its namespace.
+
+    It stays afterwards, because the script's threads and exit handlers use it.
+    """
     module = types.ModuleType("__main__")
     module.__dict__.update({"__builtins__": __builtins__, "__package__": None, "__spec__": None, **names})
     sys.modules["__main__"] = module
@@ -136,18 +140,18 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
     with _outcome() as late:
         ended(collected[-1])
         _wait_for_threads(before)
-        # The script's exit handlers may use Spark, so they run before the driver takes it down. Handlers of ours would
-        # run here as well: the driver process must not have any.
+        # The script's exit handlers may use Spark, so run them before the driver stops Spark. Our own handlers would
+        # run here, too, so the driver process must not have any.
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-    # An interruption while waiting for threads says how the script ended, unless it had failed before.
+    # An interruption or exit after the body counts as the script's outcome, unless the body had already failed.
     return late[-1] if late[-1].kind is not OutcomeKind.FINISHED and collected[-1].exit_code == 0 else collected[-1]
 
 
 @contextmanager
 def _outcome() -> Iterator[list[ScriptOutcome]]:
-    """Turn whatever ends the block into an outcome, shown as plain Python shows it."""
+    """Turn any exception that ends the block into an outcome, and print it as plain Python does."""
     collected = [ScriptOutcome(0, OutcomeKind.FINISHED)]
     try:
         yield collected
@@ -198,7 +202,7 @@ def _without_own_frames(trace: types.TracebackType | None) -> types.TracebackTyp
 
 
 def _wait_for_threads(before: set[threading.Thread]) -> None:
-    """Wait for the script's non-daemon threads, as the interpreter does before it ends."""
+    """Wait for the script's non-daemon threads, as the interpreter does at its end."""
 
     def of_script() -> list[threading.Thread]:
         return [
@@ -217,14 +221,14 @@ def _wait_for_threads(before: set[threading.Thread]) -> None:
 
 
 def _shut_down_pools(threads: set[threading.Thread]) -> None:
-    """Idle workers of a pool left open never end by themselves; the interpreter closes pools at its end."""
+    """Shut down the thread pools of these threads, as the interpreter does: idle workers never end by themselves."""
     for pool in [candidate for candidate in gc.get_objects() if type(candidate) is ThreadPoolExecutor]:
         if threads & pool._threads:
             pool.shutdown(wait=False)
 
 
 def _end_forked_child(exit_code: int) -> None:
-    """A child that the script forked has come to the script's end: nothing of ours is its business."""
+    """End a forked child of the script that has reached the script's end, without any of Emberkeep's own steps."""
     sys.stdout.flush()
     sys.stderr.flush()
     atexit._run_exitfuncs()

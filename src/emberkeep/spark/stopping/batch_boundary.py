@@ -126,8 +126,10 @@ def starting_ended(session: Any) -> Iterator[None]:
 
 
 class _Wait:
-    """The wait for one query to end. ``state``: the field that the query reads before each batch; ``terminated``: the
-    value that makes the query end."""
+    """The wait for one query to end.
+
+    ``state``: the field that the query reads before each batch. ``terminated``: the value that makes the query end.
+    """
 
     def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:
         self.batch = RunningBatch(query)

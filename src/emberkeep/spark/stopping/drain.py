@@ -1,4 +1,4 @@
-"""Drain streaming queries: emit everything that event-time state holds back, by planned micro-batches. Undo it, too.
+"""Drain streaming queries: run planned micro-batches that emit all rows which event-time state holds back.
 
 To drain a query whose last committed batch is N, plan a batch N + 1 in its offset log with the same offsets and the
 highest watermark. Spark runs it as it would after a crash, without reading a row. A driver that finds such a batch
@@ -8,7 +8,7 @@ the watermark from before the drain again: otherwise every row would be late.
 A planned batch that raises an exception would raise it again and again, so its drain is abandoned. The batch keeps its
 number and gets the watermark from before the drain, so that Spark runs it as an empty batch. Sinks that replace their
 output by batch number thereby discard what the failed batch had emitted. Sinks that skip batch numbers they know lose
-no row, as this batch read none. The exception is Spark's file sink: if its log already has the batch, then only the
+no row, as this batch read none. One case differs: if the log of Spark's file sink already has the batch, then only the
 commit is missing, and the batch stays planned.
 
 Source: Flink FLIP-34 (MAX_WATERMARK before the savepoint of a drained job).
@@ -66,7 +66,7 @@ class Drain:
         self._may_commit = may_commit
 
     def settle(self, query: ScriptQuery, limit: Limit = NO_LIMIT) -> None:
-        """Finish or abandon a begun drain, then undo it, so that the query can read on. Raises Fatal, StepHangs."""
+        """Finish or abandon a begun drain, then undo it, so that the query can continue. Raises Fatal, StepHangs."""
         if not log_state(HadoopFiles(query.session), _reached(query)).drained:
             return
         try:

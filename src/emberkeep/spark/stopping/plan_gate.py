@@ -29,8 +29,10 @@ def last_allowed(copied: int, retained: int) -> int:
 
 
 class PlanGate:
-    """Gate before the plan of each batch; any thread may use it. Queries are identified by Spark's query id, which
-    survives restarts."""
+    """Gate before the plan of each batch; any thread may use it.
+
+    Queries are identified by Spark's query id, which survives restarts.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

@@ -75,8 +75,10 @@ def _interrupt(query: ScriptQuery, java: Any, thread: Any) -> None:
 
 
 class _Retaining:
-    """Context in which a query that starts keeps at least ``retained`` log entries, so that those from before a drain
-    stay. A query reads the setting when it starts."""
+    """Context in which queries that start keep at least ``retained`` log entries.
+
+    So the entries from before a drain stay. A query reads the setting when it starts.
+    """
 
     def __init__(self, session: Any, retained: int) -> None:
         self._configuration = session.conf

@@ -229,9 +229,10 @@ class QueryProcedures:
         self.plans.open()
 
     def drain(self, note: Note) -> str:
-        """Drain all queries that have a checkpoint, see Drain; also those that had ended by themselves before the stop.
+        """Drain all queries that have a checkpoint, including those that had ended by themselves before the stop.
 
-        All queries have ended when this is called. Return a sentence about what was not emitted; "" if everything was.
+        All queries must have ended. Return a sentence about what was not emitted; "" if everything was. Raises what
+        ``Drain.drain`` raises for a query that this stop has ended.
         """
         limit = self._step_limit()
         queries = self._recoverable()
@@ -307,8 +308,9 @@ class QueryProcedures:
     def _await_script(self, note: Note, limit: Limit) -> None:
         """Wait until the script has started all its queries.
 
-        It has if it awaits them, or if the last start was 15 s ago. Do not wait for a first query unless an earlier
-        attempt was asked before. Raises ProcedureRefused at the limit, unless a drain has begun.
+        A script counts as having started them all if it awaits a query, or if its last start was 15 s ago. If it has
+        started none, wait for its first query only if an earlier attempt was already asked to run a procedure. Raises
+        ProcedureRefused at the limit, unless a drain has begun.
         """
         while not self.gate.was_awaited:
             started = bool(self._queries.all())

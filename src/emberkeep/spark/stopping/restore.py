@@ -47,7 +47,7 @@ log = structlog.get_logger(__name__)
 
 RECORD_KIND, RECORD_VERSION = "restored-checkpoint", 1
 _RECORD = "_emberkeep_restored"
-_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # parts of a checkpoint; only these are ever removed
+_PARTS = ("metadata", "offsets", "commits", "sources", "state")  # only these and the record are ever removed
 
 
 class RestoredCheckpoint(Compatible, frozen=True, kw_only=True):

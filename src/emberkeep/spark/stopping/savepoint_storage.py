@@ -1,7 +1,7 @@
 """Storage of savepoints as the driver uses it: a directory that Hadoop reaches, or a prefix in an object store.
 
-Directories are written and read inside the driver's JVM. Objects pass through files on this node's disk, because the
-JVM reads the checkpoint and this Python process has the object store's client.
+Directories are accessed through HadoopFiles. Objects pass through files on this node's disk, because the JVM reads the
+checkpoint and this Python process has the object store's client.
 """
 
 from __future__ import annotations
