@@ -1,1 +1,1 @@
-"""Slots: what task managers offer, what jobs need, and who gets what. Pure: no I/O, clock or randomness."""
+"""Slots: what task managers offer, what jobs need, and which job gets which slot. Pure: no I/O, clock or randomness."""

@@ -1,4 +1,4 @@
-"""Where no new slot and no driver is to go, as slot manager and slot pool see the blocklist."""
+"""The port to the blocklist: where the slot manager and the slot pool place no new slot and no driver."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from emberkeep.base.ids import TaskManagerId
 
 
 class BlockedPlaces(Protocol):
-    """Tells in constant time what is blocked and never changes; another list comes as another object."""
+    """An immutable blocklist that answers in constant time. A changed blocklist is another object."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """Whether nothing new is to go there."""
+        """True if nothing new may be placed there."""
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """Whether what runs there is to go as well."""
+        """True if what runs there must move elsewhere, too."""
 
     def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
-        """The places that are listed and where none of these task managers, with their nodes, stands; in words."""
+        """Return, in words, the listed places where no task manager in ``present`` (id and node of each) runs."""
 
 
 class NothingBlocked:
-    """The blocklist of whoever was not told one."""
+    """An empty blocklist, used until one arrives."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         return False

@@ -13,7 +13,7 @@ def check(
     jobs: Mapping[JobId, JobAccount],
     pending: Mapping[AllocationId, tuple[Member, float]],
 ) -> None:
-    """Raise AssertionError naming what does not hold."""
+    """Raise AssertionError naming the broken invariant."""
     in_members = {allocation_id for member in members.values() for allocation_id in member.pending}
     _hold(in_members == set(pending), "each pending slot is kept once, on its task manager")
     for member in members.values():

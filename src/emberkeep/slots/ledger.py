@@ -1,4 +1,4 @@
-"""What the slot manager knows of one task manager, and of one job: plain accounts, kept up to date change by change."""
+"""The slot manager's accounts: what it knows of each task manager and each job, updated with every change."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import AllocationId, JobId, TaskManagerId
 from emberkeep.slots.model import Allocation, ResourceProfile, SlotRequirement, TaskManagerInfo
 
-LEFT_KEPT = 100  # task managers of which is kept that a job has lost slots there
+LEFT_KEPT = 100  # most task managers remembered per job as places where it lost slots
 
 
 @dataclass(frozen=True)
 class DriverUse:
-    """A driver in a task manager's report. ``live`` False: it has exited and uses nothing."""
+    """A driver in a task manager's report. ``live`` False: the driver has exited and uses nothing."""
 
     job_id: JobId
     attempt: int
@@ -22,8 +22,10 @@ class DriverUse:
 
 @dataclass(frozen=True)
 class DriverNeed:
-    """What a driver needs of a task manager. ``python`` "": any. ``shunned``: nodes on which it could not be started,
-    which are taken only where no other has room."""
+    """What a driver needs of a task manager. ``python`` "" accepts any version.
+
+    ``shunned``: nodes where the driver could not be started. They are used only if no other node has room.
+    """
 
     memory_mb: int
     python: str
@@ -32,7 +34,7 @@ class DriverNeed:
 
 @dataclass(frozen=True)
 class Reservation:
-    """A driver place granted to a job, until its driver (of this attempt or a newer one) shows up in a report."""
+    """A driver place reserved for a job until a report lists its driver of this attempt or a newer one."""
 
     attempt: int
     memory_mb: int
@@ -40,32 +42,32 @@ class Reservation:
 
 @dataclass(eq=False)
 class Member:
-    """One registered task manager. ``ordinal`` grows with registrations and breaks ties."""
+    """One registered task manager. ``ordinal`` grows with each registration and breaks ties."""
 
     info: TaskManagerInfo
     ordinal: int
     sequence: int = -1
     allocations: dict[AllocationId, Allocation] = field(default_factory=dict)  # as reported
-    pending: dict[AllocationId, Allocation] = field(default_factory=dict)  # ordered, not reported yet
+    pending: dict[AllocationId, Allocation] = field(default_factory=dict)  # decided, not reported yet
     drivers: tuple[DriverUse, ...] = ()
     reservations: dict[JobId, Reservation] = field(default_factory=dict)
-    avoided: bool = False  # it refused or was out of reach a moment ago
-    away: bool = False  # silent for too long: it gets nothing new, but what jobs hold there may go on
-    blocked: bool = False  # by the blocklist: nothing new goes there
-    evacuated: bool = False  # what runs there goes as well
-    retiring: bool = False  # it had nothing to do and is told to end: nothing new goes there
-    leaving: bool = False  # it says that it is about to end: nothing new goes there
-    draining: bool = False  # likewise, and what runs there is to go elsewhere first
-    claimed_by: JobId | None = None  # kept free for a driver that has waited for long
-    claimed_memory: int = 0  # what that driver needs: not for slots
+    avoided: bool = False  # it refused a slot or was unreachable a moment ago
+    away: bool = False  # silent for too long: gets nothing new, keeps what jobs hold there
+    blocked: bool = False  # by the blocklist: gets nothing new
+    evacuated: bool = False  # work that runs there moves elsewhere, too
+    retiring: bool = False  # idle and asked to end: gets nothing new
+    leaving: bool = False  # reported that it is about to end: gets nothing new
+    draining: bool = False  # also leaving; what runs there moves elsewhere first
+    claimed_by: JobId | None = None  # kept free for a driver that has waited for a long time
+    claimed_memory: int = 0  # MiB that this driver needs, withheld from slots
     free_slots: int = 0
     free_cores: int = 0
     free_memory: int = 0
     free_places: int = 0
-    level: int = 0  # slots of one core that it could give; 0 also while nothing may be placed on it
+    level: int = 0  # one-core slots that it could give now; 0 while nothing may be placed here
 
     def recount(self) -> bool:
-        """Compute what is free; True when there is more of anything than before."""
+        """Compute the free resources. True if any of them has grown."""
         before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)
         cores = memory = places = 0
         for allocations in (self.allocations, self.pending):
@@ -94,7 +96,7 @@ class Member:
         )
 
     def promise(self, allocation: Allocation) -> None:
-        """Count a slot that was decided; the same as a recount after it, in constant time."""
+        """Account for a slot that was just decided: same result as ``recount``, in constant time."""
         self.pending[allocation.id] = allocation
         self.free_slots -= 1
         self.free_cores -= allocation.profile.cores
@@ -112,7 +114,10 @@ class Member:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is there and nothing is to come, ended drivers that are still told of included."""
+        """True if nothing is held, decided or reserved here, and the task manager is neither away nor claimed.
+
+        A driver that has ended counts as held until the report no longer lists it.
+        """
         holds = self.allocations or self.pending or self.drivers or self.reservations
         return not (holds or self.away or self.claimed_by is not None)
 
@@ -122,7 +127,7 @@ class Member:
 
 @dataclass
 class Want:
-    """``missing`` slots (at least one) of those that ``requirement`` asks for."""
+    """The number of ``missing`` slots (at least one) out of those that ``requirement`` asks for."""
 
     requirement: SlotRequirement
     missing: int
@@ -130,26 +135,26 @@ class Want:
 
 @dataclass(eq=False)
 class JobAccount:
-    """One job's wants and holdings. ``order`` grows with submissions."""
+    """What one job needs and holds. ``order`` grows with each submission."""
 
     job_id: JobId
     order: int
     attempt: int
-    over: bool = False  # everything reported of ``attempt`` is void
-    closed: int = 0  # attempts up to this one want no more slots
-    need: DriverNeed | None = None  # a driver place is asked for
+    over: bool = False  # everything that task managers report of ``attempt`` is void
+    closed: int = 0  # attempts up to this one need no more slots
+    need: DriverNeed | None = None  # set while the job waits for a driver place
     need_attempt: int = 0
     need_since: float = 0.0
     reserved_on: Member | None = None
     job_master: str = ""
     requirements: tuple[SlotRequirement, ...] = ()
-    wants: list[Want] = field(default_factory=list)  # what of them is missing
-    held: dict[AllocationId, Member] = field(default_factory=dict)  # of the present attempt, reported or pending
+    wants: list[Want] = field(default_factory=list)  # the missing part of ``requirements``
+    held: dict[AllocationId, Member] = field(default_factory=dict)  # the current attempt's slots, reported or pending
     held_by_profile: dict[ResourceProfile, int] = field(default_factory=dict)
     spread: dict[Member, int] = field(default_factory=dict)  # slots held per task manager
-    left: dict[Member, None] = field(default_factory=dict)  # where the attempt has lost slots, the last at the end
-    elsewhere: int = 0  # slots that its JobMaster holds on task managers which are not registered here
-    last_place: TaskManagerId | None = None  # where its newest driver was
+    left: dict[Member, None] = field(default_factory=dict)  # where the attempt has lost slots, most recent last
+    elsewhere: int = 0  # slots that its JobMaster holds on task managers not registered here
+    last_place: TaskManagerId | None = None  # where its newest driver ran
 
     def add(self, allocation: Allocation, member: Member) -> None:
         if allocation.id in self.held:
@@ -183,7 +188,7 @@ class JobAccount:
         self.left.clear()
 
     def review(self) -> None:
-        """Compute what is missing."""
+        """Compute the missing slots (``wants``)."""
         self.wants = []
         have = dict(self.held_by_profile)
         elsewhere = self.elsewhere

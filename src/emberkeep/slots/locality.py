@@ -1,4 +1,4 @@
-"""Where the local state of jobs lies, and which task manager a job's next slot should be on for it."""
+"""Where jobs' local state is stored, and which task manager should give a job's next slot for that reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StateIndex:
         self._jobs_of: dict[Member, Mapping[JobId, int]] = {}
 
     def put(self, member: Member, sizes: Mapping[JobId, int]) -> None:
-        """All that a task manager holds now; empty: it is gone or holds nothing."""
+        """Replace what a task manager holds: bytes by job. An empty mapping removes the task manager."""
         sizes = {job_id: size for job_id, size in sizes.items() if size > 0}
         before = self._jobs_of.pop(member, {})
         if sizes:
@@ -33,16 +33,16 @@ class StateIndex:
             self._by_job.setdefault(job_id, {})[member] = size
 
     def of(self, job_id: JobId) -> Mapping[Member, int]:
-        """The task managers that hold state of this job, with its bytes."""
+        """Return the task managers that hold state of this job, with the bytes on each."""
         return self._by_job.get(job_id, {})
 
 
 class Homes:
     """Task managers with state of one job, for one round of matching.
 
-    Slots are shared out as seats are to parties, by highest averages: the next one goes where the most state is left
-    for each slot of the job. So a task manager with all the state gets all slots that fit, and of two with about the
-    same each gets its share. One that does not fit any more leaves the round.
+    Slots are shared out by highest averages, as seats are to parties (the D'Hondt method): the next slot goes to the
+    task manager with the most state per slot of the job. A task manager with all the state gets all slots that fit; two
+    with equal state share them equally. A task manager that has no more room leaves the round.
     """
 
     def __init__(self, job: JobAccount, sizes: Mapping[Member, int], among: Iterable[Member]) -> None:
@@ -55,7 +55,7 @@ class Homes:
         heapq.heapify(self._heap)
 
     def best(self, profile: ResourceProfile) -> Member | None:
-        """The one for the next slot of this size."""
+        """Return the task manager for the next slot of this size, None if none of them has room."""
         heap = self._heap
         while heap:
             share, ordinal, size, member = heap[0]

@@ -1,11 +1,15 @@
-"""One round of matching: free slots to jobs, free driver places to waiting drivers.
+"""One round of matching: assign free slots to jobs and free driver places to waiting drivers.
 
-Slots are given max-min fairly: the next one always goes to the job that holds the fewest, ties to the earlier
-submission, so each job gets a first slot before any gets another. A job's slots go where its local state lies. Where it
-has none they spread: a task manager on which it holds the fewest, then one on which its present attempt has lost none,
-then the one with the most free. So a job whose executors fail on one task manager, and which holds none elsewhere,
-tries all others before it comes back. Within a round nothing becomes free, so what did not fit once is not looked at
-again; this makes a round cost about a constant per slot given, however many task managers there are.
+Slots are shared max-min fairly. The next slot always goes to the job that holds the fewest; ties go to the earlier
+submission. So each job gets a first slot before any job gets a second one.
+
+A job's slots go where its local state is. Without local state they spread, in this order of preference: the freest task
+manager where the job holds nothing and its current attempt has lost nothing; the one where it holds nothing and lost
+slots the longest time ago; the one where it holds the fewest, ties going to the freest. So a job whose executors fail
+on one task manager, and which holds slots nowhere else, tries all others before it returns there.
+
+Nothing becomes free within a round, so a size that did not fit once is not tried again. A round therefore costs about a
+constant per assigned slot, however many task managers there are.
 """
 
 from __future__ import annotations
@@ -21,13 +25,13 @@ from emberkeep.slots.shelves import Shelf, Shelves
 
 
 class _ShelfWalk:
-    """A shelf's levels as lists that only grow while the round goes down."""
+    """One shelf's levels as lists that only grow during a round, while members move to lower levels."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.top = len(shelf.levels) - 1
         self.lists: dict[int, list[Member]] = {}
-        self.heads: dict[int, int] = {}  # all before it have left the level
+        self.heads: dict[int, int] = {}  # index of the first member that may still be on the level
         self.exhausted: set[ResourceProfile] = set()
 
     def at(self, level: int) -> list[Member]:
@@ -53,7 +57,7 @@ class _Wish:
     homes: Homes
     level: int
     position: int = 0
-    touched: list[tuple[int, int, int, Member]] | None = None  # heap of those where the job holds slots
+    touched: list[tuple[int, int, int, Member]] | None = None  # heap of the task managers where the job holds slots
 
     def find(self) -> Member | None:
         profile = self.want.requirement.profile
@@ -70,7 +74,7 @@ class _Wish:
         return member
 
     def _untouched(self, profile: ResourceProfile) -> Member | None:
-        """The freest task manager that fits, on which the job holds nothing and has lost nothing."""
+        """Return the freest task manager that fits, where the job holds nothing and has lost nothing."""
         walk, spread, left = self.walk, self.job.spread, self.job.left
         level, position = self.level, self.position
         while level > 0:
@@ -89,13 +93,13 @@ class _Wish:
         return None
 
     def _left_longest(self, profile: ResourceProfile) -> Member | None:
-        """Of those that fit, where the job holds nothing any more: the one where it has lost slots least recently."""
+        """Return the task manager that fits where the job lost its slots the longest time ago and holds none now."""
         members, spread = self.walk.shelf.members, self.job.spread
         able = (m for m in self.job.left if m in members and m not in spread and m.level > 0 and m.fits(profile))
         return next(able, None)
 
     def _least_touched(self, profile: ResourceProfile) -> Member | None:
-        """The one that fits where the job holds the fewest slots, of these the freest."""
+        """Return the task manager that fits where the job holds the fewest slots; ties go to the freest one."""
         job = self.job
         if self.touched is None:
             members = self.walk.shelf.members
@@ -118,8 +122,11 @@ class _Wish:
 
 
 class SlotRound:
-    """Chooses task managers for slots until nothing more fits. ``give(job, member, profile)`` takes each decision and
-    must update the member's and the job's accounts and the shelf before it returns; ``wants`` are counted down here."""
+    """Chooses task managers for slots until nothing more fits.
+
+    ``give(job, member, profile)`` carries out each decision. It must update the accounts of the member and the job, and
+    the shelf, before it returns. The round itself counts down ``wants``.
+    """
 
     def __init__(
         self, shelves: Shelves, state: StateIndex, give: Callable[[JobAccount, Member, ResourceProfile], None]
@@ -140,7 +147,7 @@ class SlotRound:
                 heapq.heappop(queue)
 
     def _wishes(self, job: JobAccount) -> list[_Wish]:
-        """In reverse: the one to be met first is the last."""
+        """Return the job's wishes in reverse: the last one is served first."""
         wishes = []
         for want in reversed(job.wants):
             walk = self._walks.get(want.requirement.runtime)
@@ -150,7 +157,7 @@ class SlotRound:
         return wishes
 
     def _serve(self, wishes: list[_Wish]) -> bool:
-        """Give one slot; False: this job has all it wants or can have no more."""
+        """Assign one slot. False: the job has all its slots or no more of them fit."""
         while wishes:
             wish = wishes[-1]
             member = wish.find() if wish.want.missing else None
@@ -167,9 +174,11 @@ class SlotRound:
 
 
 class PlaceRound:
-    """Chooses a task manager for each driver: one with state of its job, of these the one where the job's last driver
-    was, else the one with the most state; without any state the one with the most free memory. After a failed start
-    another node goes before all that."""
+    """Chooses a task manager for each driver.
+
+    Order of preference: after a failed start, the freest task manager on another node; one with state of the job (first
+    where the job's last driver ran, else where there is the most state); the one with the most free memory.
+    """
 
     def __init__(self, members: Iterable[Member], state: StateIndex) -> None:
         self._state = state
@@ -182,15 +191,15 @@ class PlaceRound:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody has a place to give."""
+        """True if no task manager can take a driver."""
         return not any(self._heaps.values())
 
     def choose(self, job: JobAccount, need: DriverNeed) -> Member | None:
-        """The best fit, or None. After the place was taken the member is counted again with ``put_back``."""
+        """Return the best fit, or None. After assigning the place, pass the member to ``put_back``."""
         return self._elsewhere(need) or self._home(job, need) or self._freest(need)
 
     def _elsewhere(self, need: DriverNeed) -> Member | None:
-        """The freest one that is on none of the shunned nodes."""
+        """Return the freest task manager that fits and is on none of the shunned nodes."""
         if not need.shunned:
             return None
         able = [
@@ -224,18 +233,18 @@ class PlaceRound:
         return best[0][2] if best else None
 
     def put_back(self, member: Member) -> None:
-        """Its place was taken: it has less to give now."""
+        """Sort a member again after one of its places was assigned: it has less free now."""
         _settle(self._heaps[member.info.runtime.python])
 
 
 def takes_drivers(member: Member) -> bool:
-    """Whether a driver may be placed there, as far as it has the memory."""
+    """True if a driver may be placed there, provided that its memory fits."""
     closed = member.avoided or member.away or member.blocked or member.retiring
     return member.free_places > 0 and not closed and member.claimed_by is None
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:
-    """Bring the true best to the top: members have less free than when they were put in, or nothing."""
+    """Bring the true best to the top: since they were inserted, members may have less free or be closed to drivers."""
     while heap:
         member = heap[0][2]
         if not takes_drivers(member):

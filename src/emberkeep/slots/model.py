@@ -1,8 +1,8 @@
 """Resources, slots and requirements as plain data.
 
-A *slot* is a share of a task manager in which exactly one Spark executor lives. Slots are cut to size: an allocation
-takes one slot index and the resources that its profile asks for; a task manager has a number of slots and total
-resources, and neither may be exceeded. A *driver place* is the same for a job's driver (it uses memory, no cores).
+A *slot* is a share of a task manager in which exactly one Spark executor runs. Each allocation takes one slot index and
+the resources that its profile asks for. A task manager has a fixed number of slots and fixed total resources;
+allocations exceed neither. A *driver place* is the same for a job's driver, which takes memory but no cores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from emberkeep.base.ids import AllocationId, InstanceId, JobId, TaskManagerId
 
 
 class ResourceProfile(Compatible, frozen=True, kw_only=True):
-    """An amount of resources; ``memory_mb`` in MiB counts heap and overhead together."""
+    """An amount of resources. ``memory_mb`` is in MiB and includes heap and overhead."""
 
     cores: int
     memory_mb: int
@@ -31,20 +31,20 @@ class ResourceProfile(Compatible, frozen=True, kw_only=True):
 
 
 class RuntimeVersions(Compatible, frozen=True, kw_only=True):
-    """What must be equal on a driver and its executors: Python as "3.11", Spark as "4.3.0"."""
+    """The versions that a driver and its executors must share: Python as "3.11", Spark as "4.3.0"."""
 
     python: str
     spark: str
 
 
 class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
-    """What a task manager says of itself when it registers."""
+    """What a task manager reports about itself when it registers."""
 
     id: TaskManagerId
     instance: InstanceId  # new at each start of the process
     address: str  # host:port of its RPC endpoint
     host: str  # the address that its drivers and executors bind to
-    node_id: str  # the machine it stands on
+    node_id: str  # the machine that it runs on
     pid: int
     slots: int
     driver_places: int
@@ -52,23 +52,23 @@ class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
     runtime: RuntimeVersions
     java_major: int
     started_ms: int
-    predecessor: InstanceId | None = None  # the life before, whose slots and processes this one has taken over
-    checkpoints: str = ""  # the directory that its state gateway finds jobs' checkpoints in; "": it has no gateway
+    predecessor: InstanceId | None = None  # the previous instance, whose slots and processes this one has taken over
+    checkpoints: str = ""  # directory where its state gateway finds jobs' checkpoints; "" without a gateway
 
 
 class Allocation(Compatible, frozen=True, kw_only=True):
-    """One slot given to one attempt of one job."""
+    """One slot that one attempt of one job holds."""
 
     id: AllocationId
     slot_index: int
     job_id: JobId
     attempt: int
     profile: ResourceProfile
-    job_master: str  # address of the JobMaster that the slot is offered to
+    job_master: str  # address of the JobMaster that gets the offer of this slot
 
 
 class SlotRequirement(Compatible, frozen=True, kw_only=True):
-    """``count`` slots of one size, wanted by one attempt of a job (the total, not the difference)."""
+    """The ``count`` slots of one size that one attempt of a job needs in total, including those that it holds."""
 
     count: int
     profile: ResourceProfile

@@ -1,9 +1,10 @@
-"""Drivers that wait for a place, in the order of submission, as part of the SlotManager.
+"""The queue of drivers that wait for a place, in the order of submission. Part of the SlotManager.
 
-One that fits nowhere does not hold up smaller ones behind it, until it has waited for ``patience`` seconds: then one
-task manager that is large enough takes no other drivers, and no slots that would use the memory it needs, so it cannot
-starve. Running work is never displaced. What runs there may itself need a slot before it can end, so such a claim lasts
-for as long again at most, and no other follows for as long.
+A driver that fits nowhere does not hold up smaller ones behind it until it has waited for ``patience`` seconds. Then it
+claims one task manager that is large enough: that task manager takes no other drivers, and no slots that would use the
+memory which the driver needs. So a large driver cannot starve. Running work is never displaced. Work on the claimed
+task manager may itself need a slot before it can end, so a claim lasts for ``patience`` seconds at most, and no other
+claim follows for as long.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from emberkeep.slots.shelves import Shelves
 
 @dataclass
 class Due:
-    """Which rounds of matching may have something to give."""
+    """Which rounds of matching may have something to assign."""
 
     slots: bool = False
     places: bool = False
@@ -33,8 +34,10 @@ class Due:
 
 @dataclass(frozen=True)
 class Granted:
-    """A driver place. ``info`` is the task manager's. ``only_node``: after failed starts, no other node could take the
-    driver, whatever runs there."""
+    """A driver place that was granted on the task manager ``info``.
+
+    ``only_node``: after failed starts, no other node could take the driver even if nothing else ran there.
+    """
 
     job_id: JobId
     info: TaskManagerInfo
@@ -42,7 +45,7 @@ class Granted:
 
 
 class PlaceQueue:
-    """All times are monotonic seconds. ``members``, ``shelves``, ``state`` and ``due`` are the SlotManager's."""
+    """All times are monotonic seconds. ``members``, ``shelves``, ``state`` and ``due`` belong to the SlotManager."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class PlaceQueue:
         self._due.places = True
 
     def withdraw(self, job: JobAccount) -> None:
-        """Give up the request, or the place if its driver has not shown up."""
+        """Cancel the request, or release the place if no report lists its driver yet."""
         job.need = None
         self.waiting.pop(job, None)
         if self._claim is not None and self._claim[0] is job:
@@ -83,24 +86,24 @@ class PlaceQueue:
                 self._due.both()
 
     def unreserve(self, job: JobAccount) -> None:
-        """Its driver has shown up, or the place is gone; the member is the caller's to count again."""
+        """Drop the reservation: a report lists the driver, or the place has gone. The caller recounts the member."""
         if job.reserved_on is not None:
             job.reserved_on.reservations.pop(job.job_id, None)
             job.reserved_on = None
 
     def member_closed(self, member: Member) -> None:
-        """Nothing new goes there any more: it is not kept free for anybody."""
+        """Drop the claim on a member that takes nothing new any more."""
         if self._claim is not None and self._claim[1] is member:
             self._drop_claim()
 
     def member_gone(self, member: Member) -> None:
-        """As ``member_closed``, of one that nobody counts any more."""
+        """Drop the claim on a member that is no longer on the shelves."""
         if self._claim is not None and self._claim[1] is member:
             self._claim = None
             member.claimed_by, member.claimed_memory = None, 0
 
     def match(self, now: float) -> list[Granted]:
-        """Give the places that are free to those who wait."""
+        """Assign the free places to waiting jobs."""
         places: list[Granted] = []
         if self._claim is not None:
             job, member = self._claim
@@ -109,7 +112,7 @@ class PlaceQueue:
                 places.append(self._grant(job, member))
         rounds = PlaceRound(self._members.values(), self._state)
         if rounds.is_empty and (self._claim is not None or not self._members):
-            return places  # the usual case with many waiting: none of them needs to be looked at
+            return places  # the usual case with many waiting jobs: there is no need to look at any of them
         for job in sorted(self.waiting, key=lambda job: job.order):
             need = job.need
             if need is None:
@@ -136,7 +139,10 @@ class PlaceQueue:
         return Granted(job.job_id, member.info, only_node=bool(need.shunned) and self._is_only_node(member, need))
 
     def _is_only_node(self, member: Member, need: DriverNeed) -> bool:
-        """One that is blocked or away may come back: it counts as another."""
+        """True if no task manager on another node could host the driver.
+
+        Blocked or away task managers count as able to, because they may come back.
+        """
         return not any(
             shortage.could_host(other.info, need)
             for other in self._members.values()
@@ -170,7 +176,7 @@ class PlaceQueue:
             self._due.both()
 
     def expire(self, now: float) -> None:
-        """Let lapse what is due: a claim, or the patience of one who waits."""
+        """Drop an expired claim, and make a round due once a waiting job may make a claim."""
         if self._claim is not None and now >= self._claim_ends:
             self._no_claim_before = now + self._patience
             self._drop_claim()

@@ -1,18 +1,18 @@
-"""The port to whatever can start task managers: processes on this machine, pods, virtual machines.
+"""The port to a platform that can start task managers: processes on this machine, pods, virtual machines.
 
-The JobManager decides how many there are to be (``slots.task_manager_supply``); a driver knows how one is started and
-where. It is asked again and again what there is (``survey``), and nothing that it has said before counts: so a new
-leader, which asks the same driver over the same durable records, goes on where the last one was killed. docs/adr/0017
-says how one for Kubernetes would do it.
+The JobManager decides how many task managers to run (``slots.task_manager_supply``). A driver knows how and where to
+start one. Each ``survey`` lists everything that the driver has started; earlier answers do not count. So a new leader,
+which asks the same driver over the same durable records, continues where the previous leader was killed. docs/adr/0017
+describes a driver for Kubernetes.
 
-What whoever writes a driver has to keep:
+Every driver must keep these rules:
 
-- **Ids are for good.** A task manager's id names its working directory, with the processes that outlive it and its
-  local state. A driver has a fixed, bounded set of ids or makes them by counting, and uses those that are free again.
-- **Never two under one id.** Where a start may have happened (killed between start and record, an answer that was lost)
-  the next ``survey`` lists it, or it can have no effect any more.
-- **The node id is set by the start** (``taskmanager.node-id``): it is what the blocklist speaks of.
-- **They outlive the JobManager** that has started them, and its machine where that is possible.
+- **Ids are permanent.** A task manager's id names its working directory, which holds the processes that outlive it and
+  its local state. A driver has a fixed, bounded set of ids or numbers them, and reuses ids that have become free.
+- **Never two task managers under one id.** If a start may have happened (the driver was killed between start and
+  record, or a reply was lost), the next ``survey`` lists it, or it can no longer take effect.
+- **The start sets the node id** (``taskmanager.node-id``): the blocklist refers to it.
+- **Task managers outlive the JobManager** that started them, and also its machine where that is possible.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class TaskManagerSpec:
 
 @dataclass(frozen=True)
 class StartedTaskManager:
-    """One that a driver, of this leader or an earlier one, has started and not ended. ``alive`` False: its process has
-    ended by itself, or was never there; it is listed until it is ended or revived."""
+    """A task manager that a driver of this leader or an earlier one has started and not ended.
+
+    ``alive`` False: its process ended by itself or never ran. The driver lists it until it is ended or revived.
+    """
 
     id: TaskManagerId
     node_id: str
@@ -48,27 +50,32 @@ class StartedTaskManager:
 
 
 class NoFreeNode(RetryLater):
-    """Every node is blocked or has its task manager."""
+    """Every node is blocked or already has its task manager."""
 
 
 class ResourceManagerDriver(Protocol):
-    """One call at a time. Each returns within a few seconds or raises RetryLater."""
+    """Called once at a time. Each call returns within a few seconds or raises RetryLater."""
 
     @property
     def spec(self) -> TaskManagerSpec:
-        """The same for as long as this driver lives."""
+        """What each started task manager has. Constant during the driver's lifetime."""
 
     async def survey(self) -> tuple[StartedTaskManager, ...]:
-        """All that it has started, by id. Raises RetryLater, Fatal."""
+        """Return all task managers that the driver has started and not ended, by id. Raises RetryLater, Fatal."""
 
     async def start(self, blocked: BlockedPlaces, taken: AbstractSet[TaskManagerId]) -> StartedTaskManager:
-        """Start one more, where nothing is ``blocked`` and under an id that is not ``taken``; returns once it is
-        recorded, not when it serves. Raises NoFreeNode, RetryLater, Fatal (it cannot be started there)."""
+        """Start one more task manager where nothing is ``blocked``, under an id that is not in ``taken``.
+
+        Returns as soon as the start is recorded, not when the task manager serves. Raises NoFreeNode, RetryLater, Fatal
+        (it cannot be started there).
+        """
 
     async def revive(self, task_manager: TaskManagerId) -> None:
-        """Start one again whose process has ended by itself: jobs hold something there, and it takes that over. Where
-        the platform does that by itself, return at once. Raises RetryLater, Fatal."""
+        """Start a task manager again whose process ended by itself while jobs hold something there.
+
+        The new process takes over what the jobs hold. Return at once if the platform restarts the process itself.
+        Raises RetryLater, Fatal.
+        """
 
     async def end(self, task_manager: TaskManagerId) -> None:
-        """End its process at once if it lives, and forget it: it is of no use. Unknown ones: nothing. Raises
-        RetryLater."""
+        """End a task manager's process at once if it runs, and forget it. Ignore an unknown id. Raises RetryLater."""

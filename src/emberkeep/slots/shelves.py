@@ -1,4 +1,4 @@
-"""Task managers ordered by how much they have free, apart by runtime, so that matching need not look at all of them."""
+"""Task managers grouped by runtime and ordered by free capacity, so that matching need not look at all of them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from emberkeep.slots.model import Allocation, RuntimeVersions
 
 @dataclass
 class Shelf:
-    """The task managers of one runtime. ``levels[n]``: those that could give n slots of one core, in stable order."""
+    """The task managers of one runtime. ``levels[n]``: those that could give n one-core slots, in stable order."""
 
     levels: list[dict[Member, None]] = field(default_factory=list)
     members: dict[Member, None] = field(default_factory=dict)
     slots: int = 0
     free_slots: int = 0  # on task managers that are not blocked
-    places: int = 0  # for drivers
-    free_places: int = 0  # likewise
-    blocked_slots: int = 0  # free or not
+    places: int = 0  # driver places
+    free_places: int = 0  # driver places on task managers that are not blocked
+    blocked_slots: int = 0  # all slots of blocked task managers, free or not
     blocked_places: int = 0
 
     def put(self, member: Member, level: int) -> None:
@@ -28,7 +28,7 @@ class Shelf:
         member.level = level
 
     def count(self, member: Member, sign: int) -> None:
-        """Add (1) what a member has free to the sums, or take it away (-1)."""
+        """Add (1) or subtract (-1) a member's free or blocked capacity in the sums."""
         if member.blocked:
             self.blocked_slots += sign * member.info.slots
             self.blocked_places += sign * member.info.driver_places
@@ -44,7 +44,7 @@ class Shelf:
 
 
 class Shelves:
-    """All registered task managers by runtime, without those that are ``away``: of them nothing is given."""
+    """All registered task managers by runtime, except those that are ``away``, which give nothing."""
 
     def __init__(self) -> None:
         self.away = 0
@@ -72,7 +72,7 @@ class Shelves:
             del self.by_runtime[member.info.runtime]
 
     def update(self, member: Member) -> bool:
-        """Count a changed member again; True when more is free than before."""
+        """Count a changed member again. True if more is free than before and the member is not blocked."""
         shelf = self._shelf_of[member]
         shelf.count(member, -1)
         gained = member.recount()
@@ -81,7 +81,7 @@ class Shelves:
         return gained and not member.blocked
 
     def set_blocked(self, member: Member, blocked: bool) -> None:
-        """Count a member as one where nothing new goes, or as one of the others."""
+        """Mark a member as blocked or not, and move its capacity to the matching sums."""
         shelf = self._shelf_of[member]
         shelf.count(member, -1)
         member.blocked = blocked
@@ -89,7 +89,7 @@ class Shelves:
         shelf.move(member)
 
     def promise(self, member: Member, allocation: Allocation) -> None:
-        """Count a slot that was just decided, in constant time."""
+        """Account for a slot that was just decided, in constant time."""
         shelf = self._shelf_of[member]
         member.promise(allocation)
         shelf.free_slots -= 1

@@ -1,4 +1,4 @@
-"""Why something cannot be given, in words that say what to do about it."""
+"""Texts that say why a request cannot be met and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirem
 from emberkeep.slots.shelves import Shelf, Shelves
 
 NOBODY = "no task manager is registered"
-NAMED = 3  # blocked places without a task manager that are named
+NAMED = 3  # most blocked places without a task manager that a text names
 
 
 def _nobody(shelves: Shelves) -> str:
@@ -19,14 +19,14 @@ def _nobody(shelves: Shelves) -> str:
 
 
 def could_host(info: TaskManagerInfo, need: DriverNeed) -> bool:
-    """Whether the driver would fit if nothing else were there."""
+    """True if the driver would fit on an empty task manager of this kind."""
     return (
         info.driver_places > 0 and need.python in ("", info.runtime.python) and need.memory_mb <= info.total.memory_mb
     )
 
 
 def missing_slots(requirement: SlotRequirement, missing: int, shelves: Shelves) -> str:
-    """ "2 of 4 slots (1 core and 1408 MiB each) are missing: all 6 slots are taken"."""
+    """Return a text such as "2 of 4 slots (1 core and 1408 MiB each) are missing: all 6 slots are taken"."""
     verb = "is" if missing == 1 else "are"
     slots = "slot" if requirement.count == 1 else "slots"
     size = f"{requirement.profile}" + (" each" if requirement.count > 1 else "")
@@ -69,7 +69,7 @@ def _no_runtime(runtime: RuntimeVersions, shelves: Shelves) -> str:
 
 
 def missing_place(need: DriverNeed, shelves: Shelves) -> str:
-    """ "no place for the driver (1408 MiB): all 4 driver places are taken"."""
+    """Return a text such as "no place for the driver (1408 MiB): all 4 driver places are taken"."""
     return f"no place for the driver ({need.memory_mb} MiB): {_place_reason(need, shelves)}"
 
 
@@ -94,7 +94,7 @@ def _place_reason(need: DriverNeed, shelves: Shelves) -> str:
 
 
 def vacant_places(places: Sequence[str]) -> str:
-    """ "; blocked and without a task manager now: node a", to be put behind a reason; "" for none."""
+    """Return a suffix such as "; blocked and without a task manager now: node a" for a reason; "" for no places."""
     if not places:
         return ""
     more = f" and {len(places) - NAMED} more" if len(places) > NAMED else ""
@@ -103,7 +103,7 @@ def vacant_places(places: Sequence[str]) -> str:
 
 
 def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:
-    """Whether a task manager that is blocked could host the driver."""
+    """True if a task manager that is blocked could host the driver."""
     able = (shelf for runtime, shelf in shelves.by_runtime.items() if need.python in ("", runtime.python))
     return any(
         member.blocked and could_host(member.info, need)
@@ -114,7 +114,7 @@ def may_place_later(need: DriverNeed, shelves: Shelves) -> bool:
 
 
 def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
-    """Whether a task manager that is blocked could have such slots."""
+    """True if a task manager that is blocked is large enough for such slots."""
     shelf = shelves.by_runtime.get(requirement.runtime)
     if shelf is None or not shelf.blocked_slots:
         return False
@@ -122,9 +122,9 @@ def may_give_later(requirement: SlotRequirement, shelves: Shelves) -> bool:
 
 
 def obstacle(need: DriverNeed, executor: ResourceProfile | None, infos: Sequence[TaskManagerInfo]) -> str:
-    """Why no set of task managers among ``infos`` could ever run such a job; "" when some could, or none is known."""
+    """Return why no subset of ``infos`` could ever run such a job; "" if some could or ``infos`` is empty."""
     if not infos or any(_hosts_both(info, need, executor) for info in infos):
-        return ""  # the first one decides, as a rule: what follows looks at all of them
+        return ""  # usually the first task manager already suffices; the checks below look at all of them
     fit = [info for info in infos if need.python in ("", info.runtime.python)]
     if not fit:
         known = ", ".join(sorted({info.runtime.python for info in infos}))

@@ -1,12 +1,12 @@
-"""Which task manager gives what to which job: the pure heart of the resource manager.
+"""Which task manager gives what to which job: the pure core of the resource manager.
 
-Task managers report what they hold; that is the truth about them. What was decided and is not reported yet is kept as
-*pending* (slots) and *reserved* (driver places) and counts as taken, so nothing is given twice; both lapse on their own
-when they never show up. Jobs say in total what they want; ``match`` decides.
+Task managers report what they hold, and their reports are the truth. Decisions that no report shows yet are kept as
+*pending* (slots) and *reserved* (driver places). They count as taken, so nothing is given twice. A pending slot lapses
+if no report shows it in time. Jobs state their total requirements; ``match`` decides.
 
-A task manager that is silent gets nothing new, but what jobs hold there goes on without it, as far as anybody knows: it
-is *away*, and what it was last known to hold stays in the accounts, until its jobs give that up or it is away for too
-long. When it starts anew, what its new life reports is what it has taken over.
+A silent task manager gets nothing new, but what jobs hold there presumably continues. It is *away*: what it last
+reported stays in the accounts until its jobs give that up or it has been away for too long. After a restart, its first
+report lists what the new instance has taken over.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from emberkeep.slots.place_queue import Due, Granted, PlaceQueue
 from emberkeep.slots.shelves import Shelves
 from emberkeep.slots.supply import Supply, demand_of, standing_of
 
-AVOIDED_FOR = 2.0  # seconds that a task manager which refused or was out of reach gets no new work
+AVOIDED_FOR = 2.0  # seconds without new work for a task manager that refused or was unreachable
 UNASSIGNED = -1  # slot index of an allocation that the task manager has not placed yet
 
 
 @dataclass(frozen=True)
 class Allotted:
-    """A slot to be allocated on a task manager."""
+    """A slot to allocate on the task manager ``info``."""
 
     allocation: Allocation
     info: TaskManagerInfo
@@ -46,8 +46,11 @@ class Matches:
 
 @dataclass(frozen=True)
 class Lapsed:
-    """What ``expire`` ended: task managers that are lost, with the jobs that held slots there, and those that have been
-    silent for too long, while jobs hold something there."""
+    """What ``expire`` has ended.
+
+    ``lost``: task managers that were removed, with the jobs that held slots there. ``away``: task managers that have
+    become away: silent for too long, while jobs hold something there.
+    """
 
     lost: tuple[tuple[TaskManagerInfo, tuple[JobId, ...]], ...]
     away: tuple[TaskManagerInfo, ...] = ()
@@ -56,9 +59,9 @@ class Lapsed:
 class SlotManager:
     """All times are monotonic seconds, passed in.
 
-    ``lost_after``: silence after which a task manager is away, or lost when nobody holds anything there.
+    ``lost_after``: silence after which a task manager is away, or lost if no job holds anything there.
     ``orphan_timeout``: silence after which it is lost in any case. ``pending_timeout``: how long a decided slot may
-    take to show up in a report.
+    take to appear in a report. ``patience``: how long a driver waits for a place before it may claim a task manager.
     """
 
     def __init__(
@@ -69,15 +72,15 @@ class SlotManager:
         self._pending_timeout = pending_timeout
         self._members: dict[TaskManagerId, Member] = {}
         self._heard: dict[Member, float] = {}  # oldest first
-        self._away: dict[Member, float] = {}  # when each was heard last
+        self._away: dict[Member, float] = {}  # last contact with each
         self._pending: dict[AllocationId, tuple[Member, float]] = {}  # oldest first
         self._avoided: dict[Member, float] = {}  # oldest first
         self._jobs: dict[JobId, JobAccount] = {}
-        self._wanting: dict[JobAccount, None] = {}  # miss slots
+        self._wanting: dict[JobAccount, None] = {}  # jobs that lack slots
         self._shelves = Shelves()
         self._blocked: BlockedPlaces = NothingBlocked()
-        self._vacant_places: tuple[str, ...] | None = None  # None: to be found anew
-        self._emptying = False  # some task manager is blocked, or evacuated: jobs want slots elsewhere
+        self._vacant_places: tuple[str, ...] | None = None  # None: compute it at the next use
+        self._emptying = False  # some task manager is blocked or evacuated: jobs need slots elsewhere
         self._state = StateIndex()
         self._ordinals = 0
         self._due = Due()
@@ -95,8 +98,8 @@ class SlotManager:
     ) -> tuple[TaskManagerInfo, tuple[JobId, ...]] | None:
         """Take in a task manager with its first report.
 
-        Returns the life of it that is replaced, if any, with the jobs that held slots there and have none left in this
-        report. Raises Conflict, see ``_check_successor``.
+        Returns the previous instance that it replaces, if any, with the jobs that held slots there and have none left
+        in this report. Raises Conflict, see ``_check_successor``.
         """
         replaced = None
         member = self._members.get(info.id)
@@ -120,8 +123,11 @@ class SlotManager:
 
     @staticmethod
     def _check_successor(member: Member, new: TaskManagerInfo) -> None:
-        """Raises Conflict for a process that claims the id of one that is heard, without proof that this has ended:
-        only its next life in the same working directory can name it."""
+        """Raise Conflict if a process claims the id of a registered task manager that has not provably ended.
+
+        The proof is the old instance's name: only the next process in the same working directory knows it. No proof is
+        needed while the registered task manager is away.
+        """
         old = member.info
         if member.away or new.predecessor == old.instance:
             return
@@ -142,7 +148,7 @@ class SlotManager:
         drivers: tuple[DriverUse, ...],
         now: float,
     ) -> bool:
-        """Take a changed report; False: unknown, it has to register. Late ones change nothing."""
+        """Take a changed report; a late one changes nothing. False: the task manager is unknown and must register."""
         member = self._member(task_manager, instance)
         if member is None:
             return False
@@ -150,7 +156,7 @@ class SlotManager:
         return True
 
     def heard(self, task_manager: TaskManagerId, instance: InstanceId, sequence: int, now: float) -> bool:
-        """Take a heartbeat whose report equals the newest one; False: unknown, it has to register. Constant time."""
+        """Take a heartbeat whose report equals the newest one, in constant time. False: unknown, must register."""
         member = self._member(task_manager, instance)
         if member is None:
             return False
@@ -170,7 +176,7 @@ class SlotManager:
             self._due.both()
 
     def holds_state(self, task_manager: TaskManagerId, sizes: Mapping[JobId, int]) -> None:
-        """Bytes of local state on a registered task manager, by job."""
+        """Note the bytes of local state on a registered task manager, by job."""
         self._state.put(self._members[task_manager], sizes)
 
     def _member(self, task_manager: TaskManagerId, instance: InstanceId) -> Member | None:
@@ -228,12 +234,12 @@ class SlotManager:
             self._due.both()
 
     def leave(self, task_manager: TaskManagerId) -> tuple[TaskManagerInfo, tuple[JobId, ...]]:
-        """A task manager has said that it goes; returns it with the jobs that hold or were about to get slots there."""
+        """Remove a task manager that has said goodbye; return it with the jobs that held or awaited slots there."""
         member = self._members[task_manager]
         return member.info, self._remove(member)
 
     def _remove(self, member: Member) -> tuple[JobId, ...]:
-        """Forget a task manager; returns the jobs that held slots there, in the order of their slots."""
+        """Forget a task manager; return the jobs with slots there, reported or pending, in the order of the slots."""
         holders: dict[JobId, None] = {}
         for allocation in (*member.allocations.values(), *member.pending.values()):
             holders[allocation.job_id] = None
@@ -251,7 +257,7 @@ class SlotManager:
         return tuple(holders)
 
     def _withdraw_from(self, member: Member) -> None:
-        """Nothing that was decided for it counts any more; the accounts of the jobs are the caller's."""
+        """Drop all decisions for this task manager. The caller corrects the accounts of the jobs."""
         for allocation_id in member.pending:
             self._pending.pop(allocation_id, None)
         member.pending.clear()
@@ -262,7 +268,7 @@ class SlotManager:
         member.avoided = False
 
     def _send_away(self, member: Member, heard_at: float) -> None:
-        """It is silent: nothing of it is given any more, what jobs hold there stays theirs."""
+        """Mark a silent task manager away: allocate nothing new there, keep what jobs hold."""
         for allocation in member.pending.values():
             self._unaccount(allocation)
         self._withdraw_from(member)
@@ -276,7 +282,7 @@ class SlotManager:
         self._away[member] = heard_at
 
     def _is_needed(self, member: Member) -> bool:
-        """Whether a job holds something there, or is about to."""
+        """True if a job holds a slot there, has a pending one, or has a live driver there."""
         slots = (*member.allocations.values(), *member.pending.values())
         jobs = ((allocation.id, self._jobs.get(allocation.job_id)) for allocation in slots)
         if any(job is not None and allocation_id in job.held for allocation_id, job in jobs):
@@ -284,7 +290,7 @@ class SlotManager:
         return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)
 
     def retire(self, task_manager: TaskManagerId) -> bool:
-        """Nothing new goes there from now on, as it is told to end; False: it has something to do, or is not there."""
+        """Give a task manager nothing new, because it will be asked to end. False: it is busy or unknown."""
         member = self._members.get(task_manager)
         if member is None or not member.is_idle:
             return False
@@ -293,7 +299,7 @@ class SlotManager:
         return True
 
     def recall(self, task_manager: TaskManagerId) -> None:
-        """It has certainly not been told to end: it is used as before."""
+        """Use a task manager as before: the request to end certainly did not reach it."""
         member = self._members.get(task_manager)
         if member is not None and member.retiring:
             member.retiring = False
@@ -302,8 +308,10 @@ class SlotManager:
                 self._due.both()
 
     def leaves(self, task_manager: TaskManagerId, *, drains: bool) -> None:
-        """A task manager has said that it is about to end: nothing new is decided for it. ``drains``: what runs there
-        goes elsewhere first."""
+        """Give a task manager nothing new, because it reports that it is about to end.
+
+        ``drains``: what runs there moves elsewhere first.
+        """
         member = self._members[task_manager]
         if not member.leaving:
             member.leaving = True
@@ -316,12 +324,14 @@ class SlotManager:
             member.draining = member.evacuated = self._emptying = True
 
     def draining(self) -> frozenset[TaskManagerId]:
-        """Task managers whose work is to go elsewhere, as they are about to end."""
+        """Return the task managers that are about to end and whose work moves elsewhere first."""
         return frozenset(key for key, member in self._members.items() if member.draining)
 
     def movable(self) -> frozenset[JobId]:
-        """Jobs with a driver on such a task manager for which there is room on another one now, or would be without
-        its own slots there."""
+        """Return the jobs with a driver on a draining task manager for which another one has room.
+
+        Memory that the job's own slots use on the other task manager counts as free.
+        """
         return frozenset(
             driver.job_id
             for member in self._members.values()
@@ -341,9 +351,11 @@ class SlotManager:
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
     def block(self, places: BlockedPlaces) -> None:
-        """From now on nothing new is decided for task managers that ``places`` blocks; slots that were decided for them
-        and are not reported yet are withdrawn, and driver places to which no driver was ordered yet. Others that were
-        blocked before get work again."""
+        """Follow a new blocklist: decide nothing new for the task managers that ``places`` blocks.
+
+        Pending slots there are withdrawn, and driver places for which no driver was ordered yet. Task managers that are
+        no longer blocked get work again.
+        """
         self._blocked, self._vacant_places = places, None
         for member in self._members.values():
             blocked, evacuated = self._block_state(member.info)
@@ -361,7 +373,7 @@ class SlotManager:
         self._emptying = any(member.evacuated or member.blocked for member in self._members.values())
 
     def _block_state(self, info: TaskManagerInfo) -> tuple[bool, bool]:
-        """(blocked, evacuated)."""
+        """Return (blocked, evacuated)."""
         where = (info.id, info.node_id)
         return self._blocked.is_blocked(*where), self._blocked.is_evacuated(*where)
 
@@ -370,7 +382,7 @@ class SlotManager:
             self._free_pending(allocation_id)
         for job_id, reservation in list(member.reservations.items()):
             job = self._jobs[job_id]
-            if job.attempt < reservation.attempt:  # else its driver may be there: its report, or its end, tells
+            if job.attempt < reservation.attempt:  # else its driver may run there, until a report says otherwise
                 self._places.unreserve(job)
                 self._changed(member)
         self._places.member_closed(member)
@@ -378,11 +390,11 @@ class SlotManager:
     # --- jobs ---------------------------------------------------------------------------------------------------------
 
     def add_job(self, job_id: JobId, order: int, attempt: int) -> None:
-        """A job that may have drivers and slots from now on. ``attempt``: the newest one recorded, 0 for none."""
+        """Add a job that may have drivers and slots. ``attempt``: the newest one recorded, 0 for none."""
         self._jobs[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt)
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
-        """A newer attempt is recorded: what older ones hold is void."""
+        """Follow a newer attempt that is recorded: what older attempts hold is void."""
         job = self._jobs[job_id]
         if attempt > job.attempt:
             self._void(job)
@@ -390,7 +402,7 @@ class SlotManager:
             job.over = False
 
     def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Everything of this attempt is void, wherever it is reported. Frees what was reserved for it."""
+        """Void everything of this attempt, wherever it is reported, and release what was reserved for it."""
         job = self._jobs.get(job_id)
         if job is not None and attempt == job.attempt:
             self._void(job)
@@ -398,7 +410,7 @@ class SlotManager:
             self.withdraw_place(job_id)
 
     def remove_job(self, job_id: JobId) -> None:
-        """The job has ended: everything of it is void."""
+        """Forget a job that has ended: everything that it holds is void."""
         job = self._jobs.get(job_id)
         if job is not None:
             self.withdraw_place(job_id)
@@ -419,7 +431,7 @@ class SlotManager:
         self._places.request(self._jobs[job_id], need, attempt, now)
 
     def withdraw_place(self, job_id: JobId) -> None:
-        """Give up the request, or the place if its driver has not shown up."""
+        """Cancel the request, or release the place if no report lists its driver yet."""
         job = self._jobs.get(job_id)
         if job is not None:
             self._places.withdraw(job)
@@ -432,8 +444,10 @@ class SlotManager:
         requirements: tuple[SlotRequirement, ...],
         held: Mapping[AllocationId, TaskManagerId],
     ) -> None:
-        """What the attempt wants in total, and the slots that its JobMaster ``held`` then. Ignored for attempts that
-        are not the present one or want no more."""
+        """Set what the attempt needs in total, and the slots that its JobMaster ``held`` at that time.
+
+        Ignored unless the attempt is the current one, has not ended and has not closed its requirements.
+        """
         job = self._jobs.get(job_id)
         if job is None or attempt != job.attempt or job.over or attempt <= job.closed:
             return
@@ -444,8 +458,11 @@ class SlotManager:
         self._review(job)
 
     def _take_holdings(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
-        """Where the task manager cannot be asked, its JobMaster's word counts; also where it is blocked or evacuated: a
-        job is to have as many slots elsewhere while it still holds those."""
+        """Correct the job's holdings by what its JobMaster holds, where a task manager is away, blocked or evacuated.
+
+        An away task manager cannot be asked. On a blocked or evacuated one, the JobMaster leaves out slots that it is
+        about to give back, so the job gets as many elsewhere while it still holds those.
+        """
         if self._away or self._emptying:
             for allocation_id, member in list(job.held.items()):
                 if (member.away or member.evacuated or member.blocked) and allocation_id not in held:
@@ -453,14 +470,14 @@ class SlotManager:
         for allocation_id, task_manager in held.items():
             known = self._members.get(task_manager)
             if known is not None and allocation_id in known.allocations and allocation_id not in job.held:
-                self._account(known.allocations[allocation_id], known)  # it was to leave, and stays
+                self._account(known.allocations[allocation_id], known)  # it was about to leave, and stays
         elsewhere = sum(task_manager not in self._members for task_manager in held.values())
         if elsewhere != job.elsewhere:
             job.elsewhere = elsewhere
             self._review(job)
 
     def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        """The attempt wants no slots any more, whatever late messages say."""
+        """Drop the attempt's requirements: it needs no more slots, whatever late messages say."""
         job = self._jobs.get(job_id)
         if job is not None and attempt == job.attempt:
             job.closed = attempt
@@ -479,11 +496,11 @@ class SlotManager:
 
     @property
     def dirty(self) -> bool:
-        """Whether ``match`` may have something to give."""
+        """True if ``match`` may have something to assign."""
         return (self._due.slots and bool(self._wanting)) or (self._due.places and bool(self._places.waiting))
 
     def match(self, now: float, new_id: Callable[[], AllocationId]) -> Matches:
-        """Give what is free to who wants it: driver places first (without a driver a job uses no slot)."""
+        """Assign what is free. Driver places come first: without a driver a job uses no slot."""
         places: list[Granted] = []
         if self._due.places and self._places.waiting:
             places = self._places.match(now)
@@ -519,11 +536,11 @@ class SlotManager:
         return Allotted(allocation, member.info)
 
     def is_pending(self, allocation_id: AllocationId) -> bool:
-        """Whether a decided slot is still wanted and not reported yet."""
+        """True if a decided slot is still needed and no report shows it yet."""
         return allocation_id in self._pending
 
     def refused(self, allocation_id: AllocationId, now: float) -> None:
-        """The task manager did not take the slot, certainly. It is avoided for a moment."""
+        """Withdraw a slot that the task manager certainly did not take, and avoid the task manager for a moment."""
         entry = self._pending.get(allocation_id)
         if entry is None:
             return
@@ -541,16 +558,16 @@ class SlotManager:
         self._changed(member)
 
     def _is_now_reported(self, member: Member, allocation_id: AllocationId) -> bool:
-        """Whether it was pending until now; its job's account stays as it is."""
+        """True if the slot was pending until now. The job's account stays as it is."""
         if member.pending.pop(allocation_id, None) is None:
             return False
         del self._pending[allocation_id]
         return True
 
     def expire(self, now: float, hears_since: float | None = 0.0) -> Lapsed:
-        """Let lapse what is due: silent task managers, decided slots that never showed up, avoidance, patience.
+        """Let lapse what is due: silent task managers, pending slots that no report shows, avoidance, patience.
 
-        ``hears_since``: silence is counted for the orphan timeout from then on; None: not at present.
+        ``hears_since``: the orphan timeout counts silence from then on; None: it does not count silence now.
         """
         lost, away = [], []
         while self._heard:
@@ -586,7 +603,7 @@ class SlotManager:
     # --- what others ask ----------------------------------------------------------------------------------------------
 
     def supply(self) -> Supply:
-        """What task managers there are, and what they cannot give at present."""
+        """Return the registered task managers and the demand that they cannot meet now."""
         return Supply(
             standing=tuple(standing_of(member) for member in self._members.values()),
             demand=demand_of(self._wanting, self._places.waiting),
@@ -598,28 +615,28 @@ class SlotManager:
         return job_id in self._jobs
 
     def is_void(self, job_id: JobId, attempt: int) -> bool:
-        """Whether everything of this attempt is over: its slots are to be freed, its driver to be ended."""
+        """True if everything of this attempt is over: its slots must be freed and its driver ended."""
         job = self._jobs.get(job_id)
         return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
 
     def is_settled(self, job_id: JobId, attempt: int) -> bool:
-        """Whether what follows from the attempt's end is durable: its exit need not be reported any more."""
+        """True if the consequences of the attempt's end are durable, so its exit need not be reported any more."""
         job = self._jobs.get(job_id)
         return job is None or attempt < job.attempt
 
     def members(self) -> list[Member]:
-        """All registered task managers by id."""
+        """Return all registered task managers, by id."""
         return [self._members[key] for key in sorted(self._members)]
 
     def member(self, task_manager: TaskManagerId) -> Member | None:
         return self._members.get(task_manager)
 
     def missing(self, job_id: JobId) -> str:
-        """What the cluster cannot give to the job at present, in words; "" when it has all it asked for."""
+        """Return in words what the job needs and the cluster cannot give now; "" if nothing is missing."""
         job = self._jobs.get(job_id)
         if job is None:
             return ""
-        # While a round is due nobody knows what it will leave.
+        # While a round is due, what it leaves unmet is not known yet.
         if job.need is not None:
             what = "" if self._due.places else shortage.missing_place(job.need, self._shelves)
         elif self._due.slots:
@@ -631,8 +648,10 @@ class SlotManager:
         return what and what + shortage.vacant_places(self._vacant())
 
     def waits_for_blocked(self, job_id: JobId) -> bool:
-        """Whether what the job misses may be there once task managers are not blocked any more. Nobody knows what those
-        have that are not there at present."""
+        """True if unblocking task managers may give the job what it lacks.
+
+        A blocked place without a registered task manager counts too: what it could give is unknown.
+        """
         job = self._jobs.get(job_id)
         if job is None:
             return False
@@ -643,14 +662,14 @@ class SlotManager:
         return any(shortage.may_give_later(want.requirement, self._shelves) for want in job.wants)
 
     def _vacant(self) -> tuple[str, ...]:
-        """Blocked places without a task manager that is heard."""
+        """Return the blocked places without a task manager that sends heartbeats."""
         if self._vacant_places is None:
             present = ((member.info.id, member.info.node_id) for member in self._heard)
             self._vacant_places = self._blocked.vacant(present)
         return self._vacant_places
 
     def obstacle(self, need: DriverNeed, executor: ResourceProfile | None) -> str:
-        """Why no registered task manager could ever run such a job, in words; "" when some could or none is known."""
+        """Return why no registered task manager could ever run such a job; "" if some could or none is registered."""
         return shortage.obstacle(need, executor, [member.info for member in self._members.values()])
 
     def check_invariants(self) -> None:

@@ -1,4 +1,4 @@
-"""What task managers there are and what they cannot give: the picture by which more are started or idle ones ended."""
+"""A snapshot of registered task managers and unmet demand, from which the supply starts more or ends idle ones."""
 
 from __future__ import annotations
 
@@ -12,13 +12,16 @@ from emberkeep.slots.ledger import DriverNeed, JobAccount, Member
 from emberkeep.slots.model import ResourceProfile, RuntimeVersions, SlotRequirement
 from emberkeep.slots.resource_driver import TaskManagerSpec
 
-LOOKED_AT = 1000  # jobs that miss something, the oldest ones: they are enough to say that more is needed
+LOOKED_AT = 1000  # only so many of the oldest jobs count: enough to see that more is needed
 
 
 @dataclass(frozen=True)
 class Standing:
-    """One registered task manager. ``spare``: what it has free but gives nobody for the moment, as it refused or was
-    out of reach just now. ``blocked``: nothing new goes there, by the blocklist or as it is about to end."""
+    """One registered task manager.
+
+    ``spare``: free capacity that it withholds for a moment because it refused a slot or was unreachable just now.
+    ``blocked``: it gets nothing new, because of the blocklist or because it is about to end.
+    """
 
     id: TaskManagerId
     slots: int
@@ -34,7 +37,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Demand:
-    """What no registered task manager can give at present. ``slots``: with how many of each size are missing."""
+    """What jobs need and no registered task manager can give now. ``slots``: requirements with their missing counts."""
 
     slots: tuple[tuple[SlotRequirement, int], ...] = ()
     drivers: tuple[DriverNeed, ...] = ()
@@ -42,7 +45,7 @@ class Demand:
 
 @dataclass(frozen=True)
 class Supply:
-    """``jobs``: some job has not ended."""
+    """Registered task managers and unmet demand at one moment. ``jobs``: True if some job has not ended."""
 
     standing: tuple[Standing, ...]
     demand: Demand
@@ -52,7 +55,7 @@ class Supply:
 
 @dataclass
 class Room:
-    """What one task manager can still take, while demand is laid into it."""
+    """What one task manager can still take while demand is packed into it."""
 
     slots: int
     places: int
@@ -68,7 +71,7 @@ class Room:
         return fits
 
     def take_slots(self, profile: ResourceProfile, runtime: RuntimeVersions, wanted: int) -> int:
-        """How many of ``wanted`` it takes."""
+        """Take as many of the ``wanted`` slots as fit; return their number."""
         if runtime != self.runtime:
             return 0
         by_memory = self.memory_mb // profile.memory_mb if profile.memory_mb else wanted
@@ -81,12 +84,12 @@ class Room:
 
 
 def room_of(spec: TaskManagerSpec) -> Room:
-    """All that a new task manager has."""
+    """Return the full capacity of a new task manager."""
     return Room(spec.slots, spec.driver_places, spec.total.cores, spec.total.memory_mb, spec.runtime)
 
 
 def standing_of(member: Member) -> Standing:
-    """How the supply sees a registered task manager."""
+    """Return the supply's view of a registered task manager."""
     spare = None
     if member.avoided and not (member.away or member.blocked or member.retiring or member.leaving):
         spare = Room(
@@ -107,7 +110,7 @@ def standing_of(member: Member) -> Standing:
 
 
 def demand_of(wanting: Iterable[JobAccount], waiting: Iterable[JobAccount]) -> Demand:
-    """What jobs miss, the oldest one's first."""
+    """Return what jobs lack, the oldest job's first."""
     slots = [(want.requirement, want.missing) for job in _oldest(wanting) for want in job.wants]
     drivers = [job.need for job in _oldest(waiting) if job.need is not None]
     return Demand(slots=tuple(slots), drivers=tuple(drivers))
@@ -119,7 +122,7 @@ def _oldest(jobs: Iterable[JobAccount]) -> list[JobAccount]:
 
 @dataclass
 class _Packing:
-    """``rooms``: what is there to come, then what is to be started for the rest, ``most`` of those."""
+    """Packs demand into ``rooms``: those that are coming first, then those of at most ``most`` new task managers."""
 
     rooms: list[Room]
     spec: TaskManagerSpec
@@ -151,8 +154,10 @@ class _Packing:
 
 
 def missing_task_managers(demand: Demand, coming: Sequence[Room], spec: TaskManagerSpec, most: int) -> int:
-    """How many have to be started so that ``demand`` is met, beside those that are ``coming``; ``most`` at most. What
-    would not fit into an empty one asks for none."""
+    """Return how many task managers must be started, besides those that are ``coming``, to meet ``demand``.
+
+    The result is at most ``most``. Demand that would not fit into an empty task manager adds none.
+    """
     packing = _Packing([replace(room) for room in coming], spec, most)
     for need in demand.drivers:
         packing.lay_driver(need)

@@ -1,8 +1,8 @@
-"""How many task managers there are to be: which to start, which to end. Pure; a driver carries it out.
+"""How many task managers to run: which to start, which to end. Pure; a driver carries out the plan.
 
-Each decision is made from what the driver lists and what is registered at that moment. What it adds is only time: since
-when one has been idle, or has not registered. So a new leader decides the same after one look, and counts what the last
-one started as coming.
+Each decision follows from what the driver lists and what is registered at that moment. The supply itself adds only
+time: since when a task manager has been idle or unregistered. So a new leader decides the same after one survey, and
+counts the task managers that the previous leader started as coming.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.slots.resource_driver import StartedTaskManager, TaskManagerSpec
 from emberkeep.slots.supply import Room, Standing, Supply, missing_task_managers, room_of
 
-STARTS_AT_ONCE = 8  # in one decision
+STARTS_AT_ONCE = 8  # most starts in one decision
 _FAILURES_OVER = 60.0  # seconds over which failed starts are counted
 
 
 @dataclass(frozen=True)
 class SupplyLimits:
-    """Slots in total, seconds; ``max_failures``: starts per minute that may fail before there is a pause."""
+    """Slots are totals, times are seconds. ``max_failures``: failed starts per minute after which starting pauses."""
 
     min_slots: int
     max_slots: int
@@ -34,8 +34,11 @@ class SupplyLimits:
 
 @dataclass(frozen=True)
 class SupplyPlan:
-    """``starts``: so many new ones. ``revives``: whose process has ended while jobs hold something there. ``stops``:
-    idle ones, which are told to end. ``ends``: of no use any more, or gone."""
+    """What the driver and the JobManager do next.
+
+    ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
+    there. ``stops``: idle ones, which are asked to end. ``ends``: dead or useless ones, which the driver ends at once.
+    """
 
     starts: int = 0
     revives: tuple[TaskManagerId, ...] = ()
@@ -44,19 +47,19 @@ class SupplyPlan:
 
 
 class TaskManagerSupply:
-    """Task managers that the driver has not started are used, and counted, and left alone. Monotonic seconds."""
+    """Uses and counts task managers that the driver did not start, but never ends them. Times are monotonic seconds."""
 
     def __init__(self, limits: SupplyLimits, spec: TaskManagerSpec) -> None:
         self._limits = limits
         self._spec = spec
-        self._coming: dict[TaskManagerId, float] = {}  # since when: alive, and not registered
+        self._coming: dict[TaskManagerId, float] = {}  # since when each has been alive and not registered
         self._idle: dict[TaskManagerId, float] = {}  # since when
-        self._stopping: dict[TaskManagerId, float] = {}  # told to end; since when
+        self._stopping: dict[TaskManagerId, float] = {}  # asked to end; since when
         self._failures: deque[float] = deque()
         self._no_start_before = float("-inf")
 
     def decide(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> SupplyPlan:
-        """What to do now."""
+        """Return the plan for this moment."""
         standing = {each.id: each for each in supply.standing}
         self._forget_all_but({each.id for each in started})
         revives: list[TaskManagerId] = []
@@ -78,17 +81,17 @@ class TaskManagerSupply:
         )
 
     def start_failed(self, now: float) -> None:
-        """A task manager could not be started, or ended before it had registered."""
+        """Note that a task manager could not be started, or ended before it registered."""
         self._failures.append(now)
         self._no_start_before = now + self._limits.retry_interval
 
     def ended(self, task_manager: TaskManagerId) -> None:
-        """It was ended and is forgotten: who comes under its id is another one."""
+        """Forget a task manager that was ended: the next one under its id is a different one."""
         for times in (self._coming, self._idle, self._stopping):
             times.pop(task_manager, None)
 
     def stop_failed(self, task_manager: TaskManagerId) -> None:
-        """It could not be told to end."""
+        """Note that a task manager could not be asked to end."""
         self._stopping.pop(task_manager, None)
 
     def _forget_all_but(self, listed: set[TaskManagerId]) -> None:
@@ -133,13 +136,18 @@ class TaskManagerSupply:
             ends.append(key)
 
     def _least(self, supply: Supply) -> int:
-        """Slots that are kept. While a job has not ended there is somebody: a leader that hears nobody at all believes
-        no silence, so it would wait for the word of drivers that died with the last task manager."""
+        """Return the number of slots to keep: at least one while a job has not ended.
+
+        A leader without contact to any task manager takes no silence for an end. It would wait forever for a report on
+        drivers that died with the last task manager.
+        """
         return max(self._limits.min_slots, 1 if supply.jobs else 0)
 
     def _stops(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> list[TaskManagerId]:
-        """Those that have been idle for long, as far as enough are left. On a blocked node none is of use, unless it is
-        the last one and a job waits for the end of the block."""
+        """Return task managers that have been idle for too long, as far as enough slots remain.
+
+        An idle task manager on a blocked node is useless, except the last one while a job waits for the block to end.
+        """
         standing, least = {each.id: each for each in supply.standing}, self._least(supply)
         heard = {each.id for each in supply.standing if not each.away and each.id not in self._stopping}
         usable = sum(standing[key].usable_slots for key in heard)
@@ -165,7 +173,7 @@ class TaskManagerSupply:
         coming = [room_of(self._spec) for key in unregistered if key not in self._stopping]
         staying = [each for each in supply.standing if each.id not in self._stopping]
         usable = sum(each.usable_slots for each in staying) + len(coming) * self._spec.slots
-        # One on a blocked node that does nothing ends as soon as another one is there.
+        # An idle task manager on a blocked node ends as soon as another one is registered, so it does not count.
         counted = sum(each.slots for each in supply.standing if not (each.blocked and each.idle))
         total = counted + len(unregistered) * self._spec.slots
         slots = max(1, self._spec.slots)

@@ -1,4 +1,4 @@
-"""What happens to the slots of one attempt of a job, and what its JobMaster has to do about it (see ``slot_pool``)."""
+"""What happens to the slots of one attempt of a job (events), and what its JobMaster must do about it (effects)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emberkeep.slots.model import Allocation, SlotRequirement, TaskManagerInfo
 
 
 class ExecutorState(enum.Enum):
-    STARTING = "STARTING"  # asked for; no word yet that its process runs
+    STARTING = "STARTING"  # start requested; not known to run yet
     RUNNING = "RUNNING"
 
 
@@ -23,15 +23,15 @@ class HeldSlot:
     task_manager: TaskManagerInfo
     executor_id: ExecutorId
     state: ExecutorState
-    unseen_since: float  # since when Spark has not listed it; while it does: when it was last asked
-    registered: bool = False  # Spark has listed it before
-    lives: bool = False  # by Spark's last word: registered, and heard lately
+    unseen_since: float  # since when Spark has not listed it; if it does: the last check
+    registered: bool = False  # Spark has listed it
+    lives: bool = False  # by Spark's last report: registered, with recent heartbeats
     pid: int = 0
-    takes_blocks: bool = False  # by Spark's last word: from others that leave
-    outgoing: bool = False  # its place is blocked: another one is wanted for it, and then it takes no new task
-    cordoned: bool = False  # by Spark's last word: it takes no new task
-    leaving_since: float | None = None  # its place is evacuated: another one is wanted for it, and it is to end
-    decommissioned: bool = False  # its task manager has to tell it to hand its blocks over and end
+    takes_blocks: bool = False  # by Spark's last report: it can take blocks of others that leave
+    outgoing: bool = False  # its place is blocked: cordon it once a replacement runs
+    cordoned: bool = False  # by Spark's last report: it takes no new task
+    leaving_since: float | None = None  # its place is evacuated: it must hand over to a replacement and end
+    decommissioned: bool = False  # beats ask its task manager to have it hand over its blocks and end
 
     @property
     def leaving(self) -> bool:
@@ -39,13 +39,13 @@ class HeldSlot:
 
     @property
     def stays(self) -> bool:
-        """Whether it counts as one of those wanted."""
+        """True if the slot counts towards the requirement."""
         return not (self.leaving or self.outgoing)
 
 
 @dataclass
 class TaskManagerView:
-    """A task manager that holds slots of this attempt."""
+    """An instance of a task manager that holds slots of this attempt, and the time of the last contact with it."""
 
     info: TaskManagerInfo
     heard_at: float
@@ -68,8 +68,10 @@ class FoundExecutor:
 
 @dataclass(frozen=True)
 class ApplicationStarted:
-    """A SparkContext is up and wants this. One that was up before is over. ``decommissions``: its executors can be told
-    to hand over what they keep to others before they end."""
+    """A SparkContext is up and requires these slots; an earlier one is over.
+
+    ``decommissions``: its executors can hand over what they keep to others before they end.
+    """
 
     requirement: SlotRequirement
     decommissions: bool = False
@@ -77,7 +79,7 @@ class ApplicationStarted:
 
 @dataclass(frozen=True)
 class ApplicationStopping:
-    """The SparkContext begins to stop: nothing new is wanted, and however an executor ends now, it is no loss."""
+    """The SparkContext begins to stop: nothing new is needed, and an executor that ends now is no loss."""
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,10 @@ class ApplicationStopped:
 
 @dataclass(frozen=True)
 class SlotsOffered:
-    """Answered by an AcceptOffer effect; without one the offer is to be repeated.
+    """A task manager offers slots. The reply is an AcceptOffer effect; without one, the task manager repeats the offer.
 
-    A task manager that was started again offers what it has recovered, with the executors that are there; in a
-    recovered slot without one there is none.
+    A restarted task manager offers the slots that it has recovered, with the executors that are in them. A recovered
+    slot that names no executor has none.
     """
 
     task_manager: TaskManagerInfo
@@ -107,7 +109,7 @@ class ExecutorRuns:
 
 @dataclass(frozen=True)
 class ExecutorExited:
-    """Its process has ended by itself. ``exit_code`` None: it could not be started, or nobody knows how it ended."""
+    """The executor's process ended by itself. ``exit_code`` None: it could not be started, or the code is unknown."""
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -126,7 +128,7 @@ class SlotGone:
 
 @dataclass(frozen=True)
 class BeatAnswered:
-    """What a task manager holds, as an answer to a beat that named ``asked``. ``instance``: the life that answered."""
+    """What a task manager holds, as a reply to a beat that named ``asked``. ``instance``: the instance that replied."""
 
     task_manager: TaskManagerId
     instance: InstanceId
@@ -143,9 +145,12 @@ class TaskManagerLost:
 
 @dataclass(frozen=True)
 class SparkSaw:
-    """The executors that are registered with Spark. ``silent``: those of them that it has not heard for too long;
-    ``takers``: those that can take over what others keep, told while some leave. ``cordoned``: those that take no new
-    task; ``idle``: those of them that run none and keep nothing that others need."""
+    """The executors that are registered with Spark.
+
+    ``silent``: those whose heartbeats have been missing for too long. ``takers``: those that can take over what others
+    keep, given while some leave. ``cordoned``: those that take no new task. ``idle``: cordoned ones that run no task
+    and keep nothing that others need.
+    """
 
     executors: frozenset[ExecutorId]
     silent: frozenset[ExecutorId] = frozenset()
@@ -156,14 +161,14 @@ class SparkSaw:
 
 @dataclass(frozen=True)
 class ReleaseDone:
-    """The task manager has taken a slot back, or has been given up on."""
+    """The task manager has taken a slot back, or the release was abandoned."""
 
     allocation_id: AllocationId
 
 
 @dataclass(frozen=True)
 class ClusterLacks:
-    """What the cluster cannot give at present, in words. ``blocked``: it may, once nodes are not blocked any more."""
+    """What the cluster cannot give now, in words. ``blocked``: unblocking nodes may provide it."""
 
     missing: str
     blocked: bool = False
@@ -171,8 +176,10 @@ class ClusterLacks:
 
 @dataclass(frozen=True)
 class PlacesBlocked:
-    """The blocklist has changed, or the task managers that are ``draining``: they end once their work has gone
-    elsewhere, as far as it can."""
+    """The blocklist or the set of ``draining`` task managers has changed.
+
+    A draining task manager ends once its work has moved elsewhere, as far as it can.
+    """
 
     places: BlockedPlaces
     draining: frozenset[TaskManagerId] = frozenset()
@@ -205,7 +212,7 @@ PoolEvent = (
 
 @dataclass(frozen=True)
 class AcceptOffer:
-    """``later``: not taken only because the pause before a replacement is not over yet."""
+    """The slots that are accepted. ``later``: refused only because the pause before a replacement is not over yet."""
 
     allocations: tuple[AllocationId, ...]
     later: tuple[AllocationId, ...] = ()
@@ -213,15 +220,17 @@ class AcceptOffer:
 
 @dataclass(frozen=True)
 class StartExecutorIn:
-    """Start this executor in a slot that is held."""
+    """Start this slot's executor."""
 
     allocation_id: AllocationId
 
 
 @dataclass(frozen=True)
 class ReleaseSlotAt:
-    """Tell the task manager at ``address``, until it answers, that the slot is given back. ``stopped``: as the
-    application stops; what is kept there for the job is not dropped then."""
+    """Tell the task manager at ``address``, until it replies, that the slot is given back.
+
+    ``stopped``: the application stops, so the task manager does not drop what it keeps for the job.
+    """
 
     allocation_id: AllocationId
     address: str
@@ -230,13 +239,16 @@ class ReleaseSlotAt:
 
 @dataclass(frozen=True)
 class BeatNow:
-    """Task managers have to be told something of the slots that are held."""
+    """Send beats now: task managers must learn of a change in the held slots."""
 
 
 @dataclass(frozen=True)
 class RemoveExecutor:
-    """Spark must stop counting on this executor. ``orderly``: it ended with code 0, as Spark lets executors go that it
-    has no use for, at the end of a session above all; nobody needs to be told of a loss then."""
+    """Make Spark stop counting on this executor.
+
+    ``orderly``: it is no loss to report. For example, it ended with code 0, as executors do that Spark dismisses, above
+    all at the end of a session.
+    """
 
     executor_id: ExecutorId
     task_manager: TaskManagerId
@@ -251,7 +263,7 @@ class FailAttempt:
 
 @dataclass(frozen=True)
 class StatusChanged:
-    """What the JobManager is told has changed."""
+    """What is reported to the JobManager has changed."""
 
 
 PoolEffect = AcceptOffer | StartExecutorIn | ReleaseSlotAt | BeatNow | RemoveExecutor | FailAttempt | StatusChanged

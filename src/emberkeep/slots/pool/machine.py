@@ -1,22 +1,23 @@
-"""The slots that one attempt of a job wants and holds, and which executor lives in each.
+"""The slots that one attempt of a job needs and holds, and the executor in each.
 
-Decides only: events in (``pool_events``), effects out; time is an argument in seconds. A slot is one executor's life:
-when the executor ends, its slot goes back, and a replacement is wanted after a pause that doubles with each such end in
-the failure window. Slots lost with their task manager are wanted again at once.
+Decides only: events in (see ``events``), effects out; time is an argument in seconds. A slot is held for one executor.
+When the executor ends by itself, its slot is given back, and a replacement is requested after a pause. The pause
+doubles with each such end in the failure window. Slots lost with their task manager are requested again at once.
 
-A silent task manager is no lost executor: while Spark hears the executor, its slot is kept, for the orphan timeout at
-most. When the task manager is started again it offers the slot again, and the slot is bound to the new life: with its
-executor where that runs, else with a new one. What was given up is refused, unless its executor is known to have ended.
+A silent task manager does not mean a lost executor: while Spark receives the executor's heartbeats, its slot is kept,
+for the orphan timeout at most. A restarted task manager offers the slot again, and the slot is bound to the new
+instance: with its executor if that still runs, else with a new one. A slot that this attempt has given up is refused
+unless its executor is known to have ended.
 
-A slot on a blocked place is *outgoing*: it does not count as one of those wanted, so that another is wanted at once. It
-goes on as before until that one is there. Then its executor is *cordoned*: it keeps its blocks and the tasks that run,
-and takes no new ones. Once it has nothing left to do or to keep, it leaves.
+A slot on a blocked place is *outgoing*. It does not count towards the requirement, so another slot is requested at
+once. Its executor works as before until the other one runs. Then it is *cordoned*: it keeps its blocks and running
+tasks and takes no new ones. Once it has nothing left to do or to keep, it leaves.
 
-A slot on an evacuated place is *leaving*: it does not count as one of those wanted, so that another is wanted at once.
-Its executor is decommissioned as soon as another one is there to take over what it keeps, and ends by itself; for the
-evacuation timeout at most. It never gets another executor. Where the block ends before its executor was decommissioned,
-a slot that is wanted still stays. Slots on a task manager that drains leave likewise, only that an executor without
-another one to take over stays as long as its task manager.
+A slot on an evacuated place is *leaving*. It does not count towards the requirement either. Its executor is
+decommissioned as soon as another one can take over what it keeps, and ends by itself; after the evacuation timeout it
+is ended. The slot never gets another executor. If the block ends before the executor was decommissioned, the slot stays
+if it is still needed. Slots on a draining task manager leave likewise, but an executor without a successor stays as
+long as its task manager does.
 """
 
 from __future__ import annotations
@@ -60,44 +61,44 @@ from emberkeep.slots.pool.events import (
 )
 from emberkeep.slots.pool.task_manager_lives import TaskManagerLives, remember
 
-REMEMBERED = 10_000  # allocations that were given up
-DOUBLINGS = 32  # more than any pause between the initial and the longest one needs
+REMEMBERED = 10_000  # allocations remembered after they were given up
+DOUBLINGS = 32  # more doublings than lead from the initial to the longest pause
 
 
 class PoolLimits(NamedTuple):
     """Times in seconds."""
 
-    max_failures: int  # more than this many in failure_window fail the attempt
+    max_failures: int  # more failures than this in failure_window fail the attempt
     failure_window: float
     backoff_initial: float
     backoff_max: float
-    request_timeout: float  # without any slot for so long the attempt fails; 0: never
-    silence_timeout: float  # of a task manager; of an executor that was registered with Spark and is not any more
-    start_timeout: float  # of an executor until it registers with Spark
-    orphan_timeout: float  # of an executor whose task manager is silent
-    evacuation_timeout: float  # of an executor on an evacuated place, until it has left
+    request_timeout: float  # without any slot for this long, the attempt fails; 0: never
+    silence_timeout: float  # of a task manager, or of an executor that Spark no longer lists
+    start_timeout: float  # that an executor may take to register with Spark
+    orphan_timeout: float  # that an executor is kept while its task manager is silent
+    evacuation_timeout: float  # that an executor may take to leave an evacuated place
 
 
 class SlotPool:
-    """See the module."""
+    """The slots of one attempt and their executors; see the module."""
 
     def __init__(self, limits: PoolLimits) -> None:
         self.limits = limits
         self.requirement: SlotRequirement | None = None
         self.held: dict[AllocationId, HeldSlot] = {}
-        self.releasing: dict[AllocationId, str] = {}  # given back; the task manager has not confirmed yet → address
+        self.releasing: dict[AllocationId, str] = {}  # given back, not confirmed by the task manager yet → its address
         self.lives = TaskManagerLives(late=limits.silence_timeout)
         self.blocked: BlockedPlaces = NothingBlocked()
         self.draining: frozenset[TaskManagerId] = frozenset()
-        self._decommissions = False  # the application's executors can hand over what they keep
-        self.stopping = False  # the application
-        self._given_up: dict[AllocationId, None] = {}  # were held once, oldest first
+        self._decommissions = False  # True if executors can hand over what they keep
+        self.stopping = False  # True once the application begins to stop
+        self._given_up: dict[AllocationId, None] = {}  # allocations that were held once, oldest first
         self.failed = False
         self.missing = ""
-        self._blocked_ones = False  # what is missing may be there once nodes are not blocked any more
-        self._pauses: list[float] = []  # ends of the pauses, each of which holds back one replacement
-        self._ends: deque[float] = deque(maxlen=DOUBLINGS)  # when executors ended by themselves, for the pauses
-        self._failures: deque[float] = deque(maxlen=limits.max_failures + 1)  # those of them that count as failures
+        self._blocked_ones = False  # unblocking nodes may provide what is missing
+        self._pauses: list[float] = []  # when the pauses end; each holds back one replacement
+        self._ends: deque[float] = deque(maxlen=DOUBLINGS)  # when executors ended by themselves; sets the next pause
+        self._failures: deque[float] = deque(maxlen=limits.max_failures + 1)  # which of these ends count as failures
         self._without_slot_since: float | None = None
         self._next_executor = 0
         self._handlers: dict[type[Any], Callable[[Any, float], list[PoolEffect]]] = {
@@ -118,54 +119,54 @@ class SlotPool:
         }
 
     def handle(self, event: PoolEvent, now: float) -> list[PoolEffect]:
-        """Take one event at ``now``."""
+        """Take one event at ``now``; return the effects."""
         effects = [*self._handlers[type(event)](event, now), *self._review_leaving(now)]
         self._note_emptiness(now)
         return effects
 
-    # --- what is there -----------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def staying(self) -> int:
-        """How many slots are held that count as ones that are wanted."""
+        """Number of held slots that count towards the requirement."""
         return sum(slot.stays for slot in self.held.values())
 
     @property
     def target(self) -> int:
-        """How many slots are wanted at present, held ones that do not leave included."""
+        """Number of slots needed now, including held ones that stay."""
         if self.requirement is None or self.failed or self.stopping:
             return 0
         return max(0, self.requirement.count - len(self._pauses))
 
     def declared(self) -> tuple[SlotRequirement, ...]:
-        """What the ResourceManager is told."""
+        """Return the requirements that are sent to the ResourceManager."""
         if self.requirement is None:
             return ()
         count = max(self.target, self.staying)
         return (SlotRequirement(count=count, profile=self.requirement.profile, runtime=self.requirement.runtime),)
 
     def on_task_manager(self, instance: InstanceId) -> tuple[AllocationId, ...]:
-        """Allocations held on one life of a task manager."""
+        """Return the allocations held on one instance of a task manager."""
         return tuple(key for key, slot in self.held.items() if slot.task_manager.instance == instance)
 
     def is_away(self, slot: HeldSlot, now: float) -> bool:
-        """Whether the slot's task manager is silent for so long that only Spark still vouches for the executor."""
+        """True if the task manager has been silent for so long that only Spark's heartbeats vouch for the executor."""
         return self.lives.silence(slot.task_manager.instance, now) > self.limits.silence_timeout
 
     def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
-        """Task managers to be told which slots are held there."""
+        """Return the task managers that get a beat, each with the allocations held there."""
         return self.lives.to_beat(self.held)
 
     def decommissioned(self, allocations: Iterable[AllocationId]) -> tuple[AllocationId, ...]:
-        """Those of these held slots whose executors are to hand over what they keep and end."""
+        """Return those of these held slots whose executors must hand over what they keep and end."""
         return tuple(key for key in allocations if self.held[key].decommissioned)
 
     def leaving(self) -> frozenset[ExecutorId]:
-        """Executors that leave."""
+        """Return the executors that are leaving."""
         return frozenset(slot.executor_id for slot in self.held.values() if slot.leaving)
 
     def to_cordon(self) -> frozenset[ExecutorId]:
-        """Executors that are to take no new task: outgoing ones, as far as others are there in their place."""
+        """Return the outgoing executors that must take no new task, because enough others run in their place."""
         wanted = 0 if self.requirement is None else self.requirement.count
         needed = max(0, wanted - sum(slot.stays and slot.lives for slot in self.held.values()))
         outgoing = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.registered]
@@ -173,11 +174,11 @@ class SlotPool:
         return frozenset(slot.executor_id for slot in outgoing[needed:])
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
-        """Executors whose task managers are silent: Spark is to be asked whether it still hears them."""
+        """Return the executors with silent task managers: ask Spark whether it still receives their heartbeats."""
         return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
 
     def waiting(self, now: float) -> str:
-        """What is missing, in words; "" when nothing is."""
+        """Return in words what is missing; "" if nothing is."""
         if self.requirement is None or self.stopping or self.staying >= self.requirement.count:
             return ""
         texts = []
@@ -192,7 +193,7 @@ class SlotPool:
         return "; ".join(texts)
 
     def check_invariants(self) -> None:
-        """Raises AssertionError naming what is broken."""
+        """Raise AssertionError naming the broken invariant."""
         executors = [slot.executor_id for slot in self.held.values()]
         _require(len(executors) == len(set(executors)), "one executor lives in two slots")
         _require(not (self.held.keys() & self.releasing.keys()), "a slot is held and being released")
@@ -221,13 +222,16 @@ class SlotPool:
         return [*effects, StatusChanged()]
 
     def _application_stopping(self, _: ApplicationStopping, now: float) -> list[PoolEffect]:
-        """Slots stay until it has stopped: Spark ends its executors itself. How they end is of no interest: one that
-        begins to hand over its blocks when the driver does not listen any more does so with an error."""
+        """Keep the slots until the application has stopped, because Spark ends its executors itself.
+
+        How executors end from now on is ignored: one that begins to hand over its blocks ends with an error once the
+        driver no longer listens.
+        """
         self.stopping = self.requirement is not None
         return [StatusChanged()]
 
     def _application_stopped(self, _: ApplicationStopped, now: float) -> list[PoolEffect]:
-        """Everything goes back."""
+        """Give all slots back and forget the application."""
         self.stopping = True
         effects: list[PoolEffect] = []
         for slot in list(self.held.values()):
@@ -244,7 +248,7 @@ class SlotPool:
     def _slots_offered(self, event: SlotsOffered, now: float) -> list[PoolEffect]:
         info = event.task_manager
         if self.lives.is_over(info.instance, now):
-            return []  # a late word, unless it is repeated
+            return []  # a late message, unless it is repeated
         self.lives.end(info.predecessor, now)
         found = {executor.allocation_id: executor for executor in event.executors}
         accepted: list[AllocationId] = []
@@ -254,7 +258,7 @@ class SlotPool:
             held = self.held.get(allocation.id)
             if held is not None:
                 if held.task_manager.instance == info.instance:
-                    accepted.append(allocation.id)  # the first answer was lost
+                    accepted.append(allocation.id)  # the first reply was lost
                 elif held.task_manager.id == info.id:
                     effects += self._bind_again(held, info, found.get(allocation.id), now)
                     accepted += [allocation.id] if allocation.id in self.held else []
@@ -271,8 +275,11 @@ class SlotPool:
         return [AcceptOffer(tuple(accepted), tuple(later)), *effects]
 
     def _has_use_for(self, allocation: Allocation, found: FoundExecutor | None) -> bool:
-        """Whether it may be held while slots are missing. One that was given up is taken again only where its executor
-        has provably ended: its node is back before another slot was found, with what the job keeps there."""
+        """True if the slot may be held while slots are missing.
+
+        A slot that was given up is taken again only if its executor has provably ended: its node came back, with what
+        the job keeps there, before another slot was found.
+        """
         fresh = found is None and allocation.id not in self._given_up
         back = found is not None and found.state is None and allocation.id not in self.releasing
         return self.requirement is not None and allocation.profile == self.requirement.profile and (fresh or back)
@@ -288,14 +295,14 @@ class SlotPool:
     def _bind_again(
         self, slot: HeldSlot, info: TaskManagerInfo, found: FoundExecutor | None, now: float
     ) -> list[PoolEffect]:
-        """Another life of its task manager has the slot, with this executor in it, or none."""
+        """Bind the slot to another instance of its task manager, which has executor ``found`` in it or none."""
         before = slot.task_manager
         slot.task_manager = info
         self.lives.heard(info, now)
         self.lives.end(before.instance, now)
         self._forget_empty(before.instance)
         if found is None or found.state is None:
-            # Where nothing new may start the slot goes back.
+            # Give the slot back where no new executor may start.
             goes = self._is_to_end(slot) or self._is_blocked(info)
             return self._leave(slot) if goes else self._start_anew(slot, found, now)
         if found.executor_id == slot.executor_id:
@@ -310,11 +317,11 @@ class SlotPool:
         ]
 
     def _start_anew(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
-        """The executor did not outlive its task manager: that is no failure of the job's, so no pause is needed."""
+        """Start a new executor in the slot, without a pause: the old one ended with its task manager."""
         known = found is not None and found.executor_id == slot.executor_id
         detail = f": {found.detail}" if found is not None and known and found.detail else ""
         reason = f"executor {slot.executor_id} ended while its task manager {slot.task_manager.id} was away{detail}"
-        unseen = not slot.registered and not known  # it may never have been started
+        unseen = not slot.registered and not known  # it may never have started
         gone = RemoveExecutor(slot.executor_id, slot.task_manager.id, reason, orderly=unseen)
         slot.executor_id, slot.state, slot.pid = self._new_executor(), ExecutorState.STARTING, 0
         slot.registered, slot.lives, slot.takes_blocks, slot.unseen_since = False, False, False, now
@@ -346,7 +353,7 @@ class SlotPool:
         return slot if slot is not None and slot.executor_id == executor_id else None
 
     def _ended(self, slot: HeldSlot, reason: str, now: float, *, failure: bool) -> list[PoolEffect]:
-        """An executor has ended by itself: its slot goes back, a replacement waits for its pause."""
+        """Give back the slot of an executor that ended by itself. A replacement waits for its pause."""
         self._ends.append(now)
         if failure:
             self._failures.append(now)
@@ -370,20 +377,20 @@ class SlotPool:
         return sum(1 for time in times if now - time <= self.limits.failure_window)
 
     def _fail(self, message: str) -> list[PoolEffect]:
-        """The script is told; what is held stays until the application stops."""
+        """Report the failure to the script. Held slots stay until the application stops."""
         self.failed = True
         return [FailAttempt(message), StatusChanged()]
 
     def _give_back(self, slot: HeldSlot) -> list[PoolEffect]:
         self._forget(slot)
-        # Should the release be lost for good, beats tell that the slot is not held any more: while the driver lives on
-        # the same node, its task manager frees nothing by itself.
+        # If the release is lost for good, beats show the task manager that the slot is no longer held. It frees nothing
+        # by itself while the driver runs on the same node.
         self.lives.stray(slot.task_manager)
         self.releasing[slot.allocation.id] = slot.task_manager.address
         return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address, stopped=self.stopping)]
 
     def _drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
-        """A slot was lost without its executor's doing: nobody is to be told but Spark, and no pause is needed."""
+        """Forget a slot that was lost through no fault of its executor: only Spark is notified, without a pause."""
         self._forget(slot)
         where = f"executor {slot.executor_id} on {slot.task_manager.id}"
         return [
@@ -407,13 +414,13 @@ class SlotPool:
     # --- blocklist ---------------------------------------------------------------------------------------------------
 
     def _places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
-        """What may not stay goes, and is wanted elsewhere at once: no executor has failed."""
+        """Follow a new blocklist. Slots that must leave are replaced elsewhere at once: no executor has failed."""
         self.blocked, self.draining = event.places, event.draining
         effects = [effect for slot in list(self.held.values()) for effect in self._obey_blocklist(slot, now)]
         return [*effects, *self._welcome_back(now)]
 
     def _obey_blocklist(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """A slot without an executor goes back at once; others leave an evacuated place, or are outgoing."""
+        """Give back a slot without a running executor; mark others leaving (evacuated place) or outgoing (blocked)."""
         if self._must_leave(slot):
             return self._depart(slot, now)
         if not slot.stays or not self._is_blocked(slot.task_manager):
@@ -422,14 +429,14 @@ class SlotPool:
         return [StatusChanged()]
 
     def _depart(self, slot: HeldSlot, now: float) -> list[PoolEffect]:
-        """One that cannot hand over anything goes back at once; others leave."""
+        """Mark a slot leaving if its executor can hand over what it keeps; give back any other slot at once."""
         if not (slot.registered and self._decommissions):
             return self._leave(slot)
         slot.leaving_since = now
         return [StatusChanged()]
 
     def _welcome_back(self, now: float) -> list[PoolEffect]:
-        """Slots that were about to go stay where the block has ended, as far as they are still wanted."""
+        """Keep slots that were about to leave if their block has ended and they are still needed."""
         effects: list[PoolEffect] = []
         for slot in list(self.held.values()):
             wanted = self.staying < self.target
@@ -443,7 +450,7 @@ class SlotPool:
         return effects
 
     def _review_leaving(self, now: float) -> list[PoolEffect]:
-        """Executors leave once another one can take over what they keep; those that take too long are ended."""
+        """Decommission leaving executors once another can take over what they keep; end those that take too long."""
         effects: list[PoolEffect] = []
         for slot in [slot for slot in self.held.values() if slot.leaving]:
             if not self._is_pressed(slot):
@@ -451,19 +458,23 @@ class SlotPool:
             if now - (slot.leaving_since or 0.0) >= self.limits.evacuation_timeout:
                 effects += self._left(slot, self._overdue(slot), orderly=False)
             elif not (slot.decommissioned or slot.cordoned or self.stopping) and self._has_successor():
-                # Spark lets no executor hand over that it takes to be decommissioned already, as a cordoned one is.
+                # Spark treats a cordoned executor as already decommissioned, so it could not hand over anything.
                 slot.decommissioned = True
                 effects.append(BeatNow())
         return effects
 
     def _is_pressed(self, slot: HeldSlot) -> bool:
-        """Whether its time runs: that of one that can only wait for another executor is its task manager's to end."""
+        """True if the evacuation timeout runs for this slot.
+
+        It does not run for an executor on a draining task manager that can only wait for a successor: the task manager
+        ends that executor itself.
+        """
         info = slot.task_manager
         waits = info.id in self.draining and not self.blocked.is_evacuated(info.id, info.node_id)
         return slot.decommissioned or not waits
 
     def _has_successor(self) -> bool:
-        """Whether an executor that stays can take blocks. Without any, Spark would give the blocks up."""
+        """True if an executor that stays can take blocks. Without one, Spark would drop the blocks."""
         return any(slot.takes_blocks and not (slot.leaving or slot.cordoned) for slot in self.held.values())
 
     def _overdue(self, slot: HeldSlot) -> str:
@@ -471,8 +482,11 @@ class SlotPool:
         return f"{what} within {self.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"
 
     def _left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
-        """The end of an executor that was to end: no failure, and no pause, as its replacement is wanted already where
-        it leaves. Of one that ends with its application nobody needs to be told."""
+        """Give back the slot of an executor that had to end: no failure, and no pause.
+
+        A leaving executor's replacement was requested already. An executor that ends with its application is no loss to
+        report.
+        """
         where = f"{slot.executor_id}, leaving {slot.task_manager.id}," if slot.leaving else f"{slot.executor_id}"
         reason = f"executor {where} {reason}"
         orderly = orderly or self.stopping
@@ -491,12 +505,15 @@ class SlotPool:
         return info.id in self.draining or self.blocked.is_blocked(info.id, info.node_id)
 
     def _is_left(self, info: TaskManagerInfo) -> bool:
-        """Whether what runs there is to go as well."""
+        """True if what runs there must leave, too."""
         return info.id in self.draining or self.blocked.is_evacuated(info.id, info.node_id)
 
     def _must_leave(self, slot: HeldSlot) -> bool:
-        """A slot counts as free until its executor is known to run. So an executor stays on a blocked task manager, and
-        no free slot does; where tasks are evacuated only those stay that are leaving."""
+        """True if the slot may not stay as it is.
+
+        A slot counts as free until its executor is known to run. So a blocked task manager keeps its executors but no
+        free slots, and an evacuated place keeps only leaving slots.
+        """
         info = slot.task_manager
         free = slot.state is ExecutorState.STARTING and not slot.registered
         return (free and self._is_blocked(info)) or (self._is_left(info) and not slot.leaving)
@@ -505,7 +522,7 @@ class SlotPool:
 
     def _beat_answered(self, event: BeatAnswered, now: float) -> list[PoolEffect]:
         if self.lives.is_over(event.instance, now):
-            return []  # a late word
+            return []  # a late message
         self.lives.review_strays(event, self.held)
         self.lives.heard_again(event.instance, now)
         found = {executor.allocation_id: executor for executor in event.executors}
@@ -519,7 +536,7 @@ class SlotPool:
                 anew = "" if slot.task_manager.instance == event.instance else "was started anew and "
                 effects += self._drop(slot, f"its task manager {anew}does not hold the slot any more")
             elif executor is None:
-                continue  # on its way; or another life has the slot, which it is going to offer
+                continue  # it is being started, or another instance has the slot and will offer it
             elif slot.task_manager.instance != event.instance:
                 info = msgspec.structs.replace(slot.task_manager, instance=event.instance)
                 effects += self._bind_again(slot, info, executor, now)
@@ -545,12 +562,12 @@ class SlotPool:
         return effects
 
     def _abandon(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
-        """Drop a slot that its task manager may hold on to: it is told so when it can be reached."""
+        """Drop a slot that its task manager may still hold; the next beat that reaches it corrects that."""
         self.lives.stray(slot.task_manager)
         return self._drop(slot, reason)
 
     def _review_away(self, now: float) -> list[PoolEffect]:
-        """Give up what nobody vouches for: neither its task manager nor Spark, or not the former for too long."""
+        """Drop slots of silent task managers if Spark does not vouch for them, or after the orphan timeout."""
         effects: list[PoolEffect] = []
         for slot in list(self.held.values()):
             if not self.is_away(slot, now):
@@ -586,7 +603,7 @@ class SlotPool:
         return effects
 
     def _dismiss(self, idle: frozenset[ExecutorId], now: float) -> list[PoolEffect]:
-        """Cordoned executors that have nothing left to do or to keep leave (BLK-8)."""
+        """Let cordoned executors leave once they have nothing left to do or to keep (BLK-8)."""
         done = [slot for slot in self.held.values() if slot.outgoing and not slot.leaving and slot.executor_id in idle]
         return [effect for slot in done if slot.cordoned for effect in self._depart(slot, now)]
 
@@ -602,7 +619,7 @@ class SlotPool:
             effects.append(StatusChanged())
         effects += self._review_away(now)
         if self._without_slot_since is not None and self._blocked_ones:
-            self._without_slot_since = now  # whoever has blocked them knows that the job waits
+            self._without_slot_since = now  # the operator who blocked the nodes knows that the job waits
         since, limit = self._without_slot_since, self.limits.request_timeout
         if since is not None and 0 < limit <= now - since and not self.failed:
             because = f": {self.missing}" if self.missing else ""

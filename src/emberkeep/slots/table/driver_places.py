@@ -1,4 +1,4 @@
-"""The drivers that stand on a task manager, as part of its SlotTable: places, memory, and how far each one's end is."""
+"""The drivers on a task manager, as part of its SlotTable: places, memory, and progress of each driver's end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emberkeep.slots.table.events import (
 
 
 class DriverPlaces:
-    """A driver uses its place and memory until it has provably ended; its report stays until it is acknowledged."""
+    """A driver uses its place and memory until it has provably ended. It is reported until its end is acknowledged."""
 
     def __init__(self, places: int) -> None:
         self.places = places
@@ -25,7 +25,7 @@ class DriverPlaces:
 
     @property
     def memory_mb(self) -> int:
-        """Reserved by living drivers."""
+        """MiB reserved by living drivers."""
         return sum(driver.memory_mb for driver in self.by_attempt.values())
 
     def living(self) -> list[DriverPlace]:
@@ -40,21 +40,21 @@ class DriverPlaces:
         return len(self.living()) >= self.places
 
     def check_free(self) -> None:
-        """Raises Conflict when all places are taken."""
+        """Raise Conflict when all places are taken."""
         if self.is_full:
             raise Conflict(f"all {self.places} driver places are taken")
 
     def started(self, event: DriverStarted) -> list[TableEffect]:
         driver = self.by_attempt.get((event.job_id, event.attempt))
         if driver is None or driver.state is not DriverState.STARTING:
-            return []  # its end was told before its start
+            return []  # its end was reported before its start
         driver.state, driver.pid = DriverState.RUNNING, event.pid
         if driver.stop_grace is None:
             return []
-        return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to end before there was a process
+        return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to end before it had a process
 
     def ended(self, event: DriverEnded) -> bool:
-        """Returns whether this was news."""
+        """Note that a driver has ended. True if that is news."""
         if not self.is_alive(event.job_id, event.attempt):
             return False
         driver = self.by_attempt[(event.job_id, event.attempt)]
@@ -79,7 +79,7 @@ class DriverPlaces:
         return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
 
     def acknowledge(self, job_id: JobId, attempt: int) -> None:
-        """What follows from the end of this driver is in the job store: nobody needs to be told of it any more."""
+        """Forget an ended driver: the consequences are in the job store, so its end need not be reported any more."""
         driver = self.by_attempt.get((job_id, attempt))
         if driver is not None and driver.state is DriverState.EXITED:
             del self.by_attempt[(job_id, attempt)]

@@ -1,4 +1,4 @@
-"""What happens to a task manager's slots and driver places, and what has to be done about it (see ``slot_table``)."""
+"""What happens to a task manager's slots and driver places (events), and what must be done about it (effects)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emberkeep.slots.model import Allocation, ResourceProfile
 
 
 class SlotState(enum.Enum):
-    """The life of one allocation. Its end is its absence from the table."""
+    """The states of one allocation. An allocation that has ended is not in the table."""
 
     OFFERED = "OFFERED"  # reserved; the JobMaster has not accepted it yet
     ACTIVE = "ACTIVE"  # accepted; no executor yet
@@ -23,7 +23,7 @@ class SlotState(enum.Enum):
 class DriverState(enum.Enum):
     STARTING = "STARTING"
     RUNNING = "RUNNING"
-    EXITED = "EXITED"  # uses nothing; stays until the JobManager has taken note
+    EXITED = "EXITED"  # uses nothing; kept until the JobManager has acknowledged its end
 
 
 @dataclass
@@ -32,15 +32,15 @@ class Slot:
 
     allocation: Allocation
     state: SlotState
-    claim_until: float | None  # until then its JobMaster has to accept it, or names it in a beat; None: it has
+    claim_until: float | None  # until then its JobMaster must accept it or name it in a beat; None: it has
     executor_id: ExecutorId | None = None
-    former: tuple[ExecutorId, ...] = ()  # executors that lived here before and have ended
+    former: tuple[ExecutorId, ...] = ()  # earlier executors of this slot, which have ended
     pid: int = 0
     exit_code: int | None = None
     detail: str = ""
     missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
-    decommissioned: bool = False  # its executor was told, by this life, to hand over what it keeps and end
-    attempt_ends: bool = False  # it is given back as its attempt ends, as far as anybody knows
+    decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
+    attempt_ends: bool = False  # it is given back because its attempt ends, as far as is known
 
 
 @dataclass
@@ -50,7 +50,7 @@ class DriverPlace:
     memory_mb: int  # reserved; 0 once it has ended
     state: DriverState
     pid: int = 0
-    stop_grace: float | None = None  # asked to end, with this much time
+    stop_grace: float | None = None  # seconds that it was given to end; None: not asked
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class DriverPlace:
 
 @dataclass(frozen=True)
 class EpochSeen:
-    """A JobManager has spoken. Raises Conflict when it is not the newest."""
+    """A request of a JobManager has arrived. Raises Conflict unless that JobManager is the newest."""
 
     epoch: int
     lineage: str = ""
@@ -66,7 +66,7 @@ class EpochSeen:
 
 @dataclass(frozen=True)
 class StoreFollowed:
-    """A JobManager whose job store is followed from now on has spoken: epochs count in that."""
+    """A JobManager whose job store is followed from now on has sent a request: epochs count in that store."""
 
     epoch: int
     lineage: str
@@ -74,7 +74,7 @@ class StoreFollowed:
 
 @dataclass(frozen=True)
 class ReserveSlot:
-    """Raises Conflict: superseded attempt, or not enough free resources."""
+    """Reserve a slot. Raises Conflict: superseded attempt, late order, shutdown, or not enough free resources."""
 
     allocation_id: AllocationId
     job_id: JobId
@@ -85,8 +85,10 @@ class ReserveSlot:
 
 @dataclass(frozen=True)
 class OfferAnswered:
-    """The JobMaster took ``accepted`` out of ``offered``. It may want ``later`` after a pause, and has no use for the
-    others, nor for their state."""
+    """The JobMaster took ``accepted`` out of ``offered``.
+
+    It may need ``later`` after a pause. It has no use for the others, nor for their state.
+    """
 
     offered: tuple[AllocationId, ...]
     accepted: tuple[AllocationId, ...]
@@ -95,14 +97,14 @@ class OfferAnswered:
 
 @dataclass(frozen=True)
 class OfferRefused:
-    """Who answers for the JobMaster takes none of ``offered``, now or later: the attempt is led there no more."""
+    """The process at the JobMaster's address takes none of ``offered``, ever: the attempt no longer runs there."""
 
     offered: tuple[AllocationId, ...]
 
 
 @dataclass(frozen=True)
 class StartWanted:
-    """The JobMaster wants an executor in its slot: the first one, or one with a new id after the last one has ended.
+    """The JobMaster requests an executor in its slot: the first, or one with a new id after the previous one has ended.
 
     Raises Absent (no such slot), Conflict.
     """
@@ -122,7 +124,7 @@ class ExecutorStarted:
 
 @dataclass(frozen=True)
 class ExecutorEnded:
-    """It ended, or could not be started (``exit_code`` None)."""
+    """The executor ended, or could not be started (``exit_code`` None)."""
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -132,7 +134,10 @@ class ExecutorEnded:
 
 @dataclass(frozen=True)
 class SlotReleased:
-    """``stopped``: the application has, and the slot goes back with all others; else the job goes on without it."""
+    """The JobMaster gives a slot back.
+
+    ``stopped``: the application has stopped and gives all slots back. Otherwise the job continues without this slot.
+    """
 
     job_id: JobId
     attempt: int
@@ -142,8 +147,11 @@ class SlotReleased:
 
 @dataclass(frozen=True)
 class JobMasterHeard:
-    """A beat: the JobMaster holds these; the executors of ``decommissioned`` are to hand over what they keep and end.
-    Raises Conflict for a superseded attempt; RetryLater while recovered slots of it are being offered again."""
+    """A beat of the JobMaster: it holds these allocations.
+
+    Executors in ``decommissioned`` must hand over what they keep and end. Raises Conflict for a superseded attempt,
+    RetryLater while the attempt's recovered slots are on offer.
+    """
 
     job_id: JobId
     attempt: int
@@ -153,7 +161,7 @@ class JobMasterHeard:
 
 @dataclass(frozen=True)
 class ReserveDriver:
-    """Raises Conflict: superseded attempt, or no driver place or memory free."""
+    """Reserve a driver place. Raises Conflict: superseded attempt, shutdown, or no driver place or memory free."""
 
     job_id: JobId
     attempt: int
@@ -169,7 +177,7 @@ class DriverStarted:
 
 @dataclass(frozen=True)
 class DriverEnded:
-    """It ended, or could not be started."""
+    """The driver ended, or could not be started."""
 
     job_id: JobId
     attempt: int
@@ -177,7 +185,10 @@ class DriverEnded:
 
 @dataclass(frozen=True)
 class StopWanted:
-    """The JobManager wants this attempt to end; one that is not here will not start here either."""
+    """The JobManager asks this attempt to end within ``grace`` seconds.
+
+    If the attempt is not here, it will not start here later either.
+    """
 
     job_id: JobId
     attempt: int
@@ -200,14 +211,14 @@ class AttemptsOver:
 
 @dataclass(frozen=True)
 class JobsEnded:
-    """These jobs have ended: what is kept of those that hold nothing here can go."""
+    """These jobs have ended: forget those that hold nothing here."""
 
     job_ids: tuple[JobId, ...]
 
 
 @dataclass(frozen=True)
 class StopLapsed:
-    """A process did not end in the time that was given to ending it."""
+    """A process did not end in the time that it was given."""
 
     job_id: JobId
     attempt: int
@@ -216,14 +227,14 @@ class StopLapsed:
 
 @dataclass(frozen=True)
 class Drain:
-    """The task manager is to end: nothing new is taken, what is here goes on. ``moves``: it is to go elsewhere."""
+    """The task manager will end: take nothing new, let the rest run. ``moves``: what runs here moves elsewhere."""
 
     moves: bool
 
 
 @dataclass(frozen=True)
 class Close:
-    """The task manager ends: nothing new is taken, drivers get ``grace`` seconds, other slots end at once."""
+    """The task manager ends: take nothing new, give drivers ``grace`` seconds, end all other slots at once."""
 
     grace: float
 
@@ -269,9 +280,12 @@ class SlotBegun:
 
 @dataclass(frozen=True)
 class SlotFreed:
-    """The slot is free again and nothing is left of its executor. ``may_return``: what follows may come back to this
-    node for what was kept here, as the executor in an accepted slot or the whole attempt has ended, or the job wants
-    the slot only later. False: a job that goes on has given it back, or nobody has claimed it."""
+    """The slot is free again and nothing of its executor remains.
+
+    ``may_return``: what follows may come back to this node for what was kept here. True if the executor ended by
+    itself, the attempt has ended, or the slot was never accepted (unless its job has no use for it). False if a job
+    that continues gave the slot back, or no JobMaster claimed a recovered slot.
+    """
 
     allocation: Allocation
     may_return: bool
@@ -285,7 +299,7 @@ class LaunchExecutor:
 
 @dataclass(frozen=True)
 class EndExecutor:
-    """End it at once."""
+    """End the executor at once."""
 
     job_id: JobId
     attempt: int
@@ -295,7 +309,7 @@ class EndExecutor:
 
 @dataclass(frozen=True)
 class DecommissionExecutor:
-    """Have it hand over what it keeps and end by itself. Said again by the next life of this task manager."""
+    """Ask the executor to hand over what it keeps and end. The task manager's next instance asks again."""
 
     job_id: JobId
     attempt: int
@@ -305,7 +319,7 @@ class DecommissionExecutor:
 
 @dataclass(frozen=True)
 class TellJobMaster:
-    """The executor of this slot started to run or ended."""
+    """Report to the JobMaster that this slot's executor started to run or ended."""
 
     allocation_id: AllocationId
 
@@ -325,14 +339,14 @@ class EndDriver:
 
 @dataclass(frozen=True)
 class ForgetJob:
-    """The job holds nothing here, and has ended or not been here for long: its files can go."""
+    """Delete the job's files: it holds nothing here, and has ended or held nothing here for a long time."""
 
     job_id: JobId
 
 
 @dataclass(frozen=True)
 class ReportChanged:
-    """What the JobManager is told has changed."""
+    """What is reported to the JobManager has changed."""
 
 
 TableEffect = (

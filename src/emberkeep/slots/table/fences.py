@@ -1,8 +1,8 @@
-"""What a task manager has seen of newer lives: the highest epoch in the job store that it follows, and per job the
-highest attempt and what is over.
+"""What a task manager has seen of newer leaders and attempts, so that it can refuse older ones.
 
-Whoever speaks for an older epoch or attempt is refused. An attempt that is over is refused even while no newer one is
-known, so a late repetition of its start cannot bring it back.
+It keeps the highest epoch in the job store that it follows, and for each job the highest attempt and the highest one
+that is over. A request for an older epoch or attempt is refused. An attempt that is over is refused even while no newer
+one is known, so a late repetition of its start cannot bring it back.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
-REMEMBERED_JOBS = 10_000  # beyond that, jobs that hold nothing here are forgotten, least recently seen first
+REMEMBERED_JOBS = 10_000  # most jobs remembered; beyond, those that hold nothing here are forgotten, oldest first
 _PUT_BACK = "if none does, its job store was put back from an older copy: see docs/storage.md"
-KEPT_JOBS = 1_000  # most recently seen ones, which are kept for the next life of the task manager
+KEPT_JOBS = 1_000  # jobs recorded for the next instance: the most recently seen
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Fence:
 
 
 class FenceRecord(Compatible, frozen=True, kw_only=True):
-    """What is kept of one job. ``over``: this attempt and all older ones have ended, 0: none."""
+    """What is kept of one job. ``over``: this attempt and all older ones have ended; 0: none."""
 
     job_id: JobId
     highest: int
@@ -39,14 +39,16 @@ class Fences:
 
     def __init__(self, remembered: int = REMEMBERED_JOBS) -> None:
         self.epoch = 0
-        self.lineage = ""  # of the job store that the epoch counts in; "": not known
+        self.lineage = ""  # names the job store that the epoch counts in; "": unknown
         self._jobs: dict[JobId, _Fence] = {}  # least recently seen first
         self._remembered = remembered
-        self._records: tuple[FenceRecord, ...] | None = ()  # None: to be made anew
+        self._records: tuple[FenceRecord, ...] | None = ()  # None: rebuild at the next use
 
     def admit_epoch(self, epoch: int, lineage: str = "") -> None:
-        """Raises Conflict for a JobManager that is not the newest one, or leads with another job store: its epoch says
-        nothing then. ``lineage`` "": of a release that does not tell it."""
+        """Raise Conflict if the JobManager is not the newest one, or leads with another job store.
+
+        Epochs of different job stores cannot be compared. ``lineage`` "": a release that does not send it.
+        """
         if lineage and self.lineage and lineage != self.lineage:
             raise Conflict(
                 f"that JobManager leads with another job store ({lineage}) than the one that is followed here "
@@ -58,12 +60,12 @@ class Fences:
         self.lineage = lineage or self.lineage
 
     def follow(self, epoch: int, lineage: str) -> None:
-        """Epochs count anew where ``lineage`` is another one than before."""
+        """Follow the job store ``lineage``. If it is another one than before, take its ``epoch`` as the highest."""
         if lineage and lineage != self.lineage:
             self.epoch, self.lineage = epoch, lineage
 
     def check(self, job_id: JobId, attempt: int) -> None:
-        """Raises Conflict for an attempt that is over or has been superseded."""
+        """Raise Conflict for an attempt that is over or has been superseded."""
         fence = self._jobs.get(job_id)
         if fence is None:
             return
@@ -73,12 +75,12 @@ class Fences:
             raise Conflict(f"attempt {attempt} of job {job_id} is over")
 
     def see(self, job_id: JobId, attempt: int) -> None:
-        """A leader has spoken of this attempt: older ones are refused from now on."""
+        """Note an attempt that a leader has named: older ones are refused from now on."""
         fence = self._touch(job_id)
         fence.highest = max(fence.highest, attempt)
 
     def end(self, job_id: JobId, attempt: int) -> None:
-        """This attempt and all older ones are over."""
+        """Note that this attempt and all older ones are over."""
         fence = self._touch(job_id)
         fence.over = max(fence.over, attempt)
         fence.highest = max(fence.highest, attempt)
@@ -88,7 +90,7 @@ class Fences:
         return fence is not None and (attempt < fence.highest or attempt <= fence.over)
 
     def forget_idle(self, holding: Container[JobId]) -> None:
-        """Keep memory bounded; ``holding`` are jobs that must be remembered."""
+        """Keep memory bounded: forget surplus jobs, except those in ``holding``."""
         surplus = len(self._jobs) - self._remembered
         if surplus > 0:
             for job_id in [known for known in self._jobs if known not in holding][:surplus]:
@@ -96,7 +98,7 @@ class Fences:
                 self._records = None
 
     def records(self) -> tuple[FenceRecord, ...]:
-        """The most recently seen jobs, those seen last at the end."""
+        """Return records of the most recently seen jobs, the newest last."""
         if self._records is None:
             newest = islice(reversed(self._jobs.items()), KEPT_JOBS)
             records = [FenceRecord(job_id=job_id, highest=f.highest, over=f.over) for job_id, f in newest]
@@ -104,7 +106,7 @@ class Fences:
         return self._records
 
     def recall(self, records: tuple[FenceRecord, ...]) -> None:
-        """What an earlier life has seen."""
+        """Take over what the previous instance has recorded."""
         for record in records:
             self.see(record.job_id, record.highest)
             if record.over:

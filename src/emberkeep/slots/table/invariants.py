@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def check(table: SlotTable) -> None:
-    """Raise AssertionError naming what does not hold."""
+    """Raise AssertionError naming the broken invariant."""
     indices = [slot.allocation.slot_index for slot in table.slots.values()]
     _hold(len(indices) == len(set(indices)), "two allocations stand on one slot index")
     _hold(all(0 <= index < table.limits.slots for index in indices), "a slot index is out of range")

@@ -1,8 +1,8 @@
 """What a task manager has given away: slots with the executors in them, driver places, memory.
 
-Decides only: events in (``table_events``), effects out; time is an argument in seconds. Refusals are Conflict, Absent
-or RetryLater and change nothing. A slot keeps its resources until its executor has provably ended, so the totals are
-never exceeded. What outlives the process is in ``slot_record``.
+Decides only: events in (see ``events``), effects out; time is an argument in seconds. A refusal raises Conflict, Absent
+or RetryLater and changes nothing. A slot keeps its resources until its executor has provably ended, so the totals are
+never exceeded. ``record`` has what outlives the process.
 """
 
 from __future__ import annotations
@@ -57,13 +57,11 @@ from emberkeep.slots.table.events import (
 )
 from emberkeep.slots.table.fences import Fences
 
-FREED = 500  # newest allocations that are over: an order to begin one again comes late
-HISTORY = 50  # events kept for the error of an impossible one
-BEATS_MISSED = (
-    2  # a beat under way while its slot was accepted may not name it yet: only the second one in a row counts
-)
+FREED = 500  # newest freed allocations remembered: a repeated order for one of them is late
+HISTORY = 50  # events kept for the error text of an impossible transition
+BEATS_MISSED = 2  # a beat sent before its slot was accepted may not name it: only the second in a row counts
 
-# The states that a slot may go to from each; None: it is free again.
+# Allowed next states of a slot; None: the slot is free again.
 TRANSITIONS: dict[SlotState, tuple[SlotState | None, ...]] = {
     SlotState.OFFERED: (SlotState.ACTIVE, None),
     SlotState.ACTIVE: (SlotState.STARTING, None),
@@ -73,7 +71,7 @@ TRANSITIONS: dict[SlotState, tuple[SlotState | None, ...]] = {
     SlotState.RELEASING: (None,),
 }
 _WITH_PROCESS = (SlotState.STARTING, SlotState.RUNNING, SlotState.RELEASING)
-_RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState.EXITED)  # where it waits for a claim
+_RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState.EXITED)  # where it awaits a claim
 
 
 class TableLimits(NamedTuple):
@@ -82,14 +80,14 @@ class TableLimits(NamedTuple):
     slots: int
     driver_places: int
     total: ResourceProfile
-    slot_timeout: float  # an offered slot is freed when it was not accepted in this time
-    recovery_timeout: float  # the same for a slot of this task manager's earlier life
-    silence_timeout: float  # slots of a JobMaster that is silent for so long are freed
-    forget_after: float  # files of a job that holds nothing here are deleted after this, though it may not have ended
+    slot_timeout: float  # an offered slot is freed unless it is accepted in this time
+    recovery_timeout: float  # the same for a slot recovered from the previous instance
+    silence_timeout: float  # slots of a JobMaster that is silent for this long are freed
+    forget_after: float  # files of a job that holds nothing here are deleted after this, even if it has not ended
 
 
 class SlotTable:
-    """See the module."""
+    """One task manager's slots and driver places; see the module."""
 
     def __init__(self, limits: TableLimits) -> None:
         self.limits = limits
@@ -97,9 +95,9 @@ class SlotTable:
         self.slots: dict[AllocationId, Slot] = {}
         self.drivers = DriverPlaces(limits.driver_places)
         self.closing = False
-        self.draining = False  # what is here is to go elsewhere first
-        self._heard: dict[tuple[JobId, int], float] = {}  # JobMasters of attempts that hold slots here
-        self._held_at: dict[JobId, float] = {}  # when a job held something here; those named least lately as left first
+        self.draining = False  # what runs here moves elsewhere first
+        self._heard: dict[tuple[JobId, int], float] = {}  # last contact with each attempt's JobMaster
+        self._held_at: dict[JobId, float] = {}  # when each job last held something here; least recently named first
         self._history: deque[str] = deque(maxlen=HISTORY)
         self._freed: deque[AllocationId] = deque(maxlen=FREED)
         self._handlers: dict[type[Any], Callable[[Any, float], list[TableEffect]]] = {
@@ -127,17 +125,19 @@ class SlotTable:
         }
 
     def handle(self, event: TableEvent, now: float) -> list[TableEffect]:
-        """Take one event at ``now``. Raises Conflict, Absent or RetryLater where the event says so; nothing has changed
-        then."""
+        """Take one event at ``now``; return the effects.
+
+        Raises Conflict, Absent or RetryLater where the event says so; then nothing has changed.
+        """
         if not isinstance(event, Tick):
             self._history.append(f"{now:.3f} {event}")
         return self._handlers[type(event)](event, now)
 
-    # --- what is there ----------------------------------------------------------------------------------------------
+    # --- queries ------------------------------------------------------------------------------------------------------
 
     @property
     def free(self) -> ResourceProfile:
-        """Resources that nothing has reserved."""
+        """Resources that neither a slot nor a driver uses."""
         used = ResourceProfile(cores=0, memory_mb=self.drivers.memory_mb)
         for slot in self.slots.values():
             used = used.plus(slot.allocation.profile)
@@ -145,16 +145,16 @@ class SlotTable:
 
     @property
     def is_empty(self) -> bool:
-        """No slot is held and no driver is alive."""
+        """True if no slot is held and no driver is alive."""
         return not self.slots and not self.drivers.living()
 
     @property
     def holds_nothing(self) -> bool:
-        """Nothing is held, and there is no end of a driver that is still to be told."""
+        """True if nothing is held and no driver's end still has to be reported."""
         return not self.slots and not self.drivers.by_attempt
 
     def offers(self) -> dict[tuple[JobId, int], tuple[Slot, ...]]:
-        """Slots that wait to be accepted, by attempt; recovered ones may hold executors."""
+        """Return the slots that wait to be accepted, by attempt. Recovered ones may hold executors."""
         grouped: dict[tuple[JobId, int], tuple[Slot, ...]] = {}
         for slot in self.slots.values():
             if slot.claim_until is not None and slot.state is not SlotState.RELEASING:
@@ -163,11 +163,11 @@ class SlotTable:
         return grouped
 
     def held_by(self, job_id: JobId, attempt: int) -> list[Slot]:
-        """Slots of one attempt, without those that are being released."""
+        """Return one attempt's slots, except those that are being released."""
         return [slot for slot in self._of_attempt(job_id, attempt) if slot.state is not SlotState.RELEASING]
 
     def name_left(self, most: int) -> tuple[JobId, ...]:
-        """Jobs that hold nothing here any more and are not forgotten yet, ``most`` of them: of more in turn."""
+        """Return at most ``most`` jobs that hold nothing here and are not forgotten yet, taking turns between calls."""
         holding = self._holding()
         left = tuple(islice((job_id for job_id in self._held_at if job_id not in holding), most))
         for job_id in left:
@@ -175,7 +175,7 @@ class SlotTable:
         return left
 
     def check_invariants(self) -> None:
-        """Raises AssertionError naming what is broken; cheap enough for every step of a test or simulation."""
+        """Raise AssertionError naming the broken invariant. Cheap enough for every step of a test or simulation."""
         table_invariants.check(self)
 
     def _of_attempt(self, job_id: JobId, attempt: int) -> list[Slot]:
@@ -224,14 +224,14 @@ class SlotTable:
         return [*effects, SlotBegun(allocation), ReportChanged()]
 
     def take_slot(self, slot: Slot, now: float) -> None:
-        """Enter a slot for which there is room."""
+        """Enter a slot; the caller has checked that there is room."""
         allocation = slot.allocation
         self.slots[allocation.id] = slot
         self._held_at[allocation.job_id] = now
         self._heard.setdefault((allocation.job_id, allocation.attempt), now)
 
     def take_driver(self, driver: DriverPlace, now: float) -> None:
-        """Enter a driver for which there is room."""
+        """Enter a driver; the caller has checked that there is room."""
         self.drivers.by_attempt[(driver.job_id, driver.attempt)] = driver
         self._held_at[driver.job_id] = now
 
@@ -256,8 +256,10 @@ class SlotTable:
         return effects
 
     def _release_unclaimed(self, slot: Slot) -> list[TableEffect]:
-        """Nobody takes it for its attempt. What it took over and never used was left behind for the job's next
-        executors, and stays so."""
+        """Release a slot that no JobMaster takes for its attempt.
+
+        State that a never used slot took over was left behind for the job's next executors, and stays so.
+        """
         return self._release(slot, unwanted=slot.state is not SlotState.OFFERED)
 
     def _accept(self, slot: Slot, now: float) -> None:
@@ -279,7 +281,7 @@ class SlotTable:
         others = self._of_attempt(event.job_id, event.attempt)
         if any(event.executor_id in (other.executor_id, *other.former) for other in others):
             raise Conflict(f"executor {event.executor_id} lives in another slot, or has ended")
-        self._accept(slot, now)  # the answer to the offer was lost or is late
+        self._accept(slot, now)  # the reply to the offer was lost or is late
         self._move(slot, SlotState.STARTING)
         if slot.executor_id is not None:
             slot.former = (*slot.former, slot.executor_id)
@@ -290,7 +292,7 @@ class SlotTable:
     def _executor_started(self, event: ExecutorStarted, _: float) -> list[TableEffect]:
         slot = self.slots.get(event.allocation_id)
         if slot is None or slot.executor_id != event.executor_id or slot.state is SlotState.EXITED:
-            return []  # its end was told before its start
+            return []  # its end was reported before its start
         slot.pid = event.pid
         if slot.state is SlotState.RELEASING:  # released before there was a process to end
             return [self._end_executor(slot)]
@@ -309,7 +311,7 @@ class SlotTable:
 
     @staticmethod
     def _tell(slot: Slot) -> list[TableEffect]:
-        """A JobMaster that does not know yet that the slot was recovered learns of its executor with the offer."""
+        """Notify the JobMaster, unless the slot is still on offer: then the offer reports the executor."""
         return [] if slot.claim_until is not None else [TellJobMaster(slot.allocation.id)]
 
     def _slot_released(self, event: SlotReleased, _: float) -> list[TableEffect]:
@@ -338,7 +340,7 @@ class SlotTable:
 
     @staticmethod
     def _decommission(slot: Slot) -> list[TableEffect]:
-        """Tell its executor once; it is told again by the next life, which does it no harm."""
+        """Ask the slot's executor once to hand over and end. The next instance asks again, which does no harm."""
         if slot.state is not SlotState.RUNNING or slot.decommissioned or slot.executor_id is None:
             return []
         slot.decommissioned = True
@@ -352,8 +354,10 @@ class SlotTable:
         return slot
 
     def _release(self, slot: Slot, *, unwanted: bool = False, attempt_ends: bool = False) -> list[TableEffect]:
-        """Give a slot back: at once where no process is in it, else when that has ended. ``unwanted``: its job lives on
-        without it, or nobody has claimed it."""
+        """Give a slot back: at once if it has no process, else when its process has ended.
+
+        ``unwanted``: its job continues without it, or no JobMaster has claimed it.
+        """
         slot.attempt_ends = slot.attempt_ends or attempt_ends
         if slot.state is SlotState.RELEASING:
             return []
@@ -370,8 +374,7 @@ class SlotTable:
 
     def _free(self, slot: Slot, *, unwanted: bool = False) -> list[TableEffect]:
         ended_by_itself = slot.state is SlotState.EXITED and not slot.decommissioned and not unwanted
-        # Nothing ever ran in a slot that was not accepted: all that is kept for it was left behind by another one's
-        # executor.
+        # Nothing ever ran in a slot that was not accepted: all that is kept for it was left by another slot's executor.
         never_used = slot.state is SlotState.OFFERED and not unwanted
         self._move(slot, None)
         del self.slots[slot.allocation.id]
@@ -426,12 +429,12 @@ class SlotTable:
         return self._end_attempts(event.job_id, event.attempt)
 
     def _end_attempts(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """This attempt and all older ones are over, here and for good."""
+        """End this attempt and all older ones permanently."""
         self.fences.end(job_id, attempt)
         return self._clear_until(job_id, attempt)
 
     def _supersede(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """A newer attempt begins: whatever older ones still hold here ends."""
+        """Begin a newer attempt: end whatever older ones still hold here."""
         self.fences.see(job_id, attempt)
         return self._clear_until(job_id, attempt - 1)
 
@@ -479,12 +482,15 @@ class SlotTable:
             if slot.claim_until is not None:
                 effects += self._release_unclaimed(slot)
             else:
-                # A JobMaster that has fallen silent is lost, as a rule: the next attempt follows.
+                # A silent JobMaster is usually lost: the next attempt follows.
                 effects += self._release(slot, attempt_ends=True)
         return [*effects, *self._forget_idle(now)]
 
     def _is_abandoned(self, slot: Slot, now: float) -> bool:
-        """Its JobMaster did not take it in time, or is silent although it does not live here."""
+        """True if the JobMaster did not accept the slot in time, or is silent.
+
+        Once accepted or recovered, a slot is not abandoned while its attempt's driver lives on this task manager.
+        """
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if slot.state is SlotState.OFFERED:
             return slot.claim_until is not None and now >= slot.claim_until
@@ -502,7 +508,7 @@ class SlotTable:
         return [ForgetJob(job_id) for job_id in ended]
 
     def _holding(self) -> set[JobId]:
-        """Jobs with a slot or a driver here, ended drivers that are still told of included."""
+        """Return the jobs with a slot or a driver here, including ended drivers that are still reported."""
         holding = {slot.allocation.job_id for slot in self.slots.values()}
         holding.update(job_id for job_id, _ in self.drivers.by_attempt)
         return holding

@@ -1,7 +1,8 @@
-"""What of a SlotTable outlives its process: as plain data, out of a table and into the table of the next life.
+"""The part of a SlotTable that outlives its process, as plain data from which the next instance restores a table.
 
-Times and pids are not kept: they mean nothing to another process. What lives is found by looking; until then an
-executor or driver that had been started counts as being started, and its start or end comes as an event.
+Times and pids are not kept, because they mean nothing to another process. The next instance finds out which processes
+are alive. Until then an executor or driver that had been started counts as starting; its start or end arrives as an
+event.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from emberkeep.slots.table.machine import SlotTable, TableLimits
 
 
 class SlotRecord(Compatible, frozen=True, kw_only=True):
-    """One slot; see ``table_events.Slot``."""
+    """One slot; see ``events.Slot``."""
 
     allocation: Allocation
     state: SlotState
@@ -29,7 +30,7 @@ class SlotRecord(Compatible, frozen=True, kw_only=True):
 
 
 class DriverRecord(Compatible, frozen=True, kw_only=True):
-    """One driver; see ``table_events.DriverPlace``."""
+    """One driver; see ``events.DriverPlace``."""
 
     job_id: JobId
     attempt: int
@@ -39,7 +40,7 @@ class DriverRecord(Compatible, frozen=True, kw_only=True):
 
 
 class TableRecord(Compatible, frozen=True, kw_only=True):
-    """A whole table. ``epoch`` (of the job store ``lineage``) and ``fences``: whom it refuses."""
+    """A whole table. ``epoch`` (in the job store ``lineage``) and ``fences`` say which requests it refuses."""
 
     epoch: int = 0
     lineage: str = ""
@@ -49,7 +50,7 @@ class TableRecord(Compatible, frozen=True, kw_only=True):
 
 
 def record_table(table: SlotTable) -> TableRecord:
-    """What is to be kept of a table at present."""
+    """Return what must be kept of a table now."""
     return TableRecord(
         epoch=table.fences.epoch,
         lineage=table.fences.lineage,
@@ -80,10 +81,10 @@ def record_table(table: SlotTable) -> TableRecord:
 
 
 def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
-    """The table of the next life, with every slot to be accepted anew.
+    """Return the next instance's table. Every slot must be accepted again.
 
-    The node may have been given less meanwhile: a driver without room is to be ended, a slot without room is gone. What
-    works claims its room first, and what is to end last.
+    The node may have less capacity than before. A driver without room must end; a slot without room is dropped. What
+    works claims its room first, and what is ending last.
     """
     table = SlotTable(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)
@@ -98,7 +99,7 @@ def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotT
 
 
 def recall_ended(table: SlotTable, job_id: JobId, attempt: int, now: float) -> None:
-    """Enter a driver that has ended and that no record tells of, so that its end is told until it is acknowledged."""
+    """Enter an ended driver that no record names, so that its end is reported until it is acknowledged."""
     table.fences.end(job_id, attempt)
     table.take_driver(DriverPlace(job_id, attempt, 0, DriverState.EXITED), now)
 
@@ -124,7 +125,7 @@ def _rank(record: SlotRecord) -> int:
 
 
 def _free_index(table: SlotTable, own: int) -> int | None:
-    """Its own number, or the first free one where that is another's or too high; None: there is none."""
+    """Return the slot's own index, or the first free one if that is taken or too high; None: no index is free."""
     taken = {slot.allocation.slot_index for slot in table.slots.values()}
     free = [index for index in range(table.limits.slots) if index not in taken]
     return own if own in free else next(iter(free), None)
