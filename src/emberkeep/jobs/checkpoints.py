@@ -1,7 +1,7 @@
-"""Where a job's durable state lies: its newest committed micro-batches and its savepoints. Pure.
+"""Pointers to a job's durable state: the newest committed micro-batches and the savepoints. Pure.
 
-A pointer is small and says what can be relied on; the state itself lies in the checkpoint's or savepoint's own place.
-The newest batch of a query is a lower bound: batches that were committed after the last report are not in it.
+A pointer is small and says what can be relied on. The state itself is stored with the checkpoint or savepoint. A
+query's newest batch is a lower bound: batches committed after the last report are missing.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Iterable
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict
 
-QUERIES_KEPT = 50  # those with the newest commits; a job may start queries for ever
-SAVEPOINTS_KEPT = 20  # the newest ones
-LOCATION_LIMIT = 4096  # characters; what is longer is not reported, so that a record stays small
+QUERIES_KEPT = 50  # queries with the newest commits; a job may start queries without end
+SAVEPOINTS_KEPT = 20  # the newest savepoints
+LOCATION_LIMIT = 4096  # characters; a longer location is not reported, so that a record stays small
 
 
 class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
     """The newest micro-batch of one streaming query that is known to be committed. Times in Unix milliseconds."""
 
-    query: str  # its name; of an unnamed one the directory of its checkpoint, which tells its ordinal
-    query_id: str  # Spark's, the same after each restart from this checkpoint
+    query: str  # its name; for an unnamed query its checkpoint's directory, which has its ordinal
+    query_id: str  # Spark's id, the same after each restart from this checkpoint
     location: str
     batch_id: int
     triggered_ms: int  # when the batch began
@@ -28,17 +28,19 @@ class QueryCheckpoint(Compatible, frozen=True, kw_only=True):
 
 
 class SavepointPointer(Compatible, frozen=True, kw_only=True):
-    """A savepoint that can be restored from."""
+    """A savepoint that a job can be restored from."""
 
     path: str
     manifest_sha256: str  # 64 hex digits
     created_ms: int
-    trigger_id: str = ""  # of the request that it was made for
+    trigger_id: str = ""  # the request that it was made for
 
 
 class JobPointers(Compatible, frozen=True, kw_only=True):
-    """All pointers of a job, oldest commit first. ``attempt``: the one that has reported last. Persisted (kind
-    "job-checkpoints", version 1)."""
+    """All pointers of a job, oldest commit first. Persisted (kind "job-checkpoints", version 1).
+
+    ``attempt``: the attempt that has reported last.
+    """
 
     attempt: int = 0
     queries: tuple[QueryCheckpoint, ...] = ()
@@ -51,10 +53,10 @@ def merged(
     queries: Iterable[QueryCheckpoint],
     savepoints: Iterable[SavepointPointer] = (),
 ) -> JobPointers:
-    """``known`` with what an attempt reports; the very same object when that is nothing new.
+    """Return ``known`` updated by an attempt's report; the same object if the report has nothing new.
 
-    The batch of a query at one location never goes back. Another query at the same location (its checkpoint was removed
-    and begun anew) takes the place of the one before. Raises Conflict for an older attempt than the last that reported.
+    The batch of a query at one location never decreases. Another query at the same location (its checkpoint was removed
+    and begun again) replaces the earlier one. Raises Conflict if a newer attempt has reported before.
     """
     if attempt < known.attempt:
         raise Conflict(f"attempt {attempt} reports checkpoints, but attempt {known.attempt} has done so before")

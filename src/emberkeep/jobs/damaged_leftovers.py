@@ -1,7 +1,8 @@
-"""What is left of jobs that failed because their records were damaged is kept for somebody to look at, then removed.
+"""Data of jobs that failed because their records were damaged: kept for an operator to inspect, then removed.
 
-It is marked for the last tenth of its period, and people are warned for as long as the mark stands. Nothing is removed
-without that: a cluster that was down at the end of a period marks first, and waits for the tenth.
+The data is marked for the last tenth of its period, and operators are warned as long as the mark exists. Nothing is
+removed without that. A cluster that was down at the end of a period sets the mark first, and removes the data a tenth
+of the period later.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _DAY_MS = 86_400_000
 
 
 class DamagedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that a job store keeps. ``since_ms``: since when. ``places``: where what is left of the job lies."""
+    """A damaged record that a job store has kept since ``since_ms``. ``places``: where the job's remaining data is."""
 
     job_id: JobId
     since_ms: int
@@ -25,8 +26,11 @@ class DamagedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def stages_of_damaged(kept: Iterable[DamagedJob], marks: Iterable[Mark], now_ms: int, periods: Periods) -> Stages:
-    """Decide about what is ``kept``. A mark is taken back when the period was made longer; one from the future counts
-    from now, since the clock of the leader that made it was wrong."""
+    """Decide which of the ``kept`` jobs are marked and which are removed now.
+
+    A mark is removed if the period has become longer. A mark from the future counts from now: the clock of the leader
+    that made it was wrong.
+    """
     standing = {mark.job_id: mark for mark in marks if mark.kind is Kind.DAMAGED}
     decided = []
     for job in sorted(kept, key=lambda job: job.job_id):
@@ -40,5 +44,5 @@ def stages_of_damaged(kept: Iterable[DamagedJob], marks: Iterable[Mark], now_ms:
 
 
 def warnings(marks: Iterable[Mark], warned: Mapping[JobId, int], now_ms: int) -> tuple[Mark, ...]:
-    """Those of which people are to be warned now. ``warned``: when that was done last, in milliseconds."""
+    """Return the marks to warn about now. ``warned``: Unix milliseconds of each job's last warning."""
     return tuple(mark for mark in marks if mark.job_id not in warned or now_ms - warned[mark.job_id] >= _DAY_MS)

@@ -1,4 +1,4 @@
-"""What a job knows of the driver of its present attempt, and the rules by which it counts as silent or gone."""
+"""What a job knows of its current attempt's driver, and the rules by which the driver counts as silent or gone."""
 
 from __future__ import annotations
 
@@ -15,38 +15,41 @@ class Driver:
     """Times are monotonic seconds."""
 
     attempt: int
-    since: float  # ordered to start, or recovered
-    heard_at: float  # newest word of its JobMaster; before one, as ``since``
+    since: float  # when it was ordered to start, or recovered
+    heard_at: float  # last message of its JobMaster; before the first one, as ``since``
     place: DriverPlace | None  # None: recovered, and no task manager has listed it yet
-    home: DriverHome | None = None  # recovered: where it was to be started, as far as is known
-    ordered: bool = False  # by this leader: nothing of its script runs before it has registered here
+    home: DriverHome | None = None  # if recovered: where it was ordered to start, if known
+    ordered: bool = False  # by this leader, so its script runs only after it has registered here
     pid: int = 0
-    accepted: bool = False  # its task manager has taken the order
-    listed: bool = False  # in a report of the present place
+    accepted: bool = False  # its task manager has accepted the order
+    listed: bool = False  # a report from ``place`` lists it
     registered: bool = False
-    heard: bool = False  # there was a word of its JobMaster
-    lost_at: float | None = None  # its task manager was lost
-    stop_at: float | None = None  # first ordered to stop
-    stop_until: float = 0.0  # end of its grace
-    order_again_at: float = 0.0  # when an order without visible effect is given again
-    condemned: bool = False  # judged over without its own word: its JobMaster is refused
-    told: bool = False  # its outcome is its own word, not our presumption
-    gone: bool = False  # proven
+    heard: bool = False  # its JobMaster has sent a message
+    lost_at: float | None = None  # when its task manager was lost
+    stop_at: float | None = None  # when it was first ordered to stop
+    stop_until: float = 0.0  # when its grace period ends
+    order_again_at: float = 0.0  # when to repeat an order without visible effect
+    condemned: bool = False  # judged over without its own report: its JobMaster is refused
+    told: bool = False  # its outcome is its own report, not our presumption
+    gone: bool = False  # proven to have ended
 
     @property
     def stands_at(self) -> DriverHome | None:
-        """Where it is, as far as is known."""
+        """Where the driver is, as far as is known."""
         return self.home if self.place is None else self.place.home
 
     @property
     def reachable(self) -> bool:
-        """Its task manager is known and alive."""
+        """True if its task manager is known and not lost."""
         return self.place is not None and self.lost_at is None
 
     def is_missing_at(self, place: DriverPlace, *, continues: bool) -> bool:
-        """Whether it is proven gone when ``place`` does not list it: it was to be nowhere else, the task manager there
-        knows what its earlier lives have started, and nobody has heard of the driver since the recovery. Or it was
-        ordered from an earlier life of that task manager, and never came up: should it do so now, it is refused."""
+        """True if a report from ``place`` that does not list the driver proves it gone.
+
+        Either the driver was recovered: it could run nowhere else, this task manager knows what its earlier instances
+        started, and nobody has heard of the driver since the recovery. Or this leader ordered it from an earlier
+        instance of this task manager, and it never came up; if it comes up now, it is refused.
+        """
         home = self.home
         if self.registered or self.heard:
             return False
@@ -58,18 +61,18 @@ class Driver:
         return is_home and (continues or home.instance == place.instance)
 
     def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
-        """Whether the process ``pid`` at ``place`` is another one than this, which its own task manager lists."""
+        """True if process ``pid`` at ``place`` is not this driver, which another task manager lists."""
         if not self.listed or self.place is None or self.place.task_manager == place.task_manager:
             return False
         return (self.place.node_id, self.pid) != (place.node_id, pid)
 
     def hear(self, now: float) -> None:
-        """Take a word of its JobMaster."""
+        """Note a message of its JobMaster."""
         self.heard_at = now
         self.heard = True
 
     def count_from(self, now: float) -> None:
-        """Forget its silence so far."""
+        """Let its silence count from ``now``."""
         self.since = self.heard_at = now
 
     def seen_at(self, place: DriverPlace, pid: int) -> None:
@@ -84,8 +87,11 @@ class Driver:
             self.listed = False
 
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
-        """When it has been silent for too long although its task manager could end it; None while that is not so.
-        Silence counts from ``hears_since`` on (None: not at present)."""
+        """Return when the driver counts as silent although its task manager can be ordered to end it.
+
+        None: no such time, because the task manager is not reachable or the driver was ordered to stop. Silence counts
+        from ``hears_since`` on (None: it does not count now).
+        """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None
         if self.registered:
@@ -93,12 +99,12 @@ class Driver:
         return max(self.since, hears_since) + policy.start_timeout
 
     def gone_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
-        """When it counts as gone without a task manager's word; None: only its task manager can prove that.
+        """Return when the driver counts as gone without a task manager's report; None: only a report can prove that.
 
-        With its task manager lost or unknown, after a lease without a word of its JobMaster. With a live one that was
-        told to end it and never listed it, after the same time: the order to start has not arrived then, and a driver
-        that starts later is refused when it registers, before it runs any of the script. Silence counts from
-        ``hears_since`` on (None: not at present).
+        If its task manager is lost or unknown: a lease after the last message of its JobMaster. If its task manager is
+        reachable, was ordered to end the driver and never listed it: a lease after the order. The order to start has
+        not arrived then, and a driver that starts later is refused when it registers, before its script runs. Silence
+        counts from ``hears_since`` on (None: it does not count now).
         """
         if hears_since is None:
             return None
@@ -110,7 +116,7 @@ class Driver:
         return None
 
     def order_due_at(self) -> float | None:
-        """When the order to start or to stop is to be repeated; None while there is nothing to repeat."""
+        """Return when to repeat the order to start or to stop; None if there is nothing to repeat."""
         if not self.reachable or self.gone:
             return None
         if self.stop_at is not None:

@@ -1,7 +1,7 @@
-"""What happens to a job (events) and what is to be done about it (effects), as plain data.
+"""What happens to a job (events) and what must be done about it (effects), as plain data.
 
-Events that carry an ``attempt`` are facts from the network: they may be late or repeated, and those of another attempt
-than the present one are dropped. The others come from the JobManager itself, each exactly when it was asked for.
+Events with an ``attempt`` are facts from the network. They may be late or repeated; those of another attempt than the
+current one are dropped. The other events come from the JobManager itself, each exactly when the machine asked for it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ from emberkeep.jobs.restart import RestartStrategy
 
 @dataclass(frozen=True)
 class Moment:
-    """What the outside says when an event happens: monotonic seconds, Unix milliseconds, a random number in [0, 1), and
-    since when (monotonic seconds) this leader hears most of its peers, None while it does not."""
+    """The time and chance that come with an event.
+
+    ``at``: monotonic seconds. ``ms``: Unix milliseconds. ``chance``: a random number in [0, 1). ``hears_since``:
+    monotonic seconds since when this leader has had contact with most of its peers; None while it has not.
+    """
 
     at: float
     ms: int
@@ -27,16 +30,16 @@ class Moment:
 
 @dataclass(frozen=True)
 class DriverPlace:
-    """Where a driver is: one life of a task manager."""
+    """Where a driver runs: an instance of a task manager."""
 
     task_manager: TaskManagerId
     instance: InstanceId
     address: str
-    node_id: str = ""  # the machine that the task manager stands on
+    node_id: str = ""  # the machine that the task manager runs on
 
     @property
     def home(self) -> DriverHome:
-        """What is kept of it with the attempt."""
+        """What the job store keeps of this place with the attempt."""
         return DriverHome(task_manager=self.task_manager, node_id=self.node_id, instance=self.instance)
 
 
@@ -45,8 +48,11 @@ class DriverPlace:
 
 @dataclass(frozen=True)
 class Begin:
-    """The machine is in service. ``problem``: why the job can never be started (damaged graph), "" if it can.
-    ``recovered``: from the job store, by a leader that has not been told yet what task managers know."""
+    """The machine is in service.
+
+    ``problem``: why the job can never be started (damaged graph); "" if it can. ``recovered``: the job comes from the
+    job store, and task managers may not have reported to this leader yet.
+    """
 
     problem: str = ""
     recovered: bool = False
@@ -54,15 +60,17 @@ class Begin:
 
 @dataclass(frozen=True)
 class BeginWithoutGraph:
-    """The machine is in service with a stand-in for the job's graph, which cannot be read at present. ``reason`` says
-    why, and where the graph lies."""
+    """The machine is in service with a placeholder for the job's graph, which cannot be read now.
+
+    ``reason`` says why, and where the graph is stored.
+    """
 
     reason: str
 
 
 @dataclass(frozen=True)
 class GraphRead:
-    """Answer to ReadGraph: the graph, and what the job's own options say."""
+    """Reply to ReadGraph: the graph, and the settings from the job's own options."""
 
     graph: JobGraph
     policy: JobPolicy
@@ -71,21 +79,25 @@ class GraphRead:
 
 @dataclass(frozen=True)
 class GraphStillAway:
-    """The graph was looked for again, in vain; some time there is another answer to ReadGraph."""
+    """Another try to read the graph has failed. ReadGraph remains in effect and will have another reply."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class GraphDamaged:
-    """Answer to ReadGraph: the job can never be started, and ``problem`` says why."""
+    """Reply to ReadGraph: the job can never be started, for the reason ``problem``."""
 
     problem: str
 
 
 @dataclass(frozen=True)
 class PlaceGranted:
-    """``only_node``: no other node could take the driver, whatever runs there. Asked for after a failed start only."""
+    """Reply to RequestPlace: the driver has a place.
+
+    ``only_node``: no other node could take the driver, even if nothing else ran there. Computed only after a failed
+    start.
+    """
 
     place: DriverPlace
     only_node: bool = False
@@ -93,8 +105,7 @@ class PlaceGranted:
 
 @dataclass(frozen=True)
 class PlaceExplained:
-    """Answer to ExplainPlace: why there is none, in words. ``blocked``: there may be one once nodes are not blocked any
-    more."""
+    """Reply to ExplainPlace: why there is no place, in words. ``blocked``: unblocking nodes may provide one."""
 
     text: str
     blocked: bool = False
@@ -107,13 +118,16 @@ class AttemptRecorded:
 
 @dataclass(frozen=True)
 class AttemptUnknown:
-    """Whether the attempt number was written is not known: that number is burnt."""
+    """It is unknown whether the attempt number was written. A new attempt takes the next number."""
 
 
 @dataclass(frozen=True)
 class AttemptSeen:
-    """A task manager or a driver has heard of this attempt. One that is newer than the newest in the job store was
-    begun by another leader: the store was put back from an older copy."""
+    """A task manager or a driver knows of this attempt.
+
+    If it is newer than the newest attempt in the job store, another leader began it, and the store was restored from an
+    older copy.
+    """
 
     number: int
 
@@ -125,26 +139,29 @@ class ResultRecorded:
 
 @dataclass(frozen=True)
 class CancelRequested:
-    """``grace``: seconds until the driver is killed, None for the configured ones. A repeat may shorten them."""
+    """The job must be canceled.
+
+    ``grace``: seconds until the driver is killed; None: the configured time. A repeated request may shorten the time.
+    """
 
     grace: float | None = None
 
 
 @dataclass(frozen=True)
 class MoveDriver:
-    """End this attempt's driver and start the next one elsewhere: its node is evacuated. No failure."""
+    """End this attempt's driver and start the next one elsewhere, because its node is evacuated. No failure."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class StopRecorded:
-    """That the job has been suspended or drained is durable: no attempt follows the present one."""
+    """It is durable that the job was suspended or drained: no attempt follows the current one."""
 
 
 @dataclass(frozen=True)
 class Tick:
-    """Time has passed; sent when ``deadline()`` is due (early or repeated ticks do no harm)."""
+    """Time has passed; sent when ``deadline()`` is due. Early or repeated ticks do no harm."""
 
 
 @dataclass(frozen=True)
@@ -154,22 +171,25 @@ class TaskManagerLost:
 
 @dataclass(frozen=True)
 class PlaceBlocked:
-    """Nothing new goes to this life of a task manager any more. Sent for a place whose driver was not ordered yet, and
-    for one where no order to start it is under way and none was accepted, as far as is known."""
+    """This instance of a task manager gets nothing new any more.
+
+    Sent for a place whose driver was not ordered yet, and for a place where no order to start it is under way and none
+    is known to be accepted.
+    """
 
     instance: InstanceId
 
 
 @dataclass(frozen=True)
 class StartAccepted:
-    """The task manager has taken the order to start the driver."""
+    """The task manager has accepted the order to start the driver."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class StartRefused:
-    """The task manager will not start the driver (it has no room, or was told of a newer attempt)."""
+    """The task manager will not start the driver: it has no room, or knows of a newer attempt."""
 
     attempt: int
     message: str
@@ -177,7 +197,7 @@ class StartRefused:
 
 @dataclass(frozen=True)
 class DriverListed:
-    """The report of a task manager lists the driver as starting or running."""
+    """A task manager's report lists the driver as starting or running."""
 
     attempt: int
     place: DriverPlace
@@ -193,7 +213,7 @@ class DriverExited:
 
 @dataclass(frozen=True)
 class DriverVanished:
-    """The life of a task manager that listed the driver lists it no more."""
+    """The task manager instance that listed the driver does not list it any more."""
 
     attempt: int
     instance: InstanceId
@@ -201,9 +221,11 @@ class DriverVanished:
 
 @dataclass(frozen=True)
 class DriverNotAtHome:
-    """A task manager has said all that it holds, knowing that this JobManager leads, and the driver is not among it: it
-    does not run there, and will not be started there any more. ``continues``: this life of the task manager has taken
-    over all that the one before it had started."""
+    """A task manager has reported everything that it holds to this leader, and the driver is not in the report.
+
+    So the driver does not run there and will not be started there any more. ``continues``: this instance has taken over
+    everything that the previous one had started.
+    """
 
     attempt: int
     place: DriverPlace
@@ -224,7 +246,7 @@ class JobMasterHeard:
 
 @dataclass(frozen=True)
 class ExceptionsNoted:
-    """Failures that the attempt survived (a lost executor)."""
+    """Failures that the attempt survived, such as a lost executor."""
 
     attempt: int
     entries: tuple[ExceptionEntry, ...]
@@ -232,7 +254,7 @@ class ExceptionsNoted:
 
 @dataclass(frozen=True)
 class OutcomeReported:
-    """The JobMaster says that the script has ended and Spark is stopped; its process exits next."""
+    """The JobMaster reports that the script has ended and Spark is stopped. Its process exits next."""
 
     attempt: int
     outcome: AttemptOutcome
@@ -274,12 +296,12 @@ Event = (
 
 @dataclass(frozen=True)
 class ReadGraph:
-    """Read the graph again, until it can be; answered by GraphRead or GraphDamaged, some time."""
+    """Read the graph, repeatedly until that succeeds; answered by GraphRead or GraphDamaged eventually."""
 
 
 @dataclass(frozen=True)
 class RequestPlace:
-    """Ask for a driver place; answered by PlaceGranted, some time."""
+    """Ask for a driver place; answered by PlaceGranted eventually."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +311,7 @@ class ExplainPlace:
 
 @dataclass(frozen=True)
 class WithdrawPlace:
-    """The place is not needed: give up the request or what was granted."""
+    """No place is needed: cancel the request, or release the granted place."""
 
 
 @dataclass(frozen=True)
@@ -323,14 +345,14 @@ class StopDriver:
 
 @dataclass(frozen=True)
 class DropRequirements:
-    """The attempt wants no slots any more; those it has are given back by its JobMaster."""
+    """The attempt needs no more slots; its JobMaster gives back those that it has."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class AttemptOver:
-    """Nothing of the attempt may live on: its slots, its place and its driver are void wherever they are reported."""
+    """End everything of the attempt: its slots, place and driver are void wherever they are reported."""
 
     attempt: int
 
@@ -344,7 +366,7 @@ class RecordResult:
 
 @dataclass(frozen=True)
 class JobOver:
-    """The result is durable and the driver is gone or had its time: forget the job's resources."""
+    """The result is durable, and the driver is gone or its time is over: forget the job's resources."""
 
 
 Effect = (

@@ -1,11 +1,11 @@
-"""Whether a leader may take silence for an end, or has reason to think that it is itself cut off.
+"""When a leader may take silence for an end, and when it must suspect that it is cut off itself.
 
-Silence proves nothing by itself: a leader that nobody can reach hears of healthy drivers as little as of dead ones.
-What tells the two apart is whether others are heard meanwhile. So silence counts only as long as most of those who
-speak to this leader go on speaking; when most of them fall silent at once, it is the leader that is in doubt.
+Silence alone proves nothing: a leader that is cut off receives no heartbeats from healthy drivers either. The other
+peers tell the two cases apart. Silence counts only while most of the leader's peers keep sending. If most of them fall
+silent at once, the leader itself is in doubt.
 
-- While nobody at all is heard, nothing is concluded, however long that lasts: nothing could be started anywhere.
-- While some are heard, but fewer than fell silent, the doubt ends after a while: so much may really be gone.
+- While no peer sends anything, the leader concludes nothing, for any length of time: it could start nothing anywhere.
+- While some peers send, but fewer than fell silent, the doubt ends after a while: so many may really have failed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from emberkeep.base.ids import TaskManagerId
 
 
 class Hearing:
-    """Peers are task managers; their drivers speak for them too. Times are monotonic seconds, passed in.
+    """Contact with the peers: task managers, and their drivers on their behalf. Times are monotonic seconds, passed in.
 
-    ``patience``: silence of a peer that is noticed; half of the shortest silence from which anything is concluded.
-    ``longest_doubt``: while somebody is heard. ``deafness``: of a leader that knows from the store that somebody is
-    there, and never heard anybody, until it counts as cut off; None: it knows of nobody.
+    ``patience``: silence after which a peer counts as silent; half of the shortest silence from which anything is
+    concluded. ``longest_doubt``: limit of a doubt while some peer sends. ``deafness``: time without contact to any peer
+    after which a leader counts as cut off if it knows from the store that peers exist; None: it knows of no peer.
     """
 
     def __init__(self, now: float, *, patience: float, longest_doubt: float, deafness: float | None = None) -> None:
@@ -26,14 +26,14 @@ class Hearing:
         self._patience = patience
         self._longest_doubt = longest_doubt
         self._deafness = deafness
-        self._speaking: dict[TaskManagerId, float] = {}  # when each was heard last, oldest first
-        self._silent: dict[TaskManagerId, float] = {}  # likewise: those whose silence is not believed yet
-        self._since: float | None = None  # most are heard; None: in doubt
+        self._speaking: dict[TaskManagerId, float] = {}  # last contact with each, oldest first
+        self._silent: dict[TaskManagerId, float] = {}  # last contact with peers whose silence is not believed yet
+        self._since: float | None = None  # when contact with most peers began; None: in doubt
         self._doubt_since = float("-inf")
-        self._again_at = float("-inf")  # when somebody was heard again, after nobody was
+        self._again_at = float("-inf")  # when contact began again after there was none
 
     def heard(self, peer: TaskManagerId, now: float) -> None:
-        """It has said something, or a driver of its."""
+        """Note a message from this peer or one of its drivers."""
         self._review(now)
         if not self._speaking:
             self._again_at = now
@@ -41,24 +41,26 @@ class Hearing:
         self._speaking[peer] = now
 
     def left(self, peer: TaskManagerId) -> None:
-        """It has said goodbye."""
+        """Forget a peer that has said goodbye."""
         self._speaking.pop(peer, None)
         self._silent.pop(peer, None)
 
     def since(self, now: float) -> float | None:
-        """Since when silence counts; None: it does not at present."""
+        """Return since when silence counts; None: it does not count now."""
         self._review(now)
         return self._since
 
     def resumed(self, now: float) -> None:
-        """This leader has decided nothing for a while, and may not have heard others either: silence counts anew."""
+        """Let silence count from now: this leader has decided nothing for a while and may have missed messages."""
         self._review(now)
         if self._since is not None:
             self._since = now
 
     def is_cut_off(self, now: float) -> bool:
-        """Whether this leader has heard others, and hardly anybody any more, or expects to hear some and does not:
-        another one may do better."""
+        """True if this leader has lost contact with most peers, or never had the contact that it expects.
+
+        Another JobManager may then be the better leader.
+        """
         self._review(now)
         if self._since is not None:
             return False
@@ -88,7 +90,7 @@ class Hearing:
 
 
 def _move_older(times: dict[TaskManagerId, float], limit: float, to: dict[TaskManagerId, float]) -> None:
-    """Move what is as old as ``limit`` or older; ``times`` are in order."""
+    """Move the entries that are as old as ``limit`` or older; ``times`` are in order."""
     while times:
         peer, at = next(iter(times.items()))
         if at > limit:

@@ -1,4 +1,4 @@
-"""What a job remembers of its past for people: attempts, exceptions, when each status was entered. Bounded."""
+"""A job's past as shown to people: attempts, exceptions, when each status was entered. Bounded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, 
 
 ATTEMPTS_KEPT = 100
 EXCEPTIONS_KEPT = 32
-TEXT_LIMIT = 16_384  # characters of a traceback; its end tells most
+TEXT_LIMIT = 16_384  # characters kept of a traceback's end, which says most
 
 
 class JobHistory:
@@ -33,7 +33,7 @@ class JobHistory:
         self.status_times_ms[status] = ms
 
     def attempt_started(self, attempt: int, task_manager: TaskManagerId | None, ms: int) -> None:
-        """``task_manager`` None: recovered, not heard of yet."""
+        """Add an attempt. ``task_manager`` None: it was recovered, and its place is not known yet."""
         record = AttemptRecord(attempt=attempt, task_manager=task_manager or TaskManagerId(""), started_ms=ms)
         self._attempts.append(record)
 
@@ -42,7 +42,7 @@ class JobHistory:
             self._attempts[-1] = msgspec.structs.replace(self._attempts[-1], task_manager=task_manager)
 
     def attempt_ended(self, attempt: int, outcome: AttemptOutcome, ms: int) -> None:
-        """The first end that is noted stays, except that a script's own word replaces a presumption."""
+        """Note how the newest attempt ended, in place of what was noted before. An older attempt is ignored."""
         if self._is_newest(attempt):
             self._attempts[-1] = msgspec.structs.replace(self._attempts[-1], ended_ms=ms, outcome=outcome)
 
@@ -63,7 +63,7 @@ class JobHistory:
         self._exceptions.append(entry)
 
     def note(self, entries: Iterable[ExceptionEntry]) -> None:
-        """Add those that are not known yet (a JobMaster repeats its newest ones in each heartbeat)."""
+        """Add entries that are not known yet (a JobMaster repeats its newest ones in each heartbeat)."""
         for entry in entries:
             if entry not in self._exceptions:
                 self._exceptions.append(entry)

@@ -1,11 +1,11 @@
-"""Where the interpreter of a job's Python workers comes from, when it travels in one of the job's archives."""
+"""Finds the interpreter of a job's Python workers if one of the job's archives contains it."""
 
 from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
 
-WORKER_PYTHON = "spark.pyspark.python"  # the setting that names it
+WORKER_PYTHON = "spark.pyspark.python"  # the setting that names the interpreter
 
 PACKING_HINT = (
     "pack an environment that brings its own interpreter (`conda-pack`, or a relocatable Python with the packages in "
@@ -14,10 +14,10 @@ PACKING_HINT = (
 
 
 def packed_interpreter(python: str, archives: Iterable[str]) -> tuple[str, str] | None:
-    """The archive, by the name that the job sees it by, and the path in it of the interpreter ``python``.
+    """Return the archive that contains the interpreter ``python`` (by the name that the job sees), and the path in it.
 
-    None where it is not in one of them: executors run in the directory that holds the archives, so only a path below
-    that one leads there, such as ``./environment/bin/python``.
+    None if no archive contains it. Executors run in the directory that holds the archives, so only a path below it
+    leads into one, such as ``./environment/bin/python``.
     """
     if not python or python.startswith("/"):
         return None

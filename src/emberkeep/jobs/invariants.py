@@ -26,8 +26,8 @@ STATUSES: dict[Phase, frozenset[JobStatus]] = {
 
 
 def check(job: JobMachine) -> None:
-    """Raise AssertionError naming what does not hold."""
-    # A job that was stopped shows what it was until it is FINISHED.
+    """Raise AssertionError naming the broken invariant."""
+    # A stopped job keeps its status until it is FINISHED.
     as_before = job.stopped and job.phase is Phase.ENDING and job.status in (JobStatus.INITIALIZING, JobStatus.RUNNING)
     _hold(job, as_before or job.status in STATUSES[job.phase], "status fits the phase")
     _hold(job, not job.stopped or job.phase not in (Phase.PLACING, Phase.BACKING_OFF), "nothing follows a stop")

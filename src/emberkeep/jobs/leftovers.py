@@ -1,6 +1,6 @@
-"""What jobs leave behind in the storage goes in stages: it is marked, kept for a period, then removed.
+"""What jobs leave behind in the shared storage is removed in stages: marked, kept for a period, then removed.
 
-A mark is durable, so that the period goes on under the next leader. It is taken back as soon as the job needs its data.
+A mark is durable, so that its period continues under the next leader. It is removed as soon as the job needs its data.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from emberkeep.jobs.model import JobStatus
 
 
 class Kind(enum.Enum):
-    """Sorts of data that a job has in the storage."""
+    """Kinds of data that a job has in the storage."""
 
     CHECKPOINTS = "checkpoints"
     BLOBS = "blobs"
     GRAPH = "graph"
-    RESULT = "result"  # one that is too large for the job store's own record
-    DAMAGED = "damaged"  # what is left of a job that failed because of it
+    RESULT = "result"  # a result that is too large for the job store's own record
+    DAMAGED = "damaged"  # what remains of a job that failed because its records were damaged
 
 
 class Mark(Compatible, frozen=True, kw_only=True):
-    """Data that no job needs. ``ended``: its job is known to have ended; else the job store does not know the job."""
+    """Data that no job needs. ``ended``: the job has ended; otherwise the job store does not know the job."""
 
     job_id: JobId
     kind: Kind
@@ -40,7 +40,7 @@ Item = tuple[Kind, JobId]
 
 @dataclass(frozen=True)
 class Periods:
-    """For how long marked data is kept, in milliseconds."""
+    """How long marked data is kept, in milliseconds."""
 
     unknown_ms: int
     ended_ms: int
@@ -48,7 +48,7 @@ class Periods:
 
     @property
     def warning_ms(self) -> int:
-        """The last part of the period of what is damaged, for which people are warned."""
+        """The last part of the period for damaged data, in which operators are warned."""
         return self.damaged_ms // 10
 
     def due_ms(self, mark: Mark) -> int:
@@ -59,7 +59,7 @@ class Periods:
 
 @dataclass(frozen=True)
 class Stages:
-    """``marks``: all that stand from now on. ``due``: those of them whose data is to be removed now."""
+    """``marks``: all marks from now on. ``due``: those whose data must be removed now."""
 
     marks: tuple[Mark, ...]
     due: tuple[Mark, ...]
@@ -72,9 +72,10 @@ def stages(
     now_ms: int,
     periods: Periods,
 ) -> Stages:
-    """Decide about what was ``found`` in the storage; ``known``: all jobs of the job store, asked after that.
+    """Decide what happens to the data ``found`` in the storage.
 
-    A mark from the future counts from now: the clock of the leader that made it was wrong.
+    ``known``: all jobs of the job store, read after the storage was listed. A mark from the future counts from now: the
+    clock of the leader that made it was wrong.
     """
     standing = {(mark.kind, mark.job_id): mark for mark in marks}
     kept = []
@@ -90,10 +91,10 @@ def stages(
 
 
 def begun_anew(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
-    """Marks whose periods begin now, where the job store does not know the job: somebody may use its data still."""
+    """Return the marks; periods begin now where the job store does not know the job: its data may be in use."""
     return tuple(mark if mark.ended else msgspec.structs.replace(mark, since_ms=now_ms) for mark in marks)
 
 
 def _is_over(status: JobStatus) -> bool:
-    """Whether nobody can want the data of such a job; those of a failed one are for somebody to look at."""
+    """True if a job's data is certainly not needed any more. A failed job's data is kept for inspection."""
     return status in (JobStatus.FINISHED, JobStatus.CANCELED)

@@ -1,9 +1,12 @@
-"""The life of one job, as a pure machine: ``handle(event, moment) -> effects``.
+"""One job as a pure machine: ``handle(event, moment) -> effects``.
 
-What holds at every step: a driver is started only under an attempt number that is durable and was never used; the next
-number is only written when the driver before it is proven gone; the first word about an attempt's end decides; a job's
-result is handed out once and never changes; and whatever the phase, something that will move it on is under way or a
-deadline is set.
+These rules hold at every step:
+
+- A driver starts only under an attempt number that is durable and was never used.
+- The next number is written only when the previous driver is proven gone.
+- The first report of an attempt's end decides. A presumed end may give way to it.
+- A job's result is issued once and never changes.
+- In every phase, something that moves the job on is under way, or a deadline is set.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ CANCELED_EXIT_CODE = 130
 class JobMachine(NewestAttempt):
     """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
 
-    # --- the outside --------------------------------------------------------------------------------------------------
+    # --- entry point --------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: Moment) -> list[Effect]:
-        """Take one event; return what is to be done. Raises IllegalTransition for what cannot happen."""
+        """Take one event; return the effects. Raises IllegalTransition for an event that the phase does not allow."""
         if self._is_late(event):
             return []
         targets = TRANSITIONS[self.phase].get(type(event))
@@ -79,7 +82,7 @@ class JobMachine(NewestAttempt):
         if self.driver is None:
             self._request_place(now)
             return
-        self.driver.count_from(now.at)  # nobody was judged by this job's own timeouts before
+        self.driver.count_from(now.at)  # the job's own timeouts were unknown until now
         if self._recorded < self.attempt:
             self._write_adopted()
             return
@@ -106,7 +109,7 @@ class JobMachine(NewestAttempt):
                 self._stop(driver, self._policy.grace, now)
 
     def _ends_as_judged(self, now: Moment) -> bool:
-        """Take the end of the driver that waits to be judged. True: its script had succeeded, and so has the job."""
+        """Take the driver's end that waits to be judged. True if its script succeeded; then so has the job."""
         end, self._end_to_judge = self._end_to_judge, None
         if end is None:
             return False
@@ -133,7 +136,7 @@ class JobMachine(NewestAttempt):
         self._record_next_attempt()
 
     def _place_explained(self, event: ev.PlaceExplained, now: Moment) -> None:
-        if event.blocked or self._waited_for_blocked:  # once none is blocked any more there is the whole time again
+        if event.blocked or self._waited_for_blocked:  # after the last unblocking the whole time begins again
             self._waited_for_blocked = event.blocked
             self._explain_at = now.at + self._policy.place_timeout
             return
@@ -168,7 +171,7 @@ class JobMachine(NewestAttempt):
             self._adopted(now)
         elif self.verdict is not None:
             self._record_result(now)
-        elif place is None:  # its task manager was lost or blocked meanwhile
+        elif place is None:  # its task manager was lost or blocked in the meantime
             self._request_place(now)
         else:
             self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=place, ordered=True)
@@ -199,8 +202,7 @@ class JobMachine(NewestAttempt):
             self._order_stop(driver, now)
 
     def _end_twins(self, other: ev.DriverPlace, now: Moment) -> None:
-        """A driver of this very attempt, of which nobody had told before, lives elsewhere. Both end: nothing could
-        tell the one from the other."""
+        """End the attempt: an unreported second driver of it lives elsewhere, and nothing distinguishes the two."""
         driver = self._live()
         driver.condemned = True
         self._effects.append(ev.AttemptOver(driver.attempt))
@@ -252,7 +254,7 @@ class JobMachine(NewestAttempt):
         if self.phase is not Phase.STARTING or driver is None or driver.accepted:
             return
         if driver.place is not None and driver.place.instance == event.instance:
-            # An order may have arrived all the same: the driver is ended, or refused should it come up later.
+            # The order may have arrived nevertheless. Then the driver is ended, or refused if it comes up later.
             self._moving = driver.condemned = True
             self._effects.append(ev.AttemptOver(driver.attempt))
             self._attempt_ended(self._moved(), now)
@@ -284,9 +286,10 @@ class JobMachine(NewestAttempt):
     # --- what follows from an end -------------------------------------------------------------------------------------
 
     def _attempt_ended(self, outcome: AttemptOutcome, now: Moment) -> None:
-        """The attempt ended with ``outcome``: its own word, its task manager's, or what its silence is taken for.
+        """Decide what follows the attempt's end, which is reported or presumed from silence.
 
-        In ENDING a decision was taken already; it only gives way to the truth that the script ended by itself.
+        In ENDING, a decision exists already. A cancellation stays. Any other decision is replaced only by an outcome
+        that allows no further attempt, such as the end of the script itself.
         """
         if outcome.kind is FailureKind.MOVED or (self._moving and outcome.kind is not None):
             outcome = self._moved()
@@ -297,7 +300,7 @@ class JobMachine(NewestAttempt):
             self._restart_at = None
             self.verdict = Verdict(JobStatus.FINISHED, outcome.exit_code, "")
         elif self.stopped and (outcome.kind is not FailureKind.SCRIPT or self._live().stop_at is not None):
-            # All that the job was to do is in its savepoint: how its process ended changes nothing about that.
+            # The savepoint has everything that the job had to do: how its process ended changes nothing about that.
             self.history.attempt_ended(self.attempt, outcome, now.ms)
             self.verdict = _STOPPED
         elif outcome.kind is FailureKind.MOVED:
@@ -307,7 +310,7 @@ class JobMachine(NewestAttempt):
         self._go_on(now)
 
     def _restart_elsewhere(self, outcome: AttemptOutcome, now: Moment) -> None:
-        """No failure: the restart strategy is not asked, and there is no pause."""
+        """Restart at once, without asking the restart strategy: a move is no failure."""
         self.history.attempt_ended(self.attempt, outcome, now.ms)
         self._restart_at = now.at
         self._enter(JobStatus.RESTARTING, now)
@@ -336,7 +339,7 @@ class JobMachine(NewestAttempt):
         self._enter(JobStatus.FAILING, now)
 
     def _count_start(self, outcome: AttemptOutcome) -> str:
-        """Why there is no point in another attempt, when this one could not be started; else ""."""
+        """Return why another attempt is pointless, if this one could not be started; else ""."""
         driver = self._live()
         if not outcome.lasting or (driver.registered and outcome.kind is not FailureKind.SETUP):
             self._starts.ended_otherwise()
@@ -347,11 +350,11 @@ class JobMachine(NewestAttempt):
         return self._starts.failed(last or outcome.message, node, only_node=self._only_node)
 
     def _continues(self, outcome: AttemptOutcome) -> bool:
-        """Whether another attempt may follow after such an end."""
+        """True if another attempt may follow such an end."""
         return outcome.kind is FailureKind.MOVED or self._restarts(outcome)
 
     def _restarts(self, outcome: AttemptOutcome) -> bool:
-        """Whether the restart strategy is asked after such an end."""
+        """True if the restart strategy is asked after such an end."""
         if self.stopped:
             return False
         if outcome.kind is FailureKind.SCRIPT:
@@ -359,7 +362,7 @@ class JobMachine(NewestAttempt):
         return outcome.kind in (FailureKind.LOST, FailureKind.SETUP)
 
     def _go_on(self, now: Moment) -> None:
-        """Take the next step towards the restart or the verdict, or wait for the driver to be gone."""
+        """Take the next step towards the restart or the verdict, or wait until the driver is gone."""
         driver = self.driver
         alive = driver is not None and not driver.gone
         if (
@@ -376,7 +379,7 @@ class JobMachine(NewestAttempt):
 
     def _cancel(self, event: ev.CancelRequested, now: Moment) -> None:
         driver = self.driver
-        if self.phase is Phase.RECORDING_RESULT or self.verdict is not None:  # it is ending anyway
+        if self.phase is Phase.RECORDING_RESULT or self.verdict is not None:  # it is ending already
             if driver is not None and event.grace is not None and self.verdict_is(JobStatus.CANCELED):
                 self._hasten(driver, event.grace, now)
             return
@@ -386,7 +389,7 @@ class JobMachine(NewestAttempt):
         self.verdict = Verdict(JobStatus.CANCELED, CANCELED_EXIT_CODE, "canceled on request")
         self._enter(JobStatus.CANCELLING, now)
         if self.phase is Phase.ADOPTING:
-            return  # its driver is ended once that is written
+            return  # its driver is ended once the adopted number is written
         if driver is not None and not driver.gone:
             self.phase = Phase.ENDING
             grace = self._policy.grace if event.grace is None else event.grace
@@ -415,7 +418,7 @@ class JobMachine(NewestAttempt):
         if self.phase in (Phase.STARTING, Phase.RUNNING):
             self._script_until = now.at + self._policy.script_timeout
             return
-        # The attempt was lost meanwhile, and the next one is being prepared.
+        # The attempt was lost in the meantime, and the next one is being prepared.
         self._restart_at = None
         self.verdict = _STOPPED
         if self.phase in (Phase.PLACING, Phase.BACKING_OFF):
@@ -423,7 +426,7 @@ class JobMachine(NewestAttempt):
             self._record_result(now)
 
     def _fail(self, outcome: AttemptOutcome, now: Moment, *, keeps_data: bool = False) -> None:
-        """Fail without a driver."""
+        """Fail the job while it has no driver."""
         self.history.failed_unstarted(self.attempt, outcome, now.ms)
         self.verdict = Verdict(JobStatus.FAILED, outcome.exit_code, outcome.message, keeps_data=keeps_data)
         self._enter(JobStatus.FAILING, now)
@@ -436,7 +439,7 @@ class JobMachine(NewestAttempt):
             self._order_stop(driver, now)
 
     def _hasten(self, driver: Driver, grace: float, now: Moment) -> None:
-        """Shorten the time that a driver which is being stopped has left."""
+        """Shorten the remaining grace period of a driver that is being stopped."""
         if not driver.gone and driver.stop_at is not None and now.at + grace < driver.stop_until:
             driver.stop_until = now.at + grace
             self._order_stop(driver, now)
@@ -521,7 +524,7 @@ class JobMachine(NewestAttempt):
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
     def steps(self) -> tuple[str, ...]:
-        """The newest steps, for error messages and logs."""
+        """Return the newest steps, for error messages and logs."""
         return tuple(self._steps)
 
     def _illegal(self, event: Event) -> IllegalTransition:

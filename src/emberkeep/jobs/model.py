@@ -13,10 +13,10 @@ class JobStatus(enum.Enum):
     """Flink's job states."""
 
     CREATED = "CREATED"  # accepted and durable; waits for a driver place
-    INITIALIZING = "INITIALIZING"  # a driver was told to start, or is waited for after a recovery
+    INITIALIZING = "INITIALIZING"  # a driver was ordered to start, or is awaited after a recovery
     RUNNING = "RUNNING"  # the JobMaster in the driver has registered
     RESTARTING = "RESTARTING"  # an attempt was lost; the next one waits for its delay or a driver place
-    FAILING = "FAILING"  # failed for good; the driver is being ended and the result written
+    FAILING = "FAILING"  # failed permanently; the driver is being ended and the result written
     CANCELLING = "CANCELLING"
     FAILED = "FAILED"
     CANCELED = "CANCELED"
@@ -24,12 +24,12 @@ class JobStatus(enum.Enum):
 
     @property
     def is_globally_terminal(self) -> bool:
-        """True when the job has ended for good, everywhere."""
+        """True if the job has ended permanently, everywhere."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
 
 class ArtefactRole(enum.Enum):
-    """What an uploaded file is to the job (spark-submit's options)."""
+    """What an uploaded file is for the job, by spark-submit's options."""
 
     SCRIPT = "script"
     PY_FILE = "py-file"
@@ -39,7 +39,7 @@ class ArtefactRole(enum.Enum):
 
 
 class Artefact(Compatible, frozen=True, kw_only=True):
-    """A file of the job: its content's SHA-256 (64 hex digits), size in bytes and the name that the job sees."""
+    """A file of the job: its content's SHA-256 (64 hex digits), its size in bytes and the name that the job sees."""
 
     role: ArtefactRole
     name: str  # base name, no separators
@@ -54,15 +54,15 @@ class EntryPointKind(enum.Enum):
 
 
 class EntryPoint(Compatible, frozen=True, kw_only=True):
-    """What the driver runs: the SCRIPT artefact, or a module found on its Python path."""
+    """What the driver runs: the SCRIPT artefact, or a module on its Python path."""
 
     kind: EntryPointKind
     name: str  # script: base name; module: dotted name
-    source_path: str = ""  # where the client read the script, absolute; used where that very file exists on the node
+    source_path: str = ""  # absolute path on the client; used if that very file exists on the node
 
 
 class JobResources(Compatible, frozen=True, kw_only=True):
-    """Memory that the driver takes on its task manager (heap and overhead), and what executors ask for at first.
+    """Memory that the driver takes on its task manager (heap and overhead), and what executors request at first.
 
     The executor numbers are those known at submission; static configuration in the script may change them later.
     """
@@ -76,7 +76,7 @@ class JobResources(Compatible, frozen=True, kw_only=True):
 
 
 class JobGraph(Compatible, frozen=True, kw_only=True):
-    """Everything that is needed to start the job, at any time, on any node. Persisted (kind "job-graph", version 1)."""
+    """Everything that is needed to start the job at any time on any node. Persisted (kind "job-graph", version 1)."""
 
     job_id: JobId
     name: str
@@ -85,7 +85,7 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
     artefacts: tuple[Artefact, ...]
     spark_conf: dict[str, str]
     options: dict[str, str]  # Emberkeep options set for this job (restart-strategy.*, …)
-    working_directory: str  # the client's; used where it exists on the node
+    working_directory: str  # the client's; used if it exists on the node
     resources: JobResources
     python: str  # the client's Python, "3.11"
     submitted_ms: int
@@ -94,18 +94,21 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
 
 
 class FailureKind(enum.Enum):
-    """Why an attempt ended badly: decides whether the restart strategy is asked."""
+    """Why an attempt did not succeed; decides whether the restart strategy is asked."""
 
     LOST = "lost"  # driver process killed, JVM died, node gone
     SCRIPT = "script"  # the script raised, or exited with a code other than 0
     SETUP = "setup"  # the driver could not be started (artefacts, interpreter, Java, disk)
-    RESOURCES = "resources"  # slots were not found in time, or executors kept failing
-    MOVED = "moved"  # no failure: the driver left its node between two micro-batches, and starts elsewhere at once
+    RESOURCES = "resources"  # no slots in time, or executors that kept failing
+    MOVED = "moved"  # no failure: the driver left its node between two micro-batches and restarts elsewhere at once
 
 
 class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
-    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show. ``lasting``: the
-    driver did not come up, and would not on the same node for as long as nobody changes something there."""
+    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show.
+
+    ``lasting``: the driver did not come up, and would fail again on the same node until someone changes something
+    there.
+    """
 
     exit_code: int
     kind: FailureKind | None = None
@@ -115,7 +118,7 @@ class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExceptionEntry(Compatible, frozen=True, kw_only=True):
-    """One line of a job's exception history (also non-fatal ones, such as a lost executor)."""
+    """One entry of a job's exception history, which includes non-fatal ones such as a lost executor."""
 
     timestamp_ms: int
     attempt: int
@@ -126,11 +129,11 @@ class ExceptionEntry(Compatible, frozen=True, kw_only=True):
 
 
 class DriverHome(Compatible, frozen=True, kw_only=True):
-    """Where an attempt's driver was to be started."""
+    """Where an attempt's driver was ordered to start."""
 
     task_manager: TaskManagerId
-    node_id: str  # the machine that the task manager stands on
-    instance: InstanceId  # its life at that time
+    node_id: str  # the machine that the task manager runs on
+    instance: InstanceId  # the task manager's instance at that time
 
 
 class AttemptRecord(Compatible, frozen=True, kw_only=True):
@@ -144,7 +147,7 @@ class AttemptRecord(Compatible, frozen=True, kw_only=True):
 
 
 class JobResult(Compatible, frozen=True, kw_only=True):
-    """A job's end: written once, in one transaction with the removal of its handle. Persisted (version 1)."""
+    """A job's end: written once, in one transaction that also removes its handle. Persisted (version 1)."""
 
     job_id: JobId
     name: str
@@ -156,5 +159,5 @@ class JobResult(Compatible, frozen=True, kw_only=True):
     attempts: tuple[AttemptRecord, ...]
     exceptions: tuple[ExceptionEntry, ...]
     idempotency_key: str
-    savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: one can still restore from them
-    keeps_data: bool = False  # it failed by what is stored about it: its artefacts and checkpoints stay for people
+    savepoints: tuple[SavepointPointer, ...] = ()  # filled in by the store: they can still be restored from
+    keeps_data: bool = False  # failed because its stored data is unusable; people may need its files and checkpoints

@@ -1,9 +1,9 @@
-"""Which attempt is the newest one of a job.
+"""Which attempt of a job is the newest.
 
-As a rule it is the newest one in the job store. Where that was put back from an older copy, task managers and drivers
-have heard of newer ones. Such an attempt is adopted: its driver may be alive, and goes on under its number. A leader
-that has read a job from the store gives it no next number before it has listened to them for a while, so no two drivers
-run under one.
+Usually it is the newest one in the job store. If the store was restored from an older copy, task managers and drivers
+know of newer attempts. Such an attempt is adopted: its driver may be alive, and continues under its number. A leader
+that has read a job from the store first waits a while for reports before it writes the job's next number, so that no
+two drivers run under one number.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ADOPTS = frozenset(
 
 
 class NewestAttempt(JobState):
-    """The part of a job machine that begins attempts and follows those that others have begun."""
+    """The part of a job machine that begins attempts and adopts those that another leader has begun."""
 
     def _record_next_attempt(self) -> None:
         self.attempt = max(self.attempt, self._seen) + 1
@@ -39,14 +39,14 @@ class NewestAttempt(JobState):
         self._effects.append(ev.RecordAttempt(self.attempt))
 
     def _listens(self, now: Moment) -> bool:
-        """Whether task managers may not have told yet what they know; the job waits until they have."""
+        """Back off while task managers may not have reported yet what they know. True if the job must wait for that."""
         if now.at >= self._listens_until:
             return False
         self.phase, self._restart_at = Phase.BACKING_OFF, self._listens_until
         return True
 
     def _await_driver(self, now: Moment) -> None:
-        """The driver of the newest attempt may be alive."""
+        """Expect the driver of the newest attempt: it may be alive."""
         self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
         self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
         self._enter(JobStatus.INITIALIZING, now)
@@ -57,8 +57,8 @@ class NewestAttempt(JobState):
             self._script_until = now.at + self._policy.script_timeout
 
     def is_news(self, attempt: int) -> bool:
-        """Whether this attempt was begun by another leader, and the job store did not know it."""
-        unused = self.phase is Phase.RECORDING_ATTEMPT  # by this leader
+        """True if another leader began this attempt and the job store did not know it."""
+        unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet
         return attempt > self.attempt or (unused and attempt == self.attempt)
 
     def _attempt_seen(self, event: ev.AttemptSeen, now: Moment) -> None:
@@ -83,7 +83,7 @@ class NewestAttempt(JobState):
         if self.phase is Phase.WITHOUT_GRAPH:
             return
         if self.phase in (Phase.RECORDING_ATTEMPT, Phase.ADOPTING):
-            self.phase = Phase.ADOPTING  # once the write that is under way is done
+            self.phase = Phase.ADOPTING  # adopted as soon as the write that is under way has finished
         else:
             self._write_adopted()
 

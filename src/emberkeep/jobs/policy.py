@@ -1,4 +1,4 @@
-"""The numbers that govern one job's life: the cluster's configuration, overridden by the job's own options."""
+"""The numbers that govern one job: the cluster's configuration, overridden by the job's own options."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from emberkeep.base.configuration import options
 from emberkeep.base.configuration.values import Configuration
 
-REPEAT = 2.0  # seconds after which an order to a task manager that shows no effect yet is given again
-LISTENED_BEATS = 2  # heartbeats in whose time task managers that can be heard have registered
+REPEAT = 2.0  # seconds after which an order without visible effect is repeated
+LISTENED_BEATS = 2  # heartbeat intervals within which all reachable task managers have registered
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,13 @@ class JobPolicy:
     heartbeat_timeout: float
     lease: float
     start_timeout: float
-    place_timeout: float  # 0: wait for ever
+    place_timeout: float  # 0: wait without limit
     grace: float
     restarts_script_failures: bool
-    start_attempts: int = 0  # that fail in a row for one reason; 0: no limit
+    start_attempts: int = 0  # failed starts in a row for one reason; 0: no limit
     script_timeout: float = 60.0  # that the script has left once the job is stopped
     repeat: float = REPEAT
-    listening: float = 0.0  # to task managers, before a job that was read from the store is given a next attempt
+    listening: float = 0.0  # wait for task managers' reports before a recovered job's next attempt
 
 
 def job_policy(configuration: Configuration) -> JobPolicy:

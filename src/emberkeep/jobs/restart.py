@@ -1,7 +1,7 @@
-"""Restart strategies: whether and after which pause a lost driver is started again. Flink's names, keys and semantics.
+"""Restart strategies: whether, and after which delay, a lost driver is restarted. Flink's names, keys and semantics.
 
-A strategy counts failures and says for each what follows. It lives as long as the JobManager: a new leader counts anew,
-as in Flink.
+A strategy counts failures and decides after each. It lives as long as the JobManager process: a new leader starts
+counting from zero, as in Flink.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """The job fails; ``reason`` completes the sentence "not restarted: …"."""
+    """The job fails. ``reason`` completes the sentence "not restarted: …"."""
 
     reason: str
 
@@ -59,7 +59,7 @@ class FixedDelay:
 
 
 class ExponentialDelay:
-    """``exponential-delay``: growing pauses; an attempt that ran for ``reset_after`` seconds starts them anew.
+    """``exponential-delay``: growing delays, reset after an attempt that ran for ``reset_after`` seconds.
 
     ``attempts`` limits the restarts in a row without a reset; 0 means no limit.
     """
@@ -110,7 +110,7 @@ class FailureRate:
 
 
 def restart_strategy(configuration: Configuration) -> RestartStrategy:
-    """The strategy that ``configuration`` (the cluster's, overridden by the job's options) asks for."""
+    """Return the strategy that ``configuration`` (the cluster's, overridden by the job's options) names."""
     kind = configuration[options.RESTART_STRATEGY].replace("-", "")
     if kind == "fixeddelay":
         return FixedDelay(configuration[options.FIXED_ATTEMPTS], configuration[options.FIXED_DELAY])

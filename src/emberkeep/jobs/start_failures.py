@@ -1,10 +1,11 @@
-"""Attempts whose driver could not be started, and when there is no point in another one.
+"""Counts attempts whose driver could not be started, to end a job that cannot start.
 
-A driver that cannot come up says so before any of its script runs: an import fails, Java or the interpreter is missing,
-an archive cannot be unpacked. A restart strategy without a limit would start it for ever. So attempts in a row that
-failed so for one reason are counted, whatever the strategy says. The reason may lie on one node: the next attempt is
-started on another one where there is one, and the job fails only once the reason was met on two nodes, or where no
-other node could take the driver at all. Like the restart strategy's, the count lives as long as the JobManager.
+A driver that cannot come up reports that before its script runs: an import fails, Java or the interpreter is missing,
+an archive cannot be unpacked. A restart strategy without a limit would restart it forever. So consecutive attempts that
+failed for the same reason are counted, independently of the strategy. The reason may be specific to one node. So the
+next attempt starts on another node if there is one, and the job fails only once the reason has occurred on two nodes,
+or if no other node could take the driver at all. Like the restart strategy's count, this count lives as long as the
+JobManager process.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class StartFailures:
-    """``most``: attempts in a row for one reason; 0: no limit."""
+    """``most``: failed starts in a row for one reason after which the job fails; 0: no limit."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._reason = ""
         self._count = 0
-        self.nodes: frozenset[str] = frozenset()  # where the newest reason was met
+        self.nodes: frozenset[str] = frozenset()  # where the newest reason occurred
 
     def failed(self, reason: str, node: str, *, only_node: bool) -> str:
-        """Count a start that failed on ``node``. ``only_node``: no other one could have taken the driver.
+        """Count a start that failed on ``node``. ``only_node``: no other node could have taken the driver.
 
-        Returns why the job is given up, "" while it is not. Numbers in ``reason`` tell no reasons apart: attempts,
-        ports and process ids differ each time.
+        Returns why the job fails, "" if another attempt may follow. Reasons that differ only in numbers count as one,
+        because attempts, ports and process ids differ each time.
         """
         reason = _NUMBERS.sub("#", reason)
         if reason != self._reason:
@@ -42,5 +43,5 @@ class StartFailures:
         return f"{self._count} starts in a row failed so, on {where} ({options.DRIVER_START_ATTEMPTS.key})"
 
     def ended_otherwise(self) -> None:
-        """An attempt came up, or failed for a reason that may pass."""
+        """Reset the count: an attempt came up, or failed for a reason that may pass."""
         self._reason, self._count, self.nodes = "", 0, frozenset()

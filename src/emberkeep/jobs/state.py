@@ -1,4 +1,4 @@
-"""What is known of a job, and what can be read off it. The machine that changes it is in ``machine``."""
+"""The state of one job, and queries on it. The machine that changes the state is in ``machine``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS_REMEMBERED = 50
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job is going to end. ``keeps_data``: see JobResult."""
+    """How the job will end. ``keeps_data``: see JobResult."""
 
     status: JobStatus
     exit_code: int
@@ -30,9 +30,12 @@ class Verdict:
 
 
 class JobState:
-    """One job. ``attempt`` is the newest attempt number in the store, 0 for a job that was never started; ``home``:
-    where that attempt's driver was to be started; ``stopped``: the job was suspended or drained, nothing follows that
-    attempt."""
+    """The state of one job.
+
+    ``attempt``: the newest attempt number in the store, 0 for a job that was never started. ``home``: where that
+    attempt's driver was ordered to start. ``stopped``: the job was suspended or drained, and no attempt follows that
+    one.
+    """
 
     def __init__(
         self,
@@ -57,27 +60,27 @@ class JobState:
         self._policy = policy
         self._strategy = strategy
         self._starts = StartFailures(policy.start_attempts)
-        self._place: ev.DriverPlace | None = None  # granted, its driver not started yet
-        self._only_node = False  # the newest place was on the only node for this driver
+        self._place: ev.DriverPlace | None = None  # granted; its driver is not started yet
+        self._only_node = False  # the newest place was on the only node that can take the driver
         self._explain_at: float | None = None
-        self._waited_for_blocked = False  # at the last explanation: for blocked nodes too
+        self._waited_for_blocked = False  # at the last explanation, unblocking nodes might have provided a place
         self._restart_at: float | None = None
-        self._moving = False  # the present attempt's driver is being ended to start elsewhere
-        self._script_until: float | None = None  # of a job that was stopped
-        self._looked_at = 0.0  # the newest event's time, and what was said with it
+        self._moving = False  # the current attempt's driver is being ended to start elsewhere
+        self._script_until: float | None = None  # when the script of a stopped job must have ended
+        self._looked_at = 0.0  # time of the newest event, and its ``hears_since``
         self._hears_since: float | None = None
-        self._recorded = self._writing = attempt  # newest number in the store; that is written, or was last
-        self._seen = 0  # newest number that anybody has heard of, above those of the store
-        self._listens_until = float("-inf")  # on the clock of Moments
+        self._recorded = self._writing = attempt  # newest number in the store; number of the current or last write
+        self._seen = 0  # newest number that any event has named
+        self._listens_until = float("-inf")  # in ``Moment.at`` seconds
         self._without_graph = ""  # why its graph cannot be read
-        self._end_to_judge: AttemptOutcome | None = None  # of the driver, once the graph can be read
+        self._end_to_judge: AttemptOutcome | None = None  # end of the driver, judged once the graph can be read
         self._forget_at: float | None = None
         self._forgotten = False
         self._effects: list[Effect] = []
         self._steps: deque[str] = deque(maxlen=STEPS_REMEMBERED)
 
     def deadline(self) -> float | None:
-        """When a Tick is due (monotonic seconds); None: only an event moves the job on."""
+        """Return when a Tick is due (monotonic seconds); None: only an event moves the job on."""
         if self.phase is Phase.PLACING:
             return self._explain_at
         if self.phase is Phase.BACKING_OFF:
@@ -93,18 +96,21 @@ class JobState:
             driver.silent_at(self._policy, silence_from),
             driver.gone_at(self._policy, silence_from),
             self._script_until if driver.stop_at is None else None,
-            # Nobody says when peers are heard again.
+            # No event announces that contact with the peers is back, so poll.
             self._looked_at + self._policy.repeat if silence_from is None else None,
         )
         return min((time for time in times if time is not None), default=None)
 
     def _silence_from(self) -> float | None:
-        """Since when a driver's silence counts. Not while this leader may be cut off itself: nobody restarts a healthy
-        job. One that was cancelled is not wanted back."""
+        """Return since when a driver's silence counts; None while this leader may be cut off itself.
+
+        Such a leader must not restart healthy jobs. A canceled job is not restarted, so its driver's silence always
+        counts.
+        """
         return 0.0 if self.verdict_is(JobStatus.CANCELED) else self._hears_since
 
     def refusal(self, attempt: int) -> str:
-        """Why a JobMaster of ``attempt`` has to end itself; "" when it may go on."""
+        """Return why a JobMaster of ``attempt`` must end itself; "" if it may continue."""
         if attempt != self.attempt:
             return f"attempt {attempt} of job {self.graph.job_id} is not its present attempt, which is {self.attempt}"
         driver = self.driver
@@ -119,32 +125,32 @@ class JobState:
         return ""
 
     def stands_on(self) -> InstanceId | None:
-        """The life of the task manager that the driver, or the place for it, is on."""
+        """Return the task manager instance that has the driver, or the place for it."""
         if self._place is not None:
             return self._place.instance
         driver = self.driver
         return driver.place.instance if driver is not None and driver.place is not None else None
 
     def driver_home(self) -> DriverHome | None:
-        """Where the driver is or may come up: the place that is granted for it, or was; None when it is gone."""
+        """Return where the driver runs or may come up: its current or granted place; None if it is gone."""
         if self._place is not None:
             return self._place.home
         return None if self.driver is None or self.driver.gone else self.driver.stands_at
 
     def granted_place(self) -> ev.DriverPlace | None:
-        """Where the next driver is going to be started; None when that place was lost meanwhile."""
+        """Return where the next driver will be started; None if there is no such place or it was lost."""
         return self._place
 
     def shunned_nodes(self) -> frozenset[str]:
-        """Where the newest attempts could not be started: the next one is better placed elsewhere."""
+        """Return the nodes where the newest attempts could not be started: better place the next one elsewhere."""
         return self._starts.nodes
 
     def knows_jobmaster(self) -> bool:
-        """False: the JobMaster has to register (again)."""
+        """True if the JobMaster is registered; otherwise it must register (again)."""
         return self.driver is not None and self.driver.registered
 
     def waiting(self) -> str:
-        """What the job waits for, in words, where it is not a driver place; "" when it goes on by itself."""
+        """Return in words what the job waits for, other than a driver place; "" if it needs nothing to continue."""
         driver = self.driver
         if self.phase is Phase.WITHOUT_GRAPH:
             return f"its job graph: {self._without_graph}"
@@ -183,9 +189,9 @@ class JobState:
         self.history.status_entered(status, now.ms)
 
     def _is_late(self, event: Event) -> bool:
-        """Facts about attempts and requests that are over: expected in any network, and without meaning."""
+        """True if the event is about an attempt or a request that is over. Such events are normal and are ignored."""
         if isinstance(event, ev.PlaceGranted):
-            return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn meanwhile
+            return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn in the meantime
         if isinstance(event, ev.PlaceExplained):
             return self.phase is not Phase.PLACING
         attempt = getattr(event, "attempt", None)
@@ -194,7 +200,7 @@ class JobState:
         driver = self.driver
         if attempt != self.attempt or driver is None or driver.gone:
             return True
-        # That one life of a task manager lists it no more means nothing when it is known from another life.
+        # It means nothing that one instance does not list a driver that is known to be on another instance.
         return isinstance(event, ev.DriverVanished) and (
             driver.place is None or driver.place.instance != event.instance
         )

@@ -1,5 +1,7 @@
-"""The phases of a job's life and which event may lead from which to which. The table is the law: the machine checks
-every step against it, and the diagram in the documentation is drawn from it."""
+"""The phases of a job, and which events may lead from one phase to which others.
+
+The machine checks each step against this table, and the diagram in the documentation is drawn from it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,14 @@ from emberkeep.jobs import events as ev
 
 class Phase(enum.Enum):
     NEW = "NEW"
-    WITHOUT_GRAPH = "WITHOUT_GRAPH"  # its graph cannot be read at present: what runs goes on, nothing is decided
-    PLACING = "PLACING"  # a driver place is asked for
+    WITHOUT_GRAPH = "WITHOUT_GRAPH"  # its graph cannot be read now: running drivers continue, nothing is decided
+    PLACING = "PLACING"  # waiting for a driver place
     RECORDING_ATTEMPT = "RECORDING_ATTEMPT"  # the next attempt's number is being written
-    ADOPTING = "ADOPTING"  # likewise, of a newer attempt than the job store knew: its driver may be alive
-    STARTING = "STARTING"  # the driver was told to start, or is waited for after a recovery
+    ADOPTING = "ADOPTING"  # writing the number of a newer attempt, which the job store did not know
+    STARTING = "STARTING"  # the driver was ordered to start, or is awaited after a recovery
     RUNNING = "RUNNING"
     ENDING = "ENDING"  # the attempt is over; its driver must be proven gone before anything follows
-    BACKING_OFF = "BACKING_OFF"  # the driver is gone; the restart's pause is not over
+    BACKING_OFF = "BACKING_OFF"  # no driver: waiting for the restart's delay, or for reports after a recovery
     RECORDING_RESULT = "RECORDING_RESULT"
     ENDED = "ENDED"  # the result is durable
 
