@@ -1,7 +1,7 @@
-"""What earlier attempts of this process's job have committed, for functions that keep an output of their own.
+"""The batches that earlier attempts of this process's job have committed, for functions that keep their own output.
 
-A function that finds no trace of its own work cannot tell a new output from one whose file system is away. The job
-store can: it knows the batches that earlier attempts have committed.
+A function that finds no trace of its own work cannot tell a new output from one whose file system is unavailable. The
+job store can: it knows the batches that earlier attempts have committed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NO_BATCH = -1
 
 
 class EarlierCommits:
-    """The newest batch by the path of its checkpoint. Used from any thread."""
+    """The newest committed batch for each checkpoint path. Used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,7 +1,7 @@
-"""Functions that live in Spark's Python workers, over many micro-batches, and are reached when the job ends.
+"""Functions that live in Spark's Python workers across many micro-batches and are called when the job ends.
 
-Spark reuses workers, so what a module of a worker holds stays. It also lets go of all workers that were idle for a
-minute: an instance then hands its state to the driver, which gives it to a later one.
+Spark reuses workers, so the variables of a worker's modules persist. Spark also ends all workers that were idle for a
+minute. An instance then hands its state to the driver, which gives it to a later instance.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _driver_link = _no_link
 
 
 class ExecutorFunction(Generic[T]):
-    """Travels with the functions that are given to Spark; calling it answers this worker's instance."""
+    """A handle that travels with the functions given to Spark. Calling it returns this worker's instance."""
 
     def __init__(self, factory: Callable[[], T], name: str, link: Link | None = None) -> None:
         self.name = name
@@ -34,8 +34,10 @@ class ExecutorFunction(Generic[T]):
         self._link = link
 
     def __call__(self) -> T:
-        """The instance of this process, made and opened at the first call. Raises EmberkeepError (the driver is not
-        reached), and what the instance raises."""
+        """Return the instance of this process, which the first call makes and opens.
+
+        Raises EmberkeepError (the driver cannot be reached), and what the instance raises.
+        """
         with _lock:
             if self.name not in _instances:
                 _instances[self.name] = Instance(self.name, self._factory(), self._link, _forget)
@@ -47,23 +49,23 @@ class ExecutorFunction(Generic[T]):
 
 
 def on_executor(factory: Callable[[], T], name: str = "") -> ExecutorFunction[T]:
-    """A function with one instance in each Python worker of the executors.
+    """Return a function that has one instance in each Python worker of the executors.
 
-    ``factory`` makes an instance; it travels to the workers as all functions do that Spark is given. ``name`` tells the
-    function apart from others; by default the factory's. An instance's ``initialize_state`` gets a list: the states
-    that nobody has, all of them for the first instance that comes, none for the others.
+    ``factory`` makes an instance; it travels to the workers like any function given to Spark. ``name`` distinguishes
+    the function from others; by default it is the factory's name. ``initialize_state`` of the first instance to come
+    gets a list of all states that no instance has. It is not called if there are none.
     """
     return ExecutorFunction(factory, name or f"{factory.__module__}.{factory.__qualname__}")
 
 
 def serve_link(link: Callable[[], Link | None]) -> None:
-    """Handles that are serialised in this process from now on lead to the driver's endpoint."""
+    """Make handles that this process serialises from now on refer to the driver's endpoint."""
     global _driver_link  # noqa: PLW0603 - one endpoint per driver process
     _driver_link = link
 
 
 def _forget(instance: Instance) -> None:
-    """The next call makes another one."""
+    """Forget an instance, so that the next call makes another one."""
     with _lock:
         for name in [name for name, known in _instances.items() if known is instance]:
             del _instances[name]

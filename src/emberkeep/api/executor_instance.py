@@ -1,8 +1,9 @@
 """One function object in a Python worker, and the thread that answers the driver for it.
 
-The connection to the driver may break while both live. The instance then goes on taking rows and connects again; the
-driver waits for it before it asks any. Where the driver has counted the instance as lost meanwhile, or is of a release
-whose instances cannot connect again, it is closed, and the worker makes another one for the next rows.
+The connection to the driver may break while both processes live. Then the instance continues to take rows and
+reconnects; the driver waits for it before it calls any instance. If the driver has counted the instance as lost in the
+meantime, or is of a release whose instances cannot reconnect, the instance is closed, and the worker makes another one
+for the next rows.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from emberkeep.api.function_state import decode_state, encode_state
 from emberkeep.api.functions import close_once, open_once
 from emberkeep.base.errors import Conflict, EmberkeepError, Fatal, RetryLater
 
-_LEAVE_SECONDS = 10.0  # that a call under way may take when the worker ends
-_FAREWELL_SECONDS = 3.0  # that the driver may take to have it; what is left of an executor is killed 2 seconds later
-_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0  # seconds between two tries to connect again
+_LEAVE_SECONDS = 10.0  # seconds that a call under way may take when the worker ends
+_FAREWELL_SECONDS = 3.0  # for the driver's acknowledgement; 2 seconds later the executor's processes are killed
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0  # seconds between two tries to reconnect
 
 
 class Instance:
-    """``ended``: told when it is closed for good while the worker lives. Raises EmberkeepError (the driver is not
-    reached), and what the function raises."""
+    """A function object and its connection to the driver.
+
+    ``ended`` is called when the instance is closed permanently while the worker lives. The constructor raises
+    EmberkeepError (the driver cannot be reached), and what the function raises.
+    """
 
     def __init__(self, name: str, function: Any, link: Link | None, ended: Callable[[Instance], None]) -> None:
         self.function = function
@@ -42,7 +46,7 @@ class Instance:
         self._is_leaving = False
         self._farewell: Reply | None = None
         self._farewell_has_come = threading.Event()
-        self._is_refused = False  # by the driver's port: the driver is gone
+        self._is_refused = False  # the driver's port refused the connection: the driver is gone
         if link is None:
             open_once(function)
             return
@@ -58,7 +62,7 @@ class Instance:
                 self.function.initialize_state([decode_state(self._name, state) for state in states])
             open_once(self.function)
         except BaseException as error:
-            with suppress(EmberkeepError):  # the driver takes the states back, for the next try
+            with suppress(EmberkeepError):  # the driver keeps the states for the next try
                 self._channel.send(Reply(number=NOT_BEGUN, error=f"{type(error).__name__}: {error}"))
             self._channel.close()
             raise
@@ -84,13 +88,13 @@ class Instance:
                 return
 
     def _given_up(self) -> None:
-        """The driver has lost this instance: it takes no more rows."""
-        self._is_closed = True  # first: nothing is said for it any more
+        """Close the instance, which takes no more rows: the driver counts it as lost."""
+        self._is_closed = True  # first, so that no farewell is sent for it
         self._ended(self)
         close_once(self.function)
 
     def _rejoined(self, link: Link) -> Channel:
-        """Raises Conflict: the driver has given this instance up, or there is another driver."""
+        """Return a new connection. Raises Conflict if the driver counts this instance as lost or is another driver."""
         pause = _FIRST_PAUSE
         while True:
             try:
@@ -104,7 +108,7 @@ class Instance:
             pause = min(2 * pause, _LAST_PAUSE)
 
     def _answer_all(self) -> None:
-        """Until the farewell has come, or the connection breaks: raises RetryLater."""
+        """Answer calls until the farewell is acknowledged. Raises RetryLater when the connection breaks."""
         if self._farewell is not None:
             self._send(self._farewell)
         while True:
@@ -118,7 +122,7 @@ class Instance:
     def _send(self, reply: Reply) -> None:
         try:
             self._channel.send(reply)
-        except Fatal as error:  # too large: the driver gets to know why, and the connection stays
+        except Fatal as error:  # too large: report why to the driver; the connection stays
             self._channel.send(Reply(number=reply.number, error=f"the state of {self._name}: {error}"))
 
     def _answer(self, call: Call) -> Reply:
@@ -137,8 +141,10 @@ class Instance:
     # --- the end of the worker ----------------------------------------------------------------------------------------
 
     def _leave(self) -> None:
-        """Spark lets this worker go, or its executor ends: the state stays with the driver, for a later instance.
-        Nothing comes after ``close``, and where the driver is gone that is all (END-3)."""
+        """Send the state to the driver for a later instance, and close the function: the worker or its executor ends.
+
+        If the driver is gone, only close the function. Do nothing if it is closed already (END-3).
+        """
         if self._is_leaving:
             return
         self._is_leaving = True
@@ -148,15 +154,18 @@ class Instance:
             if not self._driver_is_there():
                 return
             self._farewell = self._answer(Call(number=FAREWELL, method="snapshot_state"))
-            with suppress(EmberkeepError):  # the other thread connects again, and sends it
+            with suppress(EmberkeepError):  # the other thread reconnects and sends it
                 self._send(self._farewell)
-            if self._comes_again:  # else nobody says that it has come
+            if self._comes_again:  # else the driver does not acknowledge it
                 self._farewell_has_come.wait(_FAREWELL_SECONDS)
         finally:
             self._close()
 
     def _driver_is_there(self) -> bool:
-        """Once that is known; the other thread connects again where the connection has broken."""
+        """True if the driver is reachable. Waits until that is known, for a few seconds at most.
+
+        If the connection has broken, the other thread reconnects.
+        """
         deadline = time.monotonic() + _FAREWELL_SECONDS
         while self._channel.has_ended():
             if self._is_refused or time.monotonic() >= deadline or not self._comes_again:
@@ -170,12 +179,15 @@ class Instance:
 
 
 _leaving: list[Callable[[], None]] = []
-_exits_in: int | None = None  # the process that is ending
+_exits_in: int | None = None  # id of the process that is ending
 
 
 def _before_exit(action: Callable[[], None]) -> None:
-    """Workers end by ``os._exit``, which calls nobody, or by the SIGHUP that Spark's daemon sends when their executor
-    ends."""
+    """Call ``action`` before this worker ends.
+
+    Workers end by ``os._exit``, which calls no exit handlers, or by the SIGHUP that Spark's daemon sends when their
+    executor ends.
+    """
     if not _leaving:
         _take_exits(os.getpid())
     _leaving.append(action)
@@ -186,7 +198,7 @@ def _take_exits(own: int) -> None:
 
     def leave(status: int) -> None:
         global _exits_in  # noqa: PLW0603 - a process ends once
-        if os.getpid() == own and _exits_in is None:  # what user code forks has no instances
+        if os.getpid() == own and _exits_in is None:  # processes that user code forks have no instances
             _exits_in = own
             for action in _leaving:
                 with suppress(Exception):
@@ -194,7 +206,7 @@ def _take_exits(own: int) -> None:
         original(status)
 
     def hung_up(*_: object) -> None:
-        if _exits_in is None:  # else it is about to end
+        if _exits_in is None:  # else it is ending already
             leave(128 + signal.SIGHUP)
 
     os._exit = leave  # type: ignore[assignment]
@@ -204,7 +216,7 @@ def _take_exits(own: int) -> None:
 
 
 def _keep_handler() -> None:
-    """Spark's daemon takes handlers of SIGHUP back before each task: not this one."""
+    """Keep our SIGHUP handler: Spark's daemon resets SIGHUP before each task."""
     original = signal.signal
 
     def without_hangups(number: Any, handler: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Objects that are given to ``foreach`` and take part in the job's life: one instance in each Python worker.
+"""Objects given to ``foreach`` that take part in the job's lifecycle: one instance in each Python worker.
 
-Spark makes a copy of what ``foreach`` got for each task. A stand-in is given to it for these objects, which passes the
+Spark copies the object given to ``foreach`` for each task. Emberkeep gives Spark a stand-in instead, which passes the
 rows on to the worker's living instance.
 """
 
@@ -16,25 +16,25 @@ from emberkeep.api.registry import name_of, numbered
 
 
 class ForeachObjects:
-    """Of a driver process, with the names that their states have in savepoints. Used from any thread."""
+    """The objects of one driver process, with the names of their states in savepoints. Used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: list[tuple[Any, str]] = []
 
     def stand_in(self, function: Any) -> StandIn:
-        """What Spark gets in the place of an object; one that is known keeps its name."""
+        """Return what Spark gets in place of an object. A known object keeps its name."""
         with self._lock:
             name = next((name for known, name in self._known if known is function), None)
             if name is None:
-                # Apart from what `on_executor` has made of the same class.
+                # The prefix separates it from what `on_executor` makes of the same class.
                 name = numbered(f"foreach {name_of(function)}", {name for _, name in self._known})
                 self._known.append((function, name))
         return StandIn(on_executor(functools.partial(_Living, function), name), type(function))
 
 
 class StandIn:
-    """A writer for ``foreach``. Called as the object's class is, which tells queries without a name apart."""
+    """A writer for ``foreach``. It has the class name of the object, which distinguishes queries without a name."""
 
     def __init__(self, instance: ExecutorFunction[_Living], kind: type) -> None:
         self._instance = instance
@@ -42,7 +42,7 @@ class StandIn:
         self.__module__, self.__qualname__ = kind.__module__, kind.__qualname__
 
     def open(self, partition_id: int, epoch_id: int) -> Any:
-        """Whether Spark is to process the partition's rows of this micro-batch."""
+        """Return True if Spark must process the partition's rows of this micro-batch."""
         self._began = self._instance()
         return self._began.begin(partition_id, epoch_id)
 
@@ -52,13 +52,15 @@ class StandIn:
 
     def close(self, error: Exception | None) -> None:
         began, self._began = self._began, None
-        if began is not None:  # else there is no instance, and why is on its way
+        if began is not None:  # else making the instance failed, and its error is being raised
             began.end(error)
 
 
 class _Living(RichFunction):
-    """The instance of a worker. ``open`` and ``close`` of a RichFunction are of its life, as everywhere; those of any
-    other object are Spark's, of a partition of a micro-batch."""
+    """A worker's instance. For a RichFunction, ``open`` and ``close`` begin and end its lifecycle, as everywhere.
+
+    For any other object they are Spark's, called for each partition of a micro-batch.
+    """
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -81,7 +83,7 @@ class _Living(RichFunction):
         if not self._is_rich and hasattr(self._function, "close"):
             self._function.close(error)
 
-    # --- the life of a function ---------------------------------------------------------------------------------------
+    # --- the lifecycle of a function ----------------------------------------------------------------------------------
 
     def open(self) -> None:
         open_once(self._function)

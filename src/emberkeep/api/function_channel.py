@@ -14,7 +14,7 @@ from emberkeep.base.errors import Fatal, RetryLater
 
 _LENGTH = struct.Struct(">I")
 LARGEST = 64 * 2**20  # bytes of one frame
-# Of a side that has vanished without a word, such as a node without power; Spark's own word on it comes first.
+# TCP limits for a peer that vanished without closing, such as a node without power. Spark may report the loss earlier.
 _IDLE_SECONDS, _PROBE_SECONDS, _PROBES = 15, 5, 3
 _UNANSWERED_MS = 30_000
 
@@ -22,14 +22,14 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Channel:
-    """Sends and receives whole frames. Sending from several threads is fine. Raises RetryLater when it is broken."""
+    """Sends and receives whole frames; several threads may send. Raises RetryLater when the connection is broken."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._sending = threading.Lock()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Raises Fatal too: the message is too large, and nothing of it was sent."""
+        """Send one message. Raises Fatal if it is too large; then nothing of it was sent."""
         data = msgspec.json.encode(message)
         if len(data) > LARGEST:
             raise Fatal(
@@ -52,7 +52,7 @@ class Channel:
             raise RetryLater(f"not a message of ours: {error}") from error
 
     def settle(self) -> None:
-        """From here on messages may be far apart; a side that has vanished is noticed all the same."""
+        """Allow any time between messages from now on, and use TCP keep-alive to detect a vanished peer."""
         connection = self._connection
         try:
             connection.settimeout(None)
@@ -65,7 +65,7 @@ class Channel:
             raise RetryLater(f"the other side is gone: {error}") from error
 
     def has_ended(self) -> bool:
-        """Whether the other side is known to be gone, and nothing of it is left to receive."""
+        """True if the peer is known to be gone and nothing from it is left to receive."""
         try:
             return not self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:

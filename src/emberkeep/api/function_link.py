@@ -1,11 +1,11 @@
-"""How an instance in a Python worker and the driver find and know each other, and what they say.
+"""How an instance in a Python worker and the driver connect, authenticate each other, and exchange messages.
 
-The worker connects. Each side proves that it has the attempt's secret by a keyed hash over what the other one chose.
-A connection may break while both sides live: the worker then connects again, as the same instance.
+The worker connects. Each side proves that it has the attempt's secret by a keyed hash over a nonce that the other side
+chose. A connection may break while both sides live; the worker then reconnects as the same instance.
 
-The release before (version 1) knows nothing of that, and refuses a message that says more than it knows. So a driver
-marks its nonce, which that release takes as it is, and a worker introduces itself in version 1 where there is no mark.
-An instance whose connection to such a side breaks is lost.
+The previous release (version 1) cannot reconnect, and refuses a message with fields that it does not know. So a driver
+marks its nonce, which that release accepts as it is, and a worker introduces itself in version 1 if there is no mark.
+An instance whose connection to a side of version 1 breaks is lost.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from emberkeep.api.function_channel import Channel
 from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import Conflict, RetryLater
 
-_SECONDS = 30.0  # for connecting and being recognised
+_SECONDS = 30.0  # for connecting and for the handshake
 VERSION = 2
-WITHOUT_RETURN = 1  # the version in which an instance cannot connect again
-_MARK = "v2."  # before the nonce of a driver that knows version 2
-_TRIES = 3  # to join over connections that break
-_PAUSE = 0.2  # seconds between two
+WITHOUT_RETURN = 1  # the version in which an instance cannot reconnect
+_MARK = "v2."  # prefix of the nonce of a driver that knows version 2
+_TRIES = 3  # tries to join if the connection breaks
+_PAUSE = 0.2  # seconds between two tries
 EXECUTOR_VARIABLE = "EMBERKEEP_EXECUTOR_ID"  # in the environment of executors, and so of their workers
 
-# Of replies that nobody has asked for.
-FAREWELL = 0  # the worker ends and leaves its state; it waits for a Call of this number, which says that it has come
+# Numbers of replies that no call has asked for.
+FAREWELL = 0  # the worker ends and sends its state; a Call of this number acknowledges it
 NOT_BEGUN = -1  # the instance could not begin, and has taken no row
 
 
@@ -50,8 +50,11 @@ class Challenge(Compatible, frozen=True):
 
 
 class Hello(Compatible, frozen=True, kw_only=True):
-    """Of a worker. ``proof``: of the driver's nonce. ``instance``: 32 hex digits, "" in version 1. ``executor``: its id
-    in Spark, "" where nobody knows. ``again``: the instance has been here, and its connection broke."""
+    """A worker's introduction. ``proof``: hash over the driver's nonce.
+
+    ``instance``: 32 hex digits, "" in version 1. ``executor``: its id in Spark, "" if unknown. ``again``: the instance
+    was connected before, and its connection broke.
+    """
 
     version: int
     attempt: int
@@ -66,8 +69,11 @@ class Hello(Compatible, frozen=True, kw_only=True):
 
 
 class Welcome(Compatible, frozen=True, kw_only=True):
-    """``proof``: of the worker's nonce. ``states``: what the instance begins with, in version 1. ``more``: it is
-    in so many State messages, which follow. ``refused``: why it is not let in."""
+    """The driver's reply. ``proof``: hash over the worker's nonce.
+
+    ``states``: in version 1, the states that the instance begins with. ``more``: number of State messages that follow
+    with these states in version 2. ``refused``: why the instance is refused.
+    """
 
     proof: str
     states: list[bytes]
@@ -86,7 +92,7 @@ class Call(Compatible, frozen=True, kw_only=True):
 
 
 class Reply(Compatible, frozen=True, kw_only=True):
-    """``number``: of the call; also FAREWELL, NOT_BEGUN."""
+    """``number``: of the call, or FAREWELL or NOT_BEGUN."""
 
     number: int
     error: str = ""
@@ -98,7 +104,7 @@ class InstanceGivenUp(Conflict):
 
 
 class Joined(NamedTuple):
-    """``version``: that both sides speak. ``states``: what the instance begins with."""
+    """``version``: the version that both sides speak. ``states``: the states that the instance begins with."""
 
     channel: Channel
     states: list[bytes]
@@ -106,8 +112,11 @@ class Joined(NamedTuple):
 
 
 def join_driver(link: Link, name: str, instance: str, *, again: bool = False) -> Joined:
-    """Of a worker. Raises RetryLater, Conflict (it is not the driver of this attempt), InstanceGivenUp."""
-    for _ in range(0 if again else _TRIES - 1):  # who comes again tries until the end
+    """Connect a worker's instance to the driver.
+
+    Raises RetryLater, Conflict (not the driver of this attempt), InstanceGivenUp.
+    """
+    for _ in range(0 if again else _TRIES - 1):  # an instance that reconnects is retried by its caller
         try:
             return _join(link, name, instance, again=again)
         except _HungUp:
@@ -151,7 +160,7 @@ def _join(link: Link, name: str, instance: str, *, again: bool) -> Joined:
 
 
 class _HungUp(RetryLater):
-    """The connection has broken, or the driver does not answer."""
+    """The connection has broken, or the driver does not reply."""
 
 
 def _check(answer: Welcome, link: Link, nonce: str) -> None:
@@ -163,7 +172,10 @@ def _check(answer: Welcome, link: Link, nonce: str) -> None:
 
 
 def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
-    """Of the driver: who has connected; it waits for ``welcome``. Raises RetryLater, Conflict (not of this attempt)."""
+    """Authenticate a worker that has connected to the driver; the worker then waits for ``welcome``.
+
+    Raises RetryLater, Conflict (not a worker of this attempt).
+    """
     connection.settimeout(_SECONDS)
     channel, nonce = Channel(connection), f"{_MARK}{secrets.token_hex(16)}"
     channel.send(Challenge(nonce=nonce))
@@ -179,7 +191,7 @@ def recognise(connection: socket.socket, link: Link) -> tuple[Channel, Hello]:
 
 
 def welcome(channel: Channel, hello: Hello, link: Link, states: list[bytes]) -> None:
-    """Raises RetryLater; Fatal (a state is too large)."""
+    """Accept the worker and send it the states. Raises RetryLater; Fatal (a state is too large)."""
     proof = _proof(link.secret, "driver", hello.nonce)
     if hello.version == WITHOUT_RETURN:
         channel.send(Welcome(proof=proof, states=states))
@@ -191,7 +203,7 @@ def welcome(channel: Channel, hello: Hello, link: Link, states: list[bytes]) -> 
 
 
 def refuse(channel: Channel, hello: Hello, link: Link, reason: str) -> None:
-    """Raises RetryLater."""
+    """Refuse the worker. Raises RetryLater."""
     channel.send(Welcome(proof=_proof(link.secret, "driver", hello.nonce), states=[], refused=reason))
 
 

@@ -1,4 +1,4 @@
-"""The state of a user function as bytes, which say what they are; never pickle."""
+"""The state of a user function as bytes that name their own kind; never pickle."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BYTES, _JSON = b"b", b"j"
 
 
 def encode_state(name: str, state: Any) -> bytes:
-    """Raises InvalidInput for what neither is bytes nor fits into JSON."""
+    """Encode a state. Raises InvalidInput if it is neither bytes nor representable in JSON."""
     if isinstance(state, bytes | bytearray | memoryview):
         return _BYTES + bytes(state)
     try:
@@ -25,7 +25,7 @@ def encode_state(name: str, state: Any) -> bytes:
 
 
 def decode_state(name: str, state: bytes) -> Any:
-    """What ``snapshot_state`` had returned. Raises Fatal."""
+    """Return what ``snapshot_state`` returned. Raises Fatal if the kind of the bytes is unknown."""
     kind, rest = state[:1], state[1:]
     if kind == _BYTES:
         return rest

@@ -1,6 +1,6 @@
-"""The interfaces of user functions that take part in a job's life. All of them are optional.
+"""The interfaces of user functions that take part in a job's lifecycle. All methods are optional.
 
-The order of calls, by how the job ends (source: Flink FLIP-46):
+The order of calls depends on how the job ends (source: Flink FLIP-46):
 
 - its sources have ended: ``prepare_to_shutdown``, ``shutdown``, ``close``
 - stopped with a drain: ``prepare_to_shutdown``, ``snapshot_state``, ``notify_checkpoint_complete``, ``shutdown``,
@@ -19,40 +19,40 @@ from emberkeep.api.registry import REGISTRY
 
 @runtime_checkable
 class WithGracefulShutdown(Protocol):
-    """Told of a graceful end, never of a failure or a cancellation. Both methods may be called more than once."""
+    """Called at a graceful end, never after a failure or a cancellation. Both methods may be called more than once."""
 
     def prepare_to_shutdown(self) -> None:
-        """No more rows will come: flush, close what is open. Nothing becomes final yet."""
+        """Flush and close what is open: no more rows will come. Do not make anything final yet."""
 
     def shutdown(self) -> None:
-        """What was prepared is part of a durable savepoint, or there will be none: finish."""
+        """Finish: what was prepared is part of a durable savepoint, or there will be no savepoint."""
 
 
 class RichFunction:
-    """A function with a life: resources from ``open`` to ``close``, and state that savepoints carry along.
+    """A function with a lifecycle: resources from ``open`` to ``close``, and state that savepoints contain.
 
-    Works as a context manager, too: leaving the block without an error is the end of its sources, unless the job was
-    stopped or cancelled; leaving it with one is a failure. ``close`` comes last in all cases. Derive from it, or write
-    a class with any of these methods.
+    It also works as a context manager. Leaving the block without an error counts as the end of its sources, unless the
+    job was stopped or cancelled, or has failed. Leaving the block with an error counts as a failure. ``close`` comes
+    last in all cases. Derive from this class, or write a class with any of these methods.
     """
 
     _life = "new"  # "new", "open", "closed"
 
     def open(self) -> None:
-        """Get resources. Called once, before the first row and after ``initialize_state``."""
+        """Acquire resources. Called once, before the first row and after ``initialize_state``."""
 
     def close(self) -> None:
-        """Free resources, at every kind of end. May be called more than once."""
+        """Free resources, however the job ends. May be called more than once."""
 
     def snapshot_state(self) -> Any:
-        """State for a savepoint: bytes, or whatever JSON can hold. None: there is none."""
+        """Return the state for a savepoint: bytes, or anything that JSON can represent. None: no state."""
         return None
 
     def initialize_state(self, state: Any) -> None:
-        """Called before ``open`` when the job starts from a savepoint, with what ``snapshot_state`` returned."""
+        """Restore what ``snapshot_state`` returned. Called before ``open`` if the job starts from a savepoint."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The savepoint that holds the state of the last ``snapshot_state`` is durable."""
+        """Called when the savepoint with the state of the last ``snapshot_state`` is durable."""
 
     def __enter__(self) -> Self:
         open_once(self)
@@ -71,22 +71,25 @@ class RichFunction:
 
 
 class FollowsQueries(RichFunction):
-    """A function of this package that is told of each query that the script has started."""
+    """A function of this package that is notified of each query that the script starts."""
 
     def query_started(self, query: str, checkpoint: str) -> None:
-        """``query``: its id, which stays over restarts. ``checkpoint``: where it is now, as Spark reaches it. It runs
-        already, so do not wait for its batch."""
+        """Note a query that has started. It is running already, so do not wait for its batch.
+
+        ``query``: its id, which stays the same over restarts. ``checkpoint``: where its checkpoint is now, as Spark
+        reaches it.
+        """
 
 
 def open_once(function: Any) -> None:
-    """Open a function that has ``open``, if it is not open."""
+    """Open a RichFunction that was not opened yet."""
     if isinstance(function, RichFunction) and function._life == "new":
         function.open()
         function._life = "open"
 
 
 def close_once(function: Any) -> None:
-    """Close a function that has ``close``; a RichFunction not twice."""
+    """Close a function that has ``close``; a RichFunction only once."""
     if isinstance(function, RichFunction):
         if function._life == "closed":
             return
@@ -97,6 +100,6 @@ def close_once(function: Any) -> None:
 
 
 def keeps_state(function: Any) -> bool:
-    """Whether a function has a ``snapshot_state`` of its own."""
+    """True if a function has a ``snapshot_state`` of its own."""
     method = getattr(function, "snapshot_state", None)
     return callable(method) and getattr(method, "__func__", None) is not RichFunction.snapshot_state

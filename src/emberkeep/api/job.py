@@ -1,4 +1,4 @@
-"""Which job this process works for."""
+"""The job that this process works for."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ NAME_VARIABLE = "EMBERKEEP_JOB_NAME"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """``job_id``: as Emberkeep shows it. ``attempt``: number of this start of the driver, from 1; it only grows.
+    """The job of a process.
 
-    False where Emberkeep does not run the process; the job id is "" then, and the attempt 0.
+    ``job_id``: as Emberkeep shows it. ``attempt``: number of this driver start, growing from 1. A Job is false in a
+    process that Emberkeep does not run; then the job id is "" and the attempt 0.
     """
 
     job_id: str = ""
@@ -27,8 +28,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def current_job() -> Job:
-    """The job of this driver, executor or Python worker. Under plain spark-submit it is a false value with empty
-    fields, so scripts need not ask what runs them."""
+    """Return the job of this driver, executor or Python worker.
+
+    Under plain spark-submit it is a false value with empty fields, so scripts need not check what runs them.
+    """
     job_id = os.environ.get(JOB_VARIABLE, "")
     if not job_id:
         return Job()
@@ -38,5 +41,5 @@ def current_job() -> Job:
 
 
 def job_environment(job: Job) -> Mapping[str, str]:
-    """What a process is told, so that ``current_job`` answers there."""
+    """Return the environment variables from which ``current_job`` answers in a process."""
     return {JOB_VARIABLE: job.job_id, ATTEMPT_VARIABLE: str(job.attempt), NAME_VARIABLE: job.name}

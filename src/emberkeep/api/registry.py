@@ -1,4 +1,4 @@
-"""The functions of this process that take part in the job's life."""
+"""The functions of this process that take part in the job's lifecycle."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _GRACEFUL = ("prepare_to_shutdown", "shutdown", "snapshot_state", "initialize_st
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """``name`` tells the function apart from the others of the job, in each of its starts."""
+    """``name`` identifies the function among those of the job, the same in each attempt."""
 
     name: str
     function: Any
 
 
 class Registry:
-    """Keeps functions in the order in which they came. Used from any thread."""
+    """Keeps functions in the order of their registration. Used from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,7 +29,7 @@ class Registry:
         self._has_other_end: Callable[[], bool] = lambda: False
 
     def add(self, function: Any, name: str = "") -> None:
-        """One that is known already stays known under its first name."""
+        """Register a function. One that is registered already keeps its first name."""
         with self._lock:
             if any(entry.function is function for entry in self._entries):
                 return
@@ -44,8 +44,11 @@ class Registry:
             return list(self._entries)
 
     def follow(self, added: Callable[[Registered], None], has_other_end: Callable[[], bool]) -> None:
-        """``added`` is called for each function that comes from now on. ``has_other_end``: the job was stopped or
-        cancelled, or has failed, so whatever the script does now, its sources have not ended."""
+        """Call ``added`` for each function that is registered from now on.
+
+        ``has_other_end``: True if the job was stopped or cancelled, or has failed. Then the end of the script does not
+        mean that its sources have ended.
+        """
         with self._lock:
             self._added, self._has_other_end = added, has_other_end
 
@@ -57,18 +60,18 @@ REGISTRY = Registry()
 
 
 def register(function: Any, name: str = "") -> Any:
-    """Let an object's methods be called as the job comes to savepoints and to its end; returns the object.
+    """Have an object's methods called when the job takes savepoints and when it ends; return the object.
 
-    Not needed for what is given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep finds these by itself.
-    ``name``: what its state is called in savepoints; by default its class, with a number from the second object on.
-    Where Emberkeep does not run the process, nothing is called.
+    Not needed for what is given to ``foreachBatch``, ``foreach`` or ``addListener``: Emberkeep registers these itself.
+    ``name``: the name of its state in savepoints; by default its class, with a number from the second object on. In a
+    process that Emberkeep does not run, nothing is called.
     """
     REGISTRY.add(function, name)
     return function
 
 
 def takes_part(function: Any) -> bool:
-    """Whether an object has any method of a function's life; ``close`` alone counts, too."""
+    """True if an object has any lifecycle method. For an object that is not itself a function, ``close`` is enough."""
     if isinstance(function, type):
         return False
     if outlives_batches(function):
@@ -77,7 +80,7 @@ def takes_part(function: Any) -> bool:
 
 
 def outlives_batches(function: Any) -> bool:
-    """Whether an object has a method that is called for a savepoint or a good end."""
+    """True if an object has a method that is called for a savepoint or a graceful end."""
     if isinstance(function, type):
         return False
     return any(callable(getattr(function, name, None)) for name in _GRACEFUL)
@@ -91,6 +94,6 @@ def name_of(function: Any) -> str:
 
 
 def numbered(wanted: str, taken: Collection[str]) -> str:
-    """The name, with a number from the second one on."""
+    """Return the name, with a number from the second use on."""
     names = itertools.chain([wanted], (f"{wanted}#{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in taken)

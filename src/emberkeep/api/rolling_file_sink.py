@@ -1,4 +1,4 @@
-"""A file sink for streaming queries: every row once, in few files of a good size, visible only when it is committed."""
+"""A file sink for streaming queries: each row exactly once, in few files of a good size, visible once committed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from emberkeep.api.session import session_of_process
 from emberkeep.base.errors import InvalidInput, RetryLater
 
 _STATE_VERSION = 1
-_PAUSE_SECONDS = 1.0  # between two attempts to write to an output that is away
+_PAUSE_SECONDS = 1.0  # between two tries to write to an output that is unavailable
 _MIB = 2**20
 
 
@@ -33,14 +33,15 @@ class RollingFileSink(FollowsQueries):
     """Give it to ``foreachBatch``: ``df.writeStream.foreachBatch(RollingFileSink("/data/out")).start()``.
 
     A micro-batch's rows wait, invisible, until the pieces of their partition reach ``max_bytes`` or ``max_rows``, or
-    the oldest of them is ``max_age`` old (seconds, or a timedelta). Then they become one part file of ``path``, which
-    appears whole. So part files span batches and checkpoints. Rows become visible only after Spark has committed their
-    batch. A process that dies anywhere leaves nothing half: the next one goes on. One sink object serves one query.
+    the oldest of them is ``max_age`` old (seconds, or a timedelta). Then they become part files in ``path``, each of
+    which appears complete. So part files span batches and checkpoints. Rows become visible only after Spark has
+    committed their batch. A process that dies at any point leaves nothing half done: the next one continues. One sink
+    object serves one query.
 
-    ``format``: "parquet", "json" (lines) or "csv". ``partition_by``: columns that become directories. ``options``: of
-    Spark's writer for this format. ``work_dir``: where invisible files and the commit log lie, on the file system of
-    ``path``; by default ``_emberkeep-<name>`` beside it, so that not even a recursive glob below ``path`` meets them.
-    ``adopt``: the id of the query that wrote this output before, when another one is to continue it.
+    ``format``: "parquet", "json" (lines) or "csv". ``partition_by``: columns that become directories. ``options``: for
+    Spark's writer of this format. ``work_dir``: directory of the invisible files and the commit log, on the file system
+    of ``path``; by default ``_emberkeep-<name>`` beside ``path``, so that not even a recursive glob below ``path``
+    finds them. ``adopt``: id of the query that wrote this output before, if another query continues it.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class RollingFileSink(FollowsQueries):
         self._restored: tuple[str, int] | None = None
 
     def __call__(self, frame: Any, batch_id: int) -> None:
-        """Write a micro-batch. Waits without a bound while the file system of the output is away, and says so.
+        """Write a micro-batch. While the output's file system is unavailable, wait without limit, and say so on stderr.
 
         Raises SinkFenced, OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, SinkClosed, RetryLater.
         """
@@ -84,7 +85,7 @@ class RollingFileSink(FollowsQueries):
             time.sleep(_PAUSE_SECONDS)
 
     def _write(self, frame: Any, batch_id: int) -> OutputUnavailable | None:
-        """Write a micro-batch, or return why its output is away."""
+        """Write a micro-batch, or return why its output is unavailable."""
         with self._lock:
             if self._life == "closed":
                 raise SinkClosed(f"the sink of {self.path} was closed", hint="make a new one for another query")
@@ -97,11 +98,13 @@ class RollingFileSink(FollowsQueries):
                 return error
             return None
 
-    # --- the life of a function ---------------------------------------------------------------------------------------
+    # --- the lifecycle of a function ----------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Take the output over, so that what has waited for long enough appears though no batch comes. Without Spark
-        the first batch does it. Raises SinkFenced, BatchesMissing, RetryLater."""
+        """Take the output over, so that rows that are old enough appear even if no batch comes.
+
+        Without a SparkContext, the first batch takes it over. Raises SinkFenced, BatchesMissing, RetryLater.
+        """
         with self._lock:
             self._opened_if_used()
 
@@ -111,14 +114,17 @@ class RollingFileSink(FollowsQueries):
             self._writer.continues(query, checkpoint)
 
     def prepare_to_shutdown(self) -> None:
-        """Put all that waits into complete part files, not visible yet."""
+        """Put all waiting rows of committed batches into complete part files, which are not visible yet."""
         with self._lock:
             writer = self._opened_if_used()
             if writer is not None:
                 writer.close_parts()
 
     def snapshot_state(self) -> dict[str, Any] | None:
-        """Where the output stands. The waiting rows lie in the work directory, which outlives every attempt."""
+        """Return the query and the newest committed batch of the output.
+
+        The waiting rows stay in the work directory, which outlives every attempt.
+        """
         with self._lock:
             writer = self._opened_if_used()
             if writer is None:
@@ -132,7 +138,7 @@ class RollingFileSink(FollowsQueries):
         self._restored = (str(state["query"]), int(state["batch"])) if state["path"] == self.path else None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Show the part files that were closed for this savepoint."""
+        """Make the part files visible that were closed for this savepoint."""
         del checkpoint_id
         with self._lock:
             writer = self._opened_if_used()
@@ -140,7 +146,7 @@ class RollingFileSink(FollowsQueries):
                 writer.publish()
 
     def shutdown(self) -> None:
-        """Show what was closed, delete what is not needed any more."""
+        """Make closed part files visible, and delete files that are not needed any more."""
         with self._lock:
             writer = self._opened_if_used()
             if writer is not None:
@@ -148,15 +154,15 @@ class RollingFileSink(FollowsQueries):
                 writer.clean_up()
 
     def close(self) -> None:
-        """Does not wait for a batch that is being written: it may be the reason why the job is ended."""
+        """Take no more batches. Does not wait for a batch that is being written, which may be why the job ends."""
         self._life = "closed"
         if self._watch is not None:
             self._watch.stop()
 
-    # --- making it ----------------------------------------------------------------------------------------------------
+    # --- making the writer --------------------------------------------------------------------------------------------
 
     def _opened_if_used(self) -> PartWriter | None:
-        """The writer, also in a process that ends a job before a batch came; None without Spark, or once closed."""
+        """Return the writer, also in a process that ends a job before a batch came; None without Spark or once closed."""
         if self._life == "closed":
             return None
         if self._writer is not None:
@@ -214,7 +220,7 @@ class RollingFileSink(FollowsQueries):
                 self._writer.show_what_is_due()
 
     def _check_restored(self, writer: PartWriter) -> None:
-        """The savepoint may know of batches that the output has lost."""
+        """Raise BatchesMissing if the savepoint knows batches that the output has lost."""
         query, batch = writer.newest()  # takes the output over
         known, wanted = self._restored or ("", NOTHING_YET)
         if query in ("", known) and batch < wanted:

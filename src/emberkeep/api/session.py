@@ -6,8 +6,10 @@ from typing import Any
 
 
 def session_of_process() -> Any:
-    """None without a SparkContext. Spark knows an active session per thread; that of the script's own thread is found
-    from any other, too."""
+    """Return the active SparkSession of this thread, else the default one; None without a SparkContext.
+
+    Spark has an active session per thread, so threads other than the script's usually have none.
+    """
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 

@@ -47,7 +47,7 @@ class Driver:
         """True if a report from ``place`` that does not list the driver proves it gone.
 
         Either the driver was recovered: it could run nowhere else, this task manager knows what its earlier instances
-        started, and nobody has heard of the driver since the recovery. Or this leader ordered it from an earlier
+        started, and no message of the driver has arrived since the recovery. Or this leader ordered it from an earlier
         instance of this task manager, and it never came up; if it comes up now, it is refused.
         """
         home = self.home
@@ -101,10 +101,11 @@ class Driver:
     def gone_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
         """Return when the driver counts as gone without a task manager's report; None: only a report can prove that.
 
-        If its task manager is lost or unknown: a lease after the last message of its JobMaster. If its task manager is
-        reachable, was ordered to end the driver and never listed it: a lease after the order. The order to start has
-        not arrived then, and a driver that starts later is refused when it registers, before its script runs. Silence
-        counts from ``hears_since`` on (None: it does not count now).
+        If its task manager is lost or unknown: a lease after the last message of its JobMaster, or, if it has not
+        registered, after the loss or the start at the earliest. If its task manager is reachable, was ordered to end
+        the driver and never listed it: a lease after the order and the last message. The order to start has not arrived
+        then, and a driver that starts later is refused when it registers, before its script runs. Silence counts from
+        ``hears_since`` on (None: it does not count now).
         """
         if hears_since is None:
             return None

@@ -1,1 +1,1 @@
-"""How the rolling file sink writes: a commit log, pieces that wait, part files that become visible whole."""
+"""How the rolling file sink writes: a commit log, waiting pieces, and part files that become visible complete."""

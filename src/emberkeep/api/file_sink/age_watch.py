@@ -1,4 +1,4 @@
-"""Showing rows that have become old while no batch came."""
+"""Makes old rows visible while no batch comes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AgeWatch:
     """A daemon thread that calls ``show`` once ``due_ms`` (Unix milliseconds, None: never) has passed."""
 
     def __init__(self, due_ms: Callable[[], int | None], show: Callable[[], None], alive: Callable[[], bool]) -> None:
-        """``alive``: whether Spark is still up; the thread ends with it."""
+        """``alive``: returns True while Spark is up; the thread ends with it."""
         self._due_ms = due_ms
         self._show = show
         self._alive = alive
@@ -27,7 +27,7 @@ class AgeWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns at once; a ``show`` that runs comes to its end."""
+        """Stop the thread; return at once. A running ``show`` completes."""
         self._ended.set()
 
     def _run(self) -> None:

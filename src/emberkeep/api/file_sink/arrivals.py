@@ -1,4 +1,4 @@
-"""What a batch that arrives is: the next one, one that comes again, or one that contradicts the output. Pure."""
+"""Classifies an arriving batch: the next one, a repeated one, or one that contradicts the output. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from emberkeep.api.file_sink.errors import (
 )
 from emberkeep.api.file_sink.model import NOTHING_YET, Owner, Piece, SinkState
 
-_REMEMBERED_PLANS = 100  # Spark keeps as many batches in its logs (spark.sql.streaming.minBatchesToRetain)
+_REMEMBERED_PLANS = 100  # Spark keeps this many batches in its logs (spark.sql.streaming.minBatchesToRetain)
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """A micro-batch as foreachBatch gives it. ``plan``: digest of its entry in the query's offset log.
-    ``committed_before``: the newest batch that earlier attempts of this job are known to have committed."""
+
+    ``committed_before``: the newest batch that earlier attempts of this job are known to have committed.
+    """
 
     query: str
     checkpoint: str
@@ -28,7 +30,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def claimed(state: SinkState | None, owner: Owner, first_growth: float, output: str) -> SinkState:
-    """The state with which ``owner`` begins to write. Raises SinkFenced for an attempt that was superseded."""
+    """Return the state with which ``owner`` begins to write. Raises SinkFenced for an attempt that was superseded."""
     if state is None:
         return SinkState(owner=owner, growth=first_growth)
     before = state.owner
@@ -42,10 +44,10 @@ def claimed(state: SinkState | None, owner: Owner, first_growth: float, output: 
 
 
 def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "") -> SinkState | None:
-    """The state in which this batch is the next one to be written; None when its rows are in the output already.
+    """Return the state in which this batch is the next one to write; None if its rows are in the output already.
 
-    ``adopted``: id of the query whose output is continued by another one.
-    Raises OutputOfAnotherQuery, OutputIsAhead, BatchesMissing, OutputUnavailable.
+    ``adopted``: id of the query whose output another query continues. Raises OutputOfAnotherQuery, OutputIsAhead,
+    BatchesMissing, OutputUnavailable.
     """
     if not state.query and arrival.committed_before > NOTHING_YET:
         raise OutputUnavailable(
@@ -79,7 +81,7 @@ def received(state: SinkState, arrival: Arrival, output: str, adopted: str = "")
 
 
 def written(state: SinkState, arrival: Arrival, pieces: tuple[Piece, ...], schema: tuple[str, str]) -> SinkState:
-    """The batch's pieces are complete. ``schema``: key and text of what they hold."""
+    """Return the state after the batch's pieces are complete. ``schema``: key and text of the pieces' schema."""
     plans = {**state.plans, str(arrival.batch): arrival.plan}
     oldest = arrival.batch - _REMEMBERED_PLANS
     everything = (*state.pieces, *pieces)
@@ -95,13 +97,16 @@ def written(state: SinkState, arrival: Arrival, pieces: tuple[Piece, ...], schem
 
 
 def _numbered_anew(state: SinkState) -> SinkState:
-    """What another query has written comes before the first batch of this one."""
+    """Return the state in which another query's rows count as written before the first batch of this query."""
     pieces = (msgspec.structs.replace(piece, first=NOTHING_YET, last=NOTHING_YET) for piece in state.pieces)
     return msgspec.structs.replace(state, plans={}, last_batch=NOTHING_YET, shown=NOTHING_YET, pieces=tuple(pieces))
 
 
 def _gone_back(state: SinkState, arrival: Arrival, output: str) -> SinkState:
-    """Another batch under a number that was used: fine as long as nobody can have seen a row of those before."""
+    """Return the state without the batches from this number on, because the number now belongs to another batch.
+
+    Raises OutputIsAhead if a row of these batches may have been visible, or a piece also has rows of earlier batches.
+    """
     mixed = any(piece.first < arrival.batch <= piece.last for piece in state.pieces)
     if mixed or state.shown >= arrival.batch:
         raise OutputIsAhead(

@@ -1,7 +1,7 @@
-"""The sink's commit log: numbered entries, each made only if it is not there, each with the whole state.
+"""The sink's commit log: numbered entries, each with the whole state, each created only if its number is free.
 
-Who appends must know the newest entry. So of two writers, one finds that its number is taken: it has been superseded,
-for a new attempt always begins with an entry of its own.
+A writer must know the newest entry to append the next one. So if two writers append, one finds its number taken and has
+been superseded: each new attempt begins by appending an entry.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class CommitLog:
         self._newest = 0
 
     def read(self) -> SinkState | None:
-        """The newest state; None where nothing was ever written. Raises OutputUnavailable (entries that this writer
-        has seen are away), Fatal (damaged), RetryLater."""
+        """Return the newest state; None if the log has no entries.
+
+        Raises OutputUnavailable (entries that this writer has seen are missing), Fatal (damaged), RetryLater.
+        """
         numbers = self._numbers()
         self._check_newest(numbers)
         self._newest = max(numbers, default=0)
@@ -45,8 +47,11 @@ class CommitLog:
             raise Fatal(f"{where}: {error}") from error
 
     def append(self, state: SinkState) -> None:
-        """Raises SinkFenced (somebody else has appended), OutputUnavailable (the entry before is away), RetryLater
-        (outcome unknown: ``read`` before the next)."""
+        """Append an entry with this state.
+
+        Raises SinkFenced (another writer has appended), OutputUnavailable (the previous entry is missing), RetryLater
+        (outcome unknown: ``read`` before the next ``append``).
+        """
         self.check()
         number = self._newest + 1
         data = encode_record(_KIND, _VERSION, msgspec.json.encode(state))
@@ -55,14 +60,14 @@ class CommitLog:
         except (Conflict, RetryLater) as error:
             self._check_whether_ours(number, data, error)
         numbers = self._numbers()
-        # Old entries are deleted, so a writer that slept for long may find its number free again.
+        # Old entries are deleted, so a writer that slept for a long time may find its number free again.
         if max(numbers, default=0) > number:
             self._files.delete(self._path(number))
             raise self._fenced()
         try:
             self._check_newest([each for each in numbers if each != number])
         except OutputUnavailable:
-            self._files.delete(self._path(number))  # it was made where the mount point is bare
+            self._files.delete(self._path(number))  # it was created in a mount point without its mount
             raise
         self._newest = number
         if len(numbers) > _TOO_MANY:
@@ -70,8 +75,10 @@ class CommitLog:
                 self._files.delete(self._path(old))
 
     def check(self) -> None:
-        """Raises OutputUnavailable where the newest entry that this writer knows is away: an absent mount looks like a
-        log without entries, and what is written there is hidden once the mount is back."""
+        """Raise OutputUnavailable if the newest entry that this writer knows is missing.
+
+        A missing mount looks like a log without entries, and files written there are hidden once the mount is back.
+        """
         try:
             numbers = self._numbers()
         except RetryLater as error:
@@ -79,7 +86,7 @@ class CommitLog:
         self._check_newest(numbers)
 
     def _check_newest(self, numbers: Collection[int]) -> None:
-        # Another writer that has taken over may have deleted it, and has left newer ones.
+        # Another writer that has taken over may have deleted this entry; then there are newer ones.
         if self._newest and self._newest not in numbers and max(numbers, default=0) <= self._newest:
             raise OutputUnavailable(
                 f"{self._path(self._newest)} was there and is not now",
@@ -87,7 +94,7 @@ class CommitLog:
             )
 
     def _check_whether_ours(self, number: int, data: bytes, error: Conflict | RetryLater) -> None:
-        """A step whose answer was lost may have been done all the same."""
+        """Return normally if the entry was written although the reply was lost; otherwise raise."""
         try:
             found = self._files.read(self._path(number))
         except Absent:

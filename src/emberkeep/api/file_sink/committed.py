@@ -1,8 +1,8 @@
 """Which of the batches that wait in the output Spark has committed.
 
-A query's checkpoint may be another one than that which a batch was written from: a savepoint is restored under another
-path, and the old one is deleted; an older one is put into its place. So what counts is the checkpoint with which the
-query runs now.
+The checkpoint that a query uses may differ from the one that a batch was written from: a savepoint is restored under
+another path and the old checkpoint is deleted, or an older checkpoint replaces it. So the checkpoint with which the
+query runs now decides.
 """
 
 from __future__ import annotations
@@ -12,32 +12,32 @@ from emberkeep.api.file_sink.ports import Frames
 
 
 class Commits:
-    """``restored``: query, and its newest committed batch, of the savepoint that the job starts from."""
+    """``restored``: a query and its newest committed batch, from the savepoint that the job starts from."""
 
     def __init__(self, frames: Frames, restored: tuple[str, int] | None) -> None:
         self._frames = frames
         self._restored = restored
-        self._writing = ""  # the query that has written here
-        self._running: tuple[str, str] | None = None  # query and checkpoint, once this process has started it
+        self._writing = ""  # the query that has written to this output
+        self._running: tuple[str, str] | None = None  # query and checkpoint, once this process has started the query
 
     def opened(self, state: SinkState) -> None:
         self._writing = state.query
 
     def started(self, query: str, checkpoint: str) -> None:
-        """This process has started a query; from any thread. Others than that which has written here do not count."""
+        """Note that this process has started a query; from any thread. Ignored unless the query has written here."""
         if query == self._writing:
             self._running = query, checkpoint
 
     def arrived(self, query: str, checkpoint: str) -> None:
-        """A batch of this query is written here."""
+        """Note that a batch of this query is being written here."""
         self._running = query, checkpoint
 
     def is_known(self, state: SinkState) -> bool:
-        """Whether the checkpoint is known with which the query runs now."""
+        """True if the checkpoint with which the query runs now is known."""
         return self._checkpoint(state) is not None
 
     def newest(self, state: SinkState) -> int:
-        """The newest of the parked batches that Spark has committed. Raises RetryLater."""
+        """Return the newest of the parked batches that Spark has committed. Raises RetryLater."""
         if state.last_batch == NOTHING_YET:
             return NOTHING_YET
         checkpoint = self._checkpoint(state)
@@ -47,7 +47,7 @@ class Commits:
         if self._restored is not None and self._restored[0] == state.query:
             return min(self._restored[1], state.last_batch)
         found = self._frames.committed(state.checkpoint, state.last_batch)
-        # Where that checkpoint is no more: Spark had begun the batch only after the one before.
+        # Without that checkpoint: Spark began the last batch only after it had committed the one before.
         return state.last_batch - 1 if found is None else found
 
     def _checkpoint(self, state: SinkState) -> str | None:

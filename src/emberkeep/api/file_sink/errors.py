@@ -1,4 +1,4 @@
-"""What the sink refuses."""
+"""The reasons why the sink refuses a batch."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from emberkeep.base.errors import EmberkeepError, Unavailable
 
 
 class SinkFenced(EmberkeepError):
-    """A newer attempt, or another sink object, writes to this output now: this one changes nothing any more."""
+    """A newer attempt, or another sink object, writes to this output now; this sink changes nothing any more."""
 
 
 class OutputOfAnotherQuery(EmberkeepError):
-    """The output was written by a query with another checkpoint: its batch ids mean other rows."""
+    """The output was written by a query with another checkpoint, whose batch ids mean other rows."""
 
 
 class OutputIsAhead(EmberkeepError):
-    """A batch comes again with other rows than those that are in the output: an older checkpoint was restored."""
+    """A repeated batch has other rows than those in the output: the query was restored from an older checkpoint."""
 
 
 class BatchesMissing(EmberkeepError):
-    """The query has gone further than the output: batches in between were never given to this sink."""
+    """The query is ahead of the output: batches in between were never given to this sink."""
 
 
 class OutputUnavailable(Unavailable):
-    """The file system of the output is away, or shows an older copy. Nothing was written: try again once it is back."""
+    """The output's file system is unavailable, or shows an older copy. Nothing was written; try again later."""
 
 
 class SinkClosed(EmberkeepError):

@@ -1,7 +1,7 @@
-"""The sink's files on any file system that Hadoop knows, through the JVM of the Spark driver.
+"""The sink's files on any file system that Hadoop supports, through the JVM of the Spark driver.
 
-Entries of the commit log are made by Spark's CheckpointFileManager: whatever makes Spark's own checkpoints atomic on a
-file system (``spark.sql.streaming.checkpointFileManagerClass``) does the same for them.
+Spark's CheckpointFileManager creates the entries of the commit log. So whatever makes Spark's own checkpoints atomic on
+a file system (``spark.sql.streaming.checkpointFileManagerClass``) does the same for them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class HadoopFiles:
     """Implements SinkFiles. Any thread may call it, one at a time."""
 
     def __init__(self, session: Any) -> None:
-        """``session``: a SparkSession whose settings tell how file systems are reached."""
+        """``session``: a SparkSession whose settings say how file systems are reached."""
         self._jvm = session._jvm
         self._configuration = session._jsparkSession.sessionState().newHadoopConf()
 
@@ -83,14 +83,14 @@ class HadoopFiles:
             if not system.exists(old):
                 return
             system.mkdirs(new.getParent())
-            # Names of parts are unique: what stands at the target is this file.
+            # Names of parts are unique, so a file at the target is this file.
             if system.exists(new):
                 system.delete(old, False)
             elif not system.rename(old, new) and system.exists(old):
                 raise RetryLater(f"{source} could not be renamed to {target}")
 
     def keep(self, paths: Sequence[str]) -> None:
-        """A closed file is as durable as this file system makes it."""
+        """Do nothing: a closed file is as durable as this file system makes it."""
 
     def delete(self, path: str) -> None:
         with _explained(path):

@@ -18,7 +18,7 @@ from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 
 
 class LocalFiles:
-    """Implements SinkFiles. A link makes a file appear whole and only once; a rename does not overwrite."""
+    """Implements SinkFiles. A link makes a file appear complete and only once; a rename does not overwrite."""
 
     def __init__(self, files: FileOps = SYSTEM_FILES) -> None:
         self._files = files
@@ -91,7 +91,7 @@ class LocalFiles:
                     self._files.sync(descriptor)
                 finally:
                     os.close(descriptor)
-            # The batch's directory was made just now, so its name in its parent counts, too.
+            # The batch's directory is new, so its entry in the parent directory must be synced, too.
             for directory in sorted({parent for path in paths for parent in list(Path(path).parents)[:2]}):
                 sync_directory(directory, self._files)
 
@@ -102,7 +102,7 @@ class LocalFiles:
                 shutil.rmtree(target, ignore_errors=True)
             else:
                 target.unlink(missing_ok=True)
-                # Spark's local file system keeps a checksum beside each file.
+                # Spark's local file system keeps a checksum file beside each file.
                 target.with_name(f".{target.name}.crc").unlink(missing_ok=True)
 
 

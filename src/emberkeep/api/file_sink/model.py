@@ -1,7 +1,7 @@
-"""What the sink knows of its output: small frozen values, all of them in each entry of its commit log.
+"""What the sink knows of its output: small frozen values. Each entry of the commit log has all of them.
 
-Batches become *pieces*: Parquet files in the work directory, invisible to readers. Pieces are put together to *parts*,
-the files that readers see. A part is first closed (complete, still invisible), then moved to its place by one rename.
+Batches become *pieces*: Parquet files in the work directory, invisible to readers. Pieces are merged into *parts*, the
+files that readers see. A part is first closed (complete, still invisible), then moved to its place by one rename.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 from emberkeep.base.compatible import Compatible
 
-NOTHING_YET = -1  # in the place of a batch id
+NOTHING_YET = -1  # instead of a batch id
 
 
 class FileFormat(enum.Enum):
-    """What readers get."""
+    """The format of the part files."""
 
     PARQUET = "parquet"
     JSON = "json"
@@ -27,7 +27,7 @@ class Piece(Compatible, frozen=True, kw_only=True):
     """One invisible file with rows of the batches ``first`` to ``last`` that belong to one bucket.
 
     ``bucket``: the directory of its partition values, as Spark writes it ("day=1/hour=2"), "" without partitions.
-    ``path``: below the work directory. ``rows``: None where nobody has counted. ``schema``: key in SinkState.schemas.
+    ``path``: below the work directory. ``rows``: None if not counted. ``schema``: key in SinkState.schemas.
     """
 
     first: int
@@ -36,7 +36,7 @@ class Piece(Compatible, frozen=True, kw_only=True):
     path: str
     size: int  # bytes
     schema: str
-    since_ms: int  # Unix milliseconds at which the oldest of its rows came
+    since_ms: int  # Unix milliseconds at which the oldest of its rows arrived
     rows: int | None = None
 
 
@@ -50,7 +50,7 @@ class Part(Compatible, frozen=True, kw_only=True):
 
 
 class Owner(Compatible, frozen=True, kw_only=True):
-    """Who writes. ``job_id`` and ``attempt``: "" and 0 without Emberkeep. ``writer``: one life of one sink object."""
+    """The writer. ``job_id`` and ``attempt``: "" and 0 without Emberkeep. ``writer``: random id of one sink object."""
 
     job_id: str
     attempt: int
@@ -61,10 +61,10 @@ class SinkState(Compatible, frozen=True, kw_only=True):
     """Persisted (kind "rolling-file-sink", version 1).
 
     ``query``: id of the checkpoint that the batches come from. ``plans``: for the newest batches, a digest of what
-    Spark had planned for them (offsets, watermark, time), by which a repeated batch is told from another one under
-    the same number. ``shown``: newest batch of which a row stands in a part, so that it cannot be taken back.
-    ``moves``: parts that are visible by decision; their renames may be under way. ``growth``: bytes of a part per
-    byte of the pieces that it was made from, learned from the parts made so far.
+    Spark had planned for them (offsets, watermark, time). It distinguishes a repeated batch from another one under the
+    same number. ``shown``: newest batch with a row in a part, which therefore cannot be withdrawn. ``moves``: parts
+    that are decided to be visible; their renames may be under way. ``growth``: bytes of a part per byte of the pieces
+    that it was made from, learned from the parts made so far.
     """
 
     owner: Owner

@@ -1,8 +1,7 @@
-"""The sink's transactions over its ports: batches become pieces, pieces parts, parts visible.
+"""The sink's transactions over its ports: batches become pieces, pieces become parts, parts become visible.
 
-Every change is one entry of the commit log, written when all files that it names are complete. What a crash leaves
-beside the newest entry is either named by it, then whoever comes next finishes it (renames), or it is not, then it is
-deleted.
+Every change is one entry of the commit log, written when all files that it names are complete. After a crash, the next
+writer finishes the renames that the newest entry names, and deletes the files that it does not name.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from emberkeep.api.file_sink.rolling import (
 from emberkeep.base.errors import EmberkeepError, RetryLater
 
 _STAGING, _MERGED, _LOG = "staging", "merged", "log"
-_EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # what follows the counter in the name that Spark gives to a file
+_EXTENSION = re.compile(r"-c\d+(\.[^/]+)$")  # the end of a file name that Spark gives, after the counter
 _HIDDEN = ("_", ".")
 
 
@@ -47,7 +46,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartWriter:
-    """Not thread-safe: one call at a time. Raises EmberkeepError of its kinds, and what Spark raises."""
+    """Not thread-safe: one call at a time. Raises EmberkeepError of the sink's kinds, and what Spark raises."""
 
     def __init__(
         self,
@@ -72,19 +71,21 @@ class PartWriter:
         self._adopted = adopted
         self._commits = Commits(frames, restored)
         self._log = CommitLog(files, f"{places.work}/{_LOG}")
-        self._state: SinkState | None = None  # None: not known, so it is read before the next step
+        self._state: SinkState | None = None  # None: unknown; it is read before the next step
         self._has_claimed = False
         self._fenced: SinkFenced | None = None
-        self._left: set[str] = set()  # needless, and could not be deleted
-        self._making = False  # directories whose entry in the log is still to come; a failure may leave them
+        self._left: set[str] = set()  # not needed, but could not be deleted
+        self._making = False  # True while new directories have no log entry yet; a failure may leave them behind
         self._directories = 0
         self._parts = 0
 
-    # --- what the sink asks for ---------------------------------------------------------------------------------------
+    # --- what the sink calls ------------------------------------------------------------------------------------------
 
     def write_batch(self, arrival: Arrival, frame: Any) -> None:
-        """Park a batch's rows; show what has become due of the batches before it, which are committed now. May be
-        called again after OutputUnavailable."""
+        """Park a batch's rows, and make rows of earlier batches visible that are due: those batches are committed now.
+
+        May be called again after OutputUnavailable.
+        """
         opened = self._opened()
         self._log.check()  # before anything is written
         try:
@@ -107,16 +108,19 @@ class PartWriter:
         pieces = self._pieces_in(directory, arrival.batch, key)
         self._files.keep([f"{self._places.work}/{piece.path}" for piece in pieces])
         self._commit(written(state, arrival, pieces, (key, schema)))
-        if not pieces:  # Spark makes a directory, and often a file, for no rows too
+        if not pieces:  # Spark makes a directory, and often a file, even for no rows
             self._delete(directory)
 
     def continues(self, query: str, checkpoint: str) -> None:
-        """This process has started a query, with this checkpoint. From any thread."""
+        """Note that this process has started a query with this checkpoint. From any thread."""
         self._commits.started(query, checkpoint)
 
     def show_what_is_due(self) -> None:
-        """What has become old while no batch came. A batch that Spark has not committed yet stays parked; so does
-        everything until the query has started: its checkpoint may be exchanged before."""
+        """Make rows visible that became old while no batch came.
+
+        A batch that Spark has not committed yet stays parked. Until the query has started, everything stays parked,
+        because its checkpoint may be replaced before that.
+        """
         state = self._opened()
         if not self._commits.is_known(state):
             return
@@ -127,7 +131,7 @@ class PartWriter:
             self._commit(after)
 
     def close_parts(self) -> None:
-        """Put all that waits into complete parts, which stay invisible."""
+        """Put all committed pieces into complete parts, which stay invisible."""
         state = self._opened()
         after = self._rolled(state, through=self._commits.newest(state), everything=True)
         if after is not state:
@@ -140,28 +144,28 @@ class PartWriter:
             self._publish(state)
 
     def clean_up(self) -> None:
-        """Delete all files in the work directory that nothing stands on."""
+        """Delete all directories in the work directory that the state does not need."""
         self._sweep(self._opened())
 
     def next_age_ms(self) -> int | None:
-        """When a piece becomes due by its age, as far as this writer knows without looking."""
+        """Return when a piece becomes due by its age (Unix milliseconds), as far as is known without a new look."""
         state = self._state
         return next_age_ms(state, self._limits) if state is not None and self._commits.is_known(state) else None
 
     def newest(self) -> tuple[str, int]:
-        """Query and number of the newest batch that is parked or shown."""
+        """Return the query and the number of the newest batch that is parked or visible."""
         state = self._opened()
         return state.query, state.last_batch
 
     def committed(self) -> tuple[str, int]:
-        """Query and number of the newest of these batches that Spark has committed."""
+        """Return the query and the number of the newest of these batches that Spark has committed."""
         state = self._opened()
         return state.query, self._commits.newest(state)
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
     def _opened(self) -> SinkState:
-        """The state; the first time after taking over from whoever wrote before."""
+        """Return the state. The first call takes the output over from the previous writer."""
         if self._fenced is not None:
             raise self._fenced
         if self._state is None:
@@ -177,11 +181,11 @@ class PartWriter:
         assert self._state is not None, "claiming has set it"  # noqa: S101
         if self._making:
             self._making = False
-            self._sweep(self._state, f"-{self._owner.writer}-")  # another writer may have taken over meanwhile
+            self._sweep(self._state, f"-{self._owner.writer}-")  # another writer may have taken over in the meantime
         return self._move(self._state)
 
     def _begin_again(self) -> None:
-        """Forget a claim that may be in a bare mount point: the log is read again before the next step."""
+        """Forget a claim that may be in a mount point without its mount. The log is read again before the next step."""
         self._log = CommitLog(self._files, f"{self._places.work}/{_LOG}")
         self._state, self._has_claimed = None, False
 
@@ -193,14 +197,14 @@ class PartWriter:
                 hint="a newer attempt of this job writes there, or a second sink with the same path",
             )
         if before is not None and before.owner == self._owner and not before.query:
-            self._state = before  # it was claimed, and nothing has been written since
+            self._state = before  # claimed before, and nothing has been written since
             return before
         state = claimed(before, self._owner, FIRST_GROWTH[self._form], self._places.output)
         self._commit(state)
         return state
 
     def _commit(self, state: SinkState) -> None:
-        """Make ``state`` the truth, and delete the files that only the one before stood on."""
+        """Append ``state`` to the log, then delete the files that only the previous state needs."""
         before, self._state = self._state, None
         try:
             self._log.append(state)
@@ -251,12 +255,12 @@ class PartWriter:
         self._move(after)
 
     def _move(self, state: SinkState) -> SinkState:
-        """Finish the renames that ``state``, which is the truth, has decided. Returns the state without them."""
+        """Finish the renames that ``state``, the committed state, contains. Return the state without them."""
         if not state.moves:
             return state
         for part in state.moves:
             self._files.move(f"{self._places.work}/{part.source}", f"{self._places.output}/{part.target}")
-        self._log.check()  # on a bare mount point each source looks as if it had been moved before
+        self._log.check()  # in a mount point without its mount, each source looks as if it had been moved before
         self._state = after = msgspec.structs.replace(state, moves=())
         self._drop(state, after)
         return after
@@ -271,7 +275,7 @@ class PartWriter:
     def _pieces_in(self, directory: str, batch: int, schema: str) -> tuple[Piece, ...]:
         absolute = f"{self._places.work}/{directory}"
         found = [file for file in self._files.files(absolute) if _is_data(file.path)]
-        # Spark writes a file without rows for the first task of a batch without partition columns.
+        # Without partition columns, Spark writes a file for a batch's first task even if it has no rows.
         counted = [file for file in found if self._limits.max_rows is not None or file.path.startswith("part-00000")]
         rows = dict(
             zip(
@@ -313,7 +317,7 @@ class PartWriter:
                     self._delete(f"{kind}/{name}")
 
     def _delete(self, path: str) -> None:
-        """What cannot be deleted now is deleted with what comes next, or when the next writer sweeps."""
+        """Delete a file or directory. After a failure, retry with the next deletions or when the next writer starts."""
         try:
             self._files.delete(f"{self._places.work}/{path}")
         except EmberkeepError:
@@ -321,7 +325,7 @@ class PartWriter:
 
 
 def _directory_of(path: str) -> str:
-    """Each batch and each merging has a directory of its own: the first two names of a path."""
+    """Return the directory of a batch or a merge: the first two names of a path."""
     return "/".join(path.split("/")[:2])
 
 

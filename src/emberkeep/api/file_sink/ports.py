@@ -18,50 +18,57 @@ class FoundFile(msgspec.Struct, frozen=True, kw_only=True):
 class SinkFiles(Protocol):
     """Files below two roots on one file system. Paths are absolute, with "/" between names.
 
-    Every method raises RetryLater where the file system fails, which may leave the step done or not done.
+    Every method raises RetryLater if the file system fails; then the step may be done or not.
     """
 
     def read(self, path: str) -> bytes:
-        """Raises Absent."""
+        """Return the bytes of a file. Raises Absent."""
 
     def create(self, path: str, data: bytes) -> None:
-        """A new file appears with all its bytes, durably, or not at all. Raises Conflict if it is there already."""
+        """Create a file atomically and durably, with all its bytes. Raises Conflict if it exists already."""
 
     def names(self, directory: str) -> list[str]:
-        """What stands directly in it; [] where there is no such directory."""
+        """Return the names directly in a directory; [] if it does not exist."""
 
     def files(self, directory: str) -> list[FoundFile]:
-        """All files below a directory that Spark has written, at every depth. Raises RetryLater also where it is not
-        there: it is made for no rows, too."""
+        """Return all files below a directory that Spark has written, at every depth.
+
+        Raises RetryLater also if the directory is missing, because Spark makes it even for no rows.
+        """
 
     def move(self, source: str, target: str) -> None:
-        """Atomically, making the target's directory. Where ``source`` is gone, or ``target`` is there, it was moved
-        before."""
+        """Move a file atomically, and make the target's directory.
+
+        If ``source`` is missing or ``target`` exists, the file was moved before.
+        """
 
     def keep(self, paths: Sequence[str]) -> None:
         """Make these files, which others have written, survive a power loss as far as the file system can."""
 
     def delete(self, path: str) -> None:
-        """A file, or a directory with all that is in it; one that is not there is no error."""
+        """Delete a file, or a directory with all its contents; ignore one that does not exist."""
 
 
 class Frames(Protocol):
     """What Spark does for the sink. ``frame``: a DataFrame."""
 
     def schema(self, frame: Any) -> str:
-        """Of the rows as they are stored in pieces, without partition columns, as JSON."""
+        """Return the schema, as JSON, of the rows as they are stored in pieces, without partition columns."""
 
     def stage(self, frame: Any, directory: str) -> None:
         """Write a batch as Parquet into a new directory, with subdirectories for its partition values."""
 
     def evaluate(self, frame: Any) -> None:
-        """Compute a batch whose rows are not wanted: Spark's state of this batch must come to be."""
+        """Compute a batch whose rows are not needed, so that Spark's state of this batch is created."""
 
     def rows(self, paths: Sequence[str]) -> list[int]:
-        """How many rows each of these Parquet files holds."""
+        """Return how many rows each of these Parquet files has."""
 
     def merge(self, paths: Sequence[str], schema: str, directory: str, *, is_part: bool) -> None:
-        """Write the rows of these pieces as one file into a new directory: in the output's format, else as Parquet."""
+        """Write the rows of these pieces as one file into a new directory.
+
+        The file is a part in the output's format if ``is_part``, else a Parquet piece.
+        """
 
     def committed(self, checkpoint: str, newest: int) -> int | None:
-        """The newest batch that Spark has committed, as far as ``newest``; None where this checkpoint has none."""
+        """Return the newest batch up to ``newest`` that Spark has committed; None if this checkpoint has none."""

@@ -1,4 +1,4 @@
-"""Which pieces are put together now, and what becomes of them. Pure."""
+"""Which pieces are merged now, and into what. Pure."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import msgspec
 from emberkeep.api.file_sink.model import FileFormat, Limits, Part, Piece, SinkState
 
 FIRST_GROWTH = {FileFormat.PARQUET: 1.0, FileFormat.JSON: 4.0, FileFormat.CSV: 3.0}
-_PIECES_PER_BUCKET = 64  # so many small ones are put together to one that goes on waiting
-_MOST_PIECES = 1_000  # in all buckets; each stands in every entry of the commit log
-_LARGE = 0.25  # of the wanted size: such a piece is a part as it is, as all its rows would be written a second time
-_KEPT = 0.8  # of what was learned before, when a part shows another growth
+_PIECES_PER_BUCKET = 64  # this many small pieces of a bucket are merged into one piece that continues to wait
+_MOST_PIECES = 1_000  # in all buckets; every entry of the commit log lists each piece
+_LARGE = 0.25  # share of the target size from which a piece is a part as it is: merging would rewrite all its rows
+_KEPT = 0.8  # weight of the growth learned before, when a part shows another growth
 
 
 class Take(msgspec.Struct, frozen=True, kw_only=True):
-    """This piece is a part as it is."""
+    """Make this piece a part as it is."""
 
     piece: Piece
 
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
-    """Read these pieces, all of one bucket and schema, and write one file. ``is_part``: else it is a piece again."""
+    """Merge these pieces, all of one bucket and schema, into one file: a part if ``is_part``, else a piece again."""
 
     pieces: tuple[Piece, ...]
     is_part: bool
@@ -35,7 +35,7 @@ Work = Take | Merge
 def due(
     state: SinkState, limits: Limits, form: FileFormat, now_ms: int, *, through: int, everything: bool = False
 ) -> tuple[Work, ...]:
-    """What to do with the pieces whose batches are committed, that is those up to ``through``.
+    """Return what to do with the pieces whose batches are committed, that is, those up to ``through``.
 
     ``everything``: all of them become parts, whatever their size.
     """
@@ -53,14 +53,14 @@ def due(
 
 
 def next_age_ms(state: SinkState, limits: Limits) -> int | None:
-    """When the oldest piece becomes due by its age (Unix milliseconds), None for never."""
+    """Return when the oldest piece becomes due by its age (Unix milliseconds), None for never."""
     if limits.max_age_ms is None or not state.pieces:
         return None
     return min(piece.since_ms for piece in state.pieces) + limits.max_age_ms
 
 
 def merged(pieces: Iterable[Piece], path: str, size: int) -> Piece:
-    """The piece that stands for all of these."""
+    """Return the piece that replaces all of these."""
     pieces = tuple(pieces)
     rows = [piece.rows for piece in pieces if piece.rows is not None]
     return msgspec.structs.replace(
@@ -75,7 +75,7 @@ def merged(pieces: Iterable[Piece], path: str, size: int) -> Piece:
 
 
 def rolled(state: SinkState, used: Iterable[Piece], made: Iterable[Piece], parts: Sequence[Part]) -> SinkState:
-    """``used`` pieces were put together to pieces ``made`` and to closed ``parts``."""
+    """Return the state after ``used`` pieces were merged into pieces ``made`` and closed ``parts``."""
     gone = {piece.path for piece in used}
     return msgspec.structs.replace(
         state,
@@ -86,17 +86,17 @@ def rolled(state: SinkState, used: Iterable[Piece], made: Iterable[Piece], parts
 
 
 def grown(state: SinkState, pieces_size: int, part_size: int) -> SinkState:
-    """A part of ``part_size`` bytes was made from pieces of ``pieces_size`` bytes."""
+    """Return the state after a part of ``part_size`` bytes was made from pieces of ``pieces_size`` bytes."""
     return msgspec.structs.replace(state, growth=_KEPT * state.growth + (1 - _KEPT) * part_size / max(pieces_size, 1))
 
 
 def published(state: SinkState) -> SinkState:
-    """The closed parts become visible."""
+    """Return the state in which the closed parts become visible."""
     return msgspec.structs.replace(state, moves=(*state.moves, *state.closed), closed=())
 
 
 def needed(state: SinkState) -> frozenset[str]:
-    """The files in the work directory that this state stands on."""
+    """Return the files in the work directory that this state needs."""
     parts = (part.source for part in (*state.closed, *state.moves))
     return frozenset((*(piece.path for piece in state.pieces), *parts))
 
@@ -112,7 +112,7 @@ def _is_large(pieces: Sequence[Piece], limits: Limits, growth: float) -> bool:
 
 
 def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
-    """Buckets with the most pieces, as many of them as make the others few enough."""
+    """Return the buckets with the most pieces: enough of them that the others have few pieces in total."""
     total = sum(map(len, buckets.values()))
     chosen = []
     for bucket in sorted(buckets, key=lambda name: len(buckets[name]), reverse=True):
@@ -124,7 +124,10 @@ def _crowded(buckets: dict[str, tuple[Piece, ...]]) -> frozenset[str]:
 
 
 def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFormat, *, whole: bool) -> list[Work]:
-    """Parts of about the wanted size; a rest that is too small for one goes on waiting, but for ``whole``."""
+    """Return work that makes parts of about the target size.
+
+    A rest that is too small for a part continues to wait, unless ``whole`` is set.
+    """
     large, small = _told_apart(pieces, limits, form)
     groups = [group for alike in _by_schema(small) for group in _packed(alike, limits, growth)]
     if not whole and len(large) + len(groups) > 1 and groups and not _is_large(groups[-1], limits, growth):
@@ -135,7 +138,7 @@ def _parts(pieces: Sequence[Piece], limits: Limits, growth: float, form: FileFor
 def _told_apart(
     pieces: Sequence[Piece], limits: Limits, form: FileFormat
 ) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
-    """Those that are parts as they are, and those that are put together."""
+    """Return the pieces that are parts as they are, and those that must be merged."""
     least = _LARGE * limits.max_bytes if form is FileFormat.PARQUET else float("inf")
     large = tuple(piece for piece in pieces if piece.size >= least)
     return large, tuple(piece for piece in pieces if piece.size < least)
@@ -153,7 +156,7 @@ def _by_schema(pieces: Sequence[Piece]) -> list[tuple[Piece, ...]]:
 
 
 def _packed(pieces: Sequence[Piece], limits: Limits, growth: float) -> list[tuple[Piece, ...]]:
-    """Neighbours together until the next one would make them too large."""
+    """Group neighbours until the next one would make a group too large."""
     groups: list[tuple[Piece, ...]] = []
     group: tuple[Piece, ...] = ()
     for piece in pieces:

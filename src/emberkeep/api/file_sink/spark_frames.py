@@ -1,4 +1,4 @@
-"""Reading and writing pieces and parts with Spark."""
+"""Reads and writes pieces and parts with Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.api.file_sink.hadoop_files import HadoopFiles
 from emberkeep.api.file_sink.model import FileFormat
 from emberkeep.base.errors import InvalidInput
 
-# An own copy of the session has them: putting files together must not depend on what a script sets for its queries.
+# Set in a session of our own: merging files must not depend on what a script sets for its queries.
 _OWN_SETTINGS = {
     "spark.sql.files.maxRecordsPerFile": "0",
     "spark.sql.files.ignoreCorruptFiles": "false",
@@ -26,7 +26,7 @@ _NO_MARK = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
 
 
 class SparkFrames:
-    """Implements Frames. ``uri``: how Spark is told of a path of the sink."""
+    """Implements Frames. ``uri``: converts a path of the sink into the form that Spark needs."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class SparkFrames:
         return max((batch for batch in batches if batch <= newest), default=None)
 
     def arrival(self, frame: Any, batch: int) -> Arrival:
-        """What Spark knows of the micro-batch that this thread works on. Raises InvalidInput outside of one."""
+        """Return what Spark knows of the micro-batch that this thread works on. Raises InvalidInput outside of one."""
         session = frame.sparkSession
         query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
         execution = None
@@ -127,6 +127,8 @@ class SparkFrames:
 
 
 def _literal(path: str) -> str:
-    """Spark takes paths that it reads for patterns. To switch that off does not help: in Spark 4.3 it then reads all
-    paths for each one that looks like a pattern."""
+    """Escape a path, because Spark treats paths that it reads as patterns.
+
+    Switching that off does not help: Spark 4.3 then reads all paths once for each path that looks like a pattern.
+    """
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
