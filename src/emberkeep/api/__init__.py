@@ -1,4 +1,4 @@
-"""What users import: in drivers, on executors, and in scripts that may also run without Emberkeep."""
+"""The API that users import: in drivers, on executors, and in scripts that may also run without Emberkeep."""
 
 from emberkeep.api.executor_functions import ExecutorFunction, on_executor
 from emberkeep.api.functions import RichFunction, WithGracefulShutdown

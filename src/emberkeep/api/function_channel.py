@@ -29,7 +29,7 @@ class Channel:
         self._sending = threading.Lock()
 
     def send(self, message: msgspec.Struct) -> None:
-        """Send one message. Raises Fatal if it is too large; then nothing of it was sent."""
+        """Send one message. Raises Fatal, and sends nothing, if it is too large."""
         data = msgspec.json.encode(message)
         if len(data) > LARGEST:
             raise Fatal(

@@ -1,4 +1,4 @@
-"""How an instance in a Python worker and the driver connect, authenticate each other, and exchange messages.
+"""The protocol between an instance in a Python worker and the driver: connecting, authentication, messages.
 
 The worker connects. Each side proves that it has the attempt's secret by a keyed hash over a nonce that the other side
 chose. A connection may break while both sides live; the worker then reconnects as the same instance.
@@ -37,7 +37,7 @@ NOT_BEGUN = -1  # the instance could not begin, and has taken no row
 
 
 class Link(msgspec.Struct, frozen=True):
-    """Where the driver of an attempt listens. ``secret``: 64 hex digits."""
+    """The endpoint of an attempt's driver. ``secret``: 64 hex digits."""
 
     host: str
     port: int

@@ -22,7 +22,7 @@ class WithGracefulShutdown(Protocol):
     """Called at a graceful end, never after a failure or a cancellation. Both methods may be called more than once."""
 
     def prepare_to_shutdown(self) -> None:
-        """Flush and close what is open: no more rows will come. Do not make anything final yet."""
+        """Flush and close what is open: all rows have come. Do not make anything final yet."""
 
     def shutdown(self) -> None:
         """Finish: what was prepared is part of a durable savepoint, or there will be no savepoint."""

@@ -154,7 +154,7 @@ class RollingFileSink(FollowsQueries):
                 writer.clean_up()
 
     def close(self) -> None:
-        """Take no more batches. Does not wait for a batch that is being written, which may be why the job ends."""
+        """Refuse further batches. Does not wait for a batch that is being written, which may be why the job ends."""
         self._life = "closed"
         if self._watch is not None:
             self._watch.stop()
@@ -162,7 +162,7 @@ class RollingFileSink(FollowsQueries):
     # --- making the writer --------------------------------------------------------------------------------------------
 
     def _opened_if_used(self) -> PartWriter | None:
-        """Return the writer, also in a process that ends a job before a batch came; None without Spark or once closed."""
+        """Return the writer, even if a process ends a job before a batch came; None without Spark or once closed."""
         if self._life == "closed":
             return None
         if self._writer is not None:

@@ -1,4 +1,4 @@
-"""Which of a job's files are unpacked, by file name, with Spark's rules."""
+"""Spark's rules for which of a job's files are unpacked, by file name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Pointers to a job's durable state: the newest committed micro-batches and the savepoints. Pure.
 
-A pointer is small and says what can be relied on. The state itself is stored with the checkpoint or savepoint. A
-query's newest batch is a lower bound: batches committed after the last report are missing.
+A pointer is small and reliable. The state itself is stored with the checkpoint or savepoint. A query's newest batch is
+a lower bound: batches committed after the last report are missing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Data of jobs that failed because their records were damaged: kept for an operator to inspect, then removed.
 
-The data is marked for the last tenth of its period, and operators are warned as long as the mark exists. Nothing is
-removed without that. A cluster that was down at the end of a period sets the mark first, and removes the data a tenth
-of the period later.
+The data is marked for the last tenth of its period, and operators are warned as long as the mark exists. No data is
+removed without a mark. If the cluster was down at the end of a period, it sets the mark late, and removes the data a
+tenth of a period after that.
 """
 
 from __future__ import annotations

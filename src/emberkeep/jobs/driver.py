@@ -1,4 +1,4 @@
-"""What a job knows of its current attempt's driver, and the rules by which the driver counts as silent or gone."""
+"""A job's knowledge of its current attempt's driver, and the rules by which the driver counts as silent or gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a job (events) and what must be done about it (effects), as plain data.
+"""The events that happen to a job and the effects that follow, as plain data.
 
 Events with an ``attempt`` are facts from the network. They may be late or repeated; those of another attempt than the
 current one are dropped. The other events come from the JobManager itself, each exactly when the machine asked for it.
@@ -30,7 +30,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class DriverPlace:
-    """Where a driver runs: an instance of a task manager."""
+    """The place of a driver: an instance of a task manager."""
 
     task_manager: TaskManagerId
     instance: InstanceId
@@ -39,7 +39,7 @@ class DriverPlace:
 
     @property
     def home(self) -> DriverHome:
-        """What the job store keeps of this place with the attempt."""
+        """The part of this place that the job store keeps with the attempt."""
         return DriverHome(task_manager=self.task_manager, node_id=self.node_id, instance=self.instance)
 
 
@@ -118,7 +118,7 @@ class AttemptRecorded:
 
 @dataclass(frozen=True)
 class AttemptUnknown:
-    """It is unknown whether the attempt number was written. A new attempt takes the next number."""
+    """The result of writing the attempt number is unknown. A new attempt takes the next number."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class MoveDriver:
 
 @dataclass(frozen=True)
 class StopRecorded:
-    """It is durable that the job was suspended or drained: no attempt follows the current one."""
+    """The job's suspension or drain is durable: no attempt follows the current one."""
 
 
 @dataclass(frozen=True)

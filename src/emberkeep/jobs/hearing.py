@@ -1,7 +1,7 @@
-"""When a leader may take silence for an end, and when it must suspect that it is cut off itself.
+"""Decides when a leader may take silence for an end, and when it must suspect that it is cut off itself.
 
 Silence alone proves nothing: a leader that is cut off receives no heartbeats from healthy drivers either. The other
-peers tell the two cases apart. Silence counts only while most of the leader's peers keep sending. If most of them fall
+peers distinguish the two cases. Silence counts only while most of the leader's peers keep sending. If most of them fall
 silent at once, the leader itself is in doubt.
 
 - While no peer sends anything, the leader concludes nothing, for any length of time: it could start nothing anywhere.
@@ -41,7 +41,7 @@ class Hearing:
         self._speaking[peer] = now
 
     def left(self, peer: TaskManagerId) -> None:
-        """Forget a peer that has said goodbye."""
+        """Forget a peer that has unregistered."""
         self._speaking.pop(peer, None)
         self._silent.pop(peer, None)
 

@@ -12,7 +12,7 @@ from emberkeep.jobs.model import AttemptOutcome, AttemptRecord, ExceptionEntry, 
 
 ATTEMPTS_KEPT = 100
 EXCEPTIONS_KEPT = 32
-TEXT_LIMIT = 16_384  # characters kept of a traceback's end, which says most
+TEXT_LIMIT = 16_384  # characters kept of a traceback: its end is the most useful part
 
 
 class JobHistory:

@@ -1,4 +1,4 @@
-"""What is true of a job machine between any two events."""
+"""The invariants of a job machine, which hold between any two events."""
 
 from __future__ import annotations
 

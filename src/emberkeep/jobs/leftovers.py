@@ -1,4 +1,4 @@
-"""What jobs leave behind in the shared storage is removed in stages: marked, kept for a period, then removed.
+"""Removes jobs' unneeded data from the shared storage in stages: it is marked, kept for a period, then removed.
 
 A mark is durable, so that its period continues under the next leader. It is removed as soon as the job needs its data.
 """
@@ -40,7 +40,7 @@ Item = tuple[Kind, JobId]
 
 @dataclass(frozen=True)
 class Periods:
-    """How long marked data is kept, in milliseconds."""
+    """Times for which marked data is kept, in milliseconds."""
 
     unknown_ms: int
     ended_ms: int

@@ -29,7 +29,7 @@ class JobStatus(enum.Enum):
 
 
 class ArtefactRole(enum.Enum):
-    """What an uploaded file is for the job, by spark-submit's options."""
+    """The role of an uploaded file, by spark-submit's options."""
 
     SCRIPT = "script"
     PY_FILE = "py-file"
@@ -54,7 +54,7 @@ class EntryPointKind(enum.Enum):
 
 
 class EntryPoint(Compatible, frozen=True, kw_only=True):
-    """What the driver runs: the SCRIPT artefact, or a module on its Python path."""
+    """The code that the driver runs: the SCRIPT artefact, or a module on its Python path."""
 
     kind: EntryPointKind
     name: str  # script: base name; module: dotted name
@@ -94,7 +94,7 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
 
 
 class FailureKind(enum.Enum):
-    """Why an attempt did not succeed; decides whether the restart strategy is asked."""
+    """The reason why an attempt did not succeed. It decides whether the restart strategy is asked."""
 
     LOST = "lost"  # driver process killed, JVM died, node gone
     SCRIPT = "script"  # the script raised, or exited with a code other than 0
@@ -104,7 +104,7 @@ class FailureKind(enum.Enum):
 
 
 class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
-    """How one attempt ended. ``kind`` None means success; ``exit_code`` is what a shell would show.
+    """The end of one attempt. ``kind`` None means success; ``exit_code`` is what a shell would show.
 
     ``lasting``: the driver did not come up, and would fail again on the same node until someone changes something
     there.
@@ -129,7 +129,7 @@ class ExceptionEntry(Compatible, frozen=True, kw_only=True):
 
 
 class DriverHome(Compatible, frozen=True, kw_only=True):
-    """Where an attempt's driver was ordered to start."""
+    """The place where an attempt's driver was ordered to start."""
 
     task_manager: TaskManagerId
     node_id: str  # the machine that the task manager runs on

@@ -1,9 +1,9 @@
-"""Which attempt of a job is the newest.
+"""Determines which attempt of a job is the newest.
 
 Usually it is the newest one in the job store. If the store was restored from an older copy, task managers and drivers
 know of newer attempts. Such an attempt is adopted: its driver may be alive, and continues under its number. A leader
-that has read a job from the store first waits a while for reports before it writes the job's next number, so that no
-two drivers run under one number.
+that has read a job from the store waits a while for reports before it writes the job's next number, so that no two
+drivers run under one number.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the jobs domain needs from outside."""
+"""The ports of the jobs domain: stored jobs and the job store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emberkeep.lifecycle.model import ProcedureRequest
 
 
 class Trouble(enum.Enum):
-    """Why a stored job cannot be read."""
+    """The reason why a stored job cannot be read."""
 
     AWAY = "away"  # unavailable now: nothing follows from that, read it again later
     DAMAGED = "damaged"  # read completely, and it differs permanently from what was written
@@ -33,8 +33,8 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
     graph: JobGraph | None
     canceled: bool = False  # a cancellation was requested
     trouble: Trouble | None = None  # of the graph or the attempt; None: there is a graph
-    problem: str = ""  # the trouble in words, with the location; nothing stored there is deleted
-    idempotency_key: str = ""  # if there is trouble: the graph's key
+    problem: str = ""  # why it cannot be read, and where it is stored; nothing is deleted there
+    idempotency_key: str = ""  # if it cannot be read: the graph's key
     home: DriverHome | None = None
     pointers: JobPointers = JobPointers()  # also empty if they are unreadable: the job runs without them
     procedure: ProcedureRequest | None = None  # requested and not recorded as ended

@@ -1,7 +1,7 @@
-"""Restart strategies: whether, and after which delay, a lost driver is restarted. Flink's names, keys and semantics.
+"""Restart strategies decide whether, and after which delay, a lost driver is restarted. Names and keys are Flink's.
 
-A strategy counts failures and decides after each. It lives as long as the JobManager process: a new leader starts
-counting from zero, as in Flink.
+A strategy counts failures and decides after each, with Flink's semantics. Its count is lost with the JobManager
+process: a new leader starts from zero, as in Flink.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A driver that cannot come up reports that before its script runs: an import fail
 an archive cannot be unpacked. A restart strategy without a limit would restart it forever. So consecutive attempts that
 failed for the same reason are counted, independently of the strategy. The reason may be specific to one node. So the
 next attempt starts on another node if there is one, and the job fails only once the reason has occurred on two nodes,
-or if no other node could take the driver at all. Like the restart strategy's count, this count lives as long as the
+or if no other node could take the driver at all. Like the restart strategy's count, this count is lost with the
 JobManager process.
 """
 

@@ -21,7 +21,7 @@ STEPS_REMEMBERED = 50
 
 @dataclass(frozen=True)
 class Verdict:
-    """How the job will end. ``keeps_data``: see JobResult."""
+    """The job's decided end. ``keeps_data``: see JobResult."""
 
     status: JobStatus
     exit_code: int

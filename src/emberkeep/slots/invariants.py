@@ -1,4 +1,4 @@
-"""What is true of the slot manager's accounts between any two events."""
+"""The invariants of the slot manager's accounts, which hold between any two events."""
 
 from __future__ import annotations
 

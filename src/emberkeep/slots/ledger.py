@@ -22,7 +22,7 @@ class DriverUse:
 
 @dataclass(frozen=True)
 class DriverNeed:
-    """What a driver needs of a task manager. ``python`` "" accepts any version.
+    """The memory and Python that a driver needs on a task manager. ``python`` "" accepts any version.
 
     ``shunned``: nodes where the driver could not be started. They are used only if no other node has room.
     """
@@ -96,7 +96,7 @@ class Member:
         )
 
     def promise(self, allocation: Allocation) -> None:
-        """Account for a slot that was just decided: same result as ``recount``, in constant time."""
+        """Account for a newly decided slot: same result as ``recount``, in constant time."""
         self.pending[allocation.id] = allocation
         self.free_slots -= 1
         self.free_cores -= allocation.profile.cores
@@ -135,7 +135,7 @@ class Want:
 
 @dataclass(eq=False)
 class JobAccount:
-    """What one job needs and holds. ``order`` grows with each submission."""
+    """A job's needs and holdings. ``order`` grows with each submission."""
 
     job_id: JobId
     order: int
@@ -188,7 +188,7 @@ class JobAccount:
         self.left.clear()
 
     def review(self) -> None:
-        """Compute the missing slots (``wants``)."""
+        """Compute the missing slots, ``wants``."""
         self.wants = []
         have = dict(self.held_by_profile)
         elsewhere = self.elsewhere

@@ -1,4 +1,4 @@
-"""Where jobs' local state is stored, and which task manager should give a job's next slot for that reason."""
+"""Prefers task managers that have a job's local state when its next slot is assigned."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Homes:
 
     Slots are shared out by highest averages, as seats are to parties (the D'Hondt method): the next slot goes to the
     task manager with the most state per slot of the job. A task manager with all the state gets all slots that fit; two
-    with equal state share them equally. A task manager that has no more room leaves the round.
+    with equal state share them equally. A task manager without enough room leaves the round.
     """
 
     def __init__(self, job: JobAccount, sizes: Mapping[Member, int], among: Iterable[Member]) -> None:

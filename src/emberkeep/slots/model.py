@@ -38,7 +38,7 @@ class RuntimeVersions(Compatible, frozen=True, kw_only=True):
 
 
 class TaskManagerInfo(Compatible, frozen=True, kw_only=True):
-    """What a task manager reports about itself when it registers."""
+    """A task manager's description of itself, sent when it registers."""
 
     id: TaskManagerId
     instance: InstanceId  # new at each start of the process

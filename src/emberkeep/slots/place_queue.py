@@ -23,7 +23,7 @@ from emberkeep.slots.shelves import Shelves
 
 @dataclass
 class Due:
-    """Which rounds of matching may have something to assign."""
+    """The rounds of matching that may have something to assign."""
 
     slots: bool = False
     places: bool = False

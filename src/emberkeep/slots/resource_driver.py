@@ -29,7 +29,7 @@ from emberkeep.slots.model import ResourceProfile, RuntimeVersions
 
 @dataclass(frozen=True)
 class TaskManagerSpec:
-    """What each task manager that a driver starts will have."""
+    """The capacity and runtime of each task manager that a driver starts."""
 
     slots: int
     driver_places: int
@@ -58,7 +58,7 @@ class ResourceManagerDriver(Protocol):
 
     @property
     def spec(self) -> TaskManagerSpec:
-        """What each started task manager has. Constant during the driver's lifetime."""
+        """Capacity and runtime of each started task manager. Constant during the driver's lifetime."""
 
     async def survey(self) -> tuple[StartedTaskManager, ...]:
         """Return all task managers that the driver has started and not ended, by id. Raises RetryLater, Fatal."""

@@ -89,7 +89,7 @@ class Shelves:
         shelf.move(member)
 
     def promise(self, member: Member, allocation: Allocation) -> None:
-        """Account for a slot that was just decided, in constant time."""
+        """Account for a newly decided slot, in constant time."""
         shelf = self._shelf_of[member]
         member.promise(allocation)
         shelf.free_slots -= 1

@@ -1,4 +1,4 @@
-"""Which task manager gives what to which job: the pure core of the resource manager.
+"""Decides which task manager gives what to which job: the pure core of the resource manager.
 
 Task managers report what they hold, and their reports are the truth. Decisions that no report shows yet are kept as
 *pending* (slots) and *reserved* (driver places). They count as taken, so nothing is given twice. A pending slot lapses
@@ -46,10 +46,10 @@ class Matches:
 
 @dataclass(frozen=True)
 class Lapsed:
-    """What ``expire`` has ended.
+    """The task managers whose state ``expire`` has changed.
 
-    ``lost``: task managers that were removed, with the jobs that held slots there. ``away``: task managers that have
-    become away: silent for too long, while jobs hold something there.
+    ``lost``: removed, with the jobs that held slots there. ``away``: silent for too long while jobs hold something
+    there.
     """
 
     lost: tuple[tuple[TaskManagerInfo, tuple[JobId, ...]], ...]
@@ -234,7 +234,7 @@ class SlotManager:
             self._due.both()
 
     def leave(self, task_manager: TaskManagerId) -> tuple[TaskManagerInfo, tuple[JobId, ...]]:
-        """Remove a task manager that has said goodbye; return it with the jobs that held or awaited slots there."""
+        """Remove a task manager that has unregistered; return it with the jobs that held or awaited slots there."""
         member = self._members[task_manager]
         return member.info, self._remove(member)
 
@@ -477,7 +477,7 @@ class SlotManager:
             self._review(job)
 
     def close_requirements(self, job_id: JobId, attempt: int) -> None:
-        """Drop the attempt's requirements: it needs no more slots, whatever late messages say."""
+        """Drop the attempt's requirements permanently: late messages do not bring them back."""
         job = self._jobs.get(job_id)
         if job is not None and attempt == job.attempt:
             job.closed = attempt

@@ -19,7 +19,7 @@ LOOKED_AT = 1000  # only so many of the oldest jobs count: enough to see that mo
 class Standing:
     """One registered task manager.
 
-    ``spare``: free capacity that it withholds for a moment because it refused a slot or was unreachable just now.
+    ``spare``: free capacity that is withheld for a moment after the task manager refused a slot or was unreachable.
     ``blocked``: it gets nothing new, because of the blocklist or because it is about to end.
     """
 
@@ -37,7 +37,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Demand:
-    """What jobs need and no registered task manager can give now. ``slots``: requirements with their missing counts."""
+    """Needs that no registered task manager can meet now. ``slots``: requirements with their missing counts."""
 
     slots: tuple[tuple[SlotRequirement, int], ...] = ()
     drivers: tuple[DriverNeed, ...] = ()
@@ -55,7 +55,7 @@ class Supply:
 
 @dataclass
 class Room:
-    """What one task manager can still take while demand is packed into it."""
+    """The remaining capacity of one task manager while demand is packed into it."""
 
     slots: int
     places: int

@@ -1,4 +1,4 @@
-"""How many task managers to run: which to start, which to end. Pure; a driver carries out the plan.
+"""Decides how many task managers run: which to start, which to end. Pure; a driver carries out the plan.
 
 Each decision follows from what the driver lists and what is registered at that moment. The supply itself adds only
 time: since when a task manager has been idle or unregistered. So a new leader decides the same after one survey, and
@@ -34,7 +34,7 @@ class SupplyLimits:
 
 @dataclass(frozen=True)
 class SupplyPlan:
-    """What the driver and the JobManager do next.
+    """The next actions of the driver and the JobManager.
 
     ``starts``: number of new task managers. ``revives``: task managers whose process ended while jobs hold something
     there. ``stops``: idle ones, which are asked to end. ``ends``: dead or useless ones, which the driver ends at once.
@@ -144,7 +144,7 @@ class TaskManagerSupply:
         return max(self._limits.min_slots, 1 if supply.jobs else 0)
 
     def _stops(self, started: Sequence[StartedTaskManager], supply: Supply, now: float) -> list[TaskManagerId]:
-        """Return task managers that have been idle for too long, as far as enough slots remain.
+        """Return task managers that have been idle for too long, while enough slots remain without them.
 
         An idle task manager on a blocked node is useless, except the last one while a job waits for the block to end.
         """

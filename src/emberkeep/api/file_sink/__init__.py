@@ -1,1 +1,1 @@
-"""How the rolling file sink writes: a commit log, waiting pieces, and part files that become visible complete."""
+"""The implementation of the rolling file sink: a commit log, waiting pieces, and part files."""

@@ -1,4 +1,4 @@
-"""Which of the batches that wait in the output Spark has committed.
+"""Determines which of the batches that wait in the output Spark has committed.
 
 The checkpoint that a query uses may differ from the one that a batch was written from: a savepoint is restored under
 another path and the old checkpoint is deleted, or an older checkpoint replaces it. So the checkpoint with which the

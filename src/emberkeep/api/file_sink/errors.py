@@ -26,4 +26,4 @@ class OutputUnavailable(Unavailable):
 
 
 class SinkClosed(EmberkeepError):
-    """The sink was closed; it takes no more batches."""
+    """The sink was closed and refuses further batches."""

@@ -1,4 +1,4 @@
-"""What the sink knows of its output: small frozen values. Each entry of the commit log has all of them.
+"""The sink's knowledge of its output: small frozen values. Each entry of the commit log has all of them.
 
 Batches become *pieces*: Parquet files in the work directory, invisible to readers. Pieces are merged into *parts*, the
 files that readers see. A part is first closed (complete, still invisible), then moved to its place by one rename.
@@ -81,7 +81,7 @@ class SinkState(Compatible, frozen=True, kw_only=True):
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """When the pieces of a bucket become a part. None: never for this reason. Bytes, rows, milliseconds."""
+    """Limits at which the pieces of a bucket become a part. None: no such limit. Bytes, rows, milliseconds."""
 
     max_bytes: int
     max_rows: int | None = None

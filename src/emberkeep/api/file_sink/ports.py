@@ -1,4 +1,4 @@
-"""What the sink needs from the file system and from Spark."""
+"""The sink's ports: files and Spark."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SinkFiles(Protocol):
 
 
 class Frames(Protocol):
-    """What Spark does for the sink. ``frame``: a DataFrame."""
+    """Spark's operations for the sink. ``frame``: a DataFrame."""
 
     def schema(self, frame: Any) -> str:
         """Return the schema, as JSON, of the rows as they are stored in pieces, without partition columns."""

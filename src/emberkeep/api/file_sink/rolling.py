@@ -1,4 +1,4 @@
-"""Which pieces are merged now, and into what. Pure."""
+"""Decides which pieces are merged now, and into what. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to the slots of one attempt of a job (events), and what its JobMaster must do about it (effects)."""
+"""The events that happen to the slots of one attempt of a job, and the effects that its JobMaster carries out."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class SlotGone:
 
 @dataclass(frozen=True)
 class BeatAnswered:
-    """What a task manager holds, as a reply to a beat that named ``asked``. ``instance``: the instance that replied."""
+    """A task manager's holdings, in reply to a beat that named ``asked``. ``instance``: the instance that replied."""
 
     task_manager: TaskManagerId
     instance: InstanceId
@@ -168,7 +168,7 @@ class ReleaseDone:
 
 @dataclass(frozen=True)
 class ClusterLacks:
-    """What the cluster cannot give now, in words. ``blocked``: unblocking nodes may provide it."""
+    """The job's unmet needs, in words. ``blocked``: unblocking nodes may provide them."""
 
     missing: str
     blocked: bool = False
@@ -263,7 +263,7 @@ class FailAttempt:
 
 @dataclass(frozen=True)
 class StatusChanged:
-    """What is reported to the JobManager has changed."""
+    """The status that is reported to the JobManager has changed."""
 
 
 PoolEffect = AcceptOffer | StartExecutorIn | ReleaseSlotAt | BeatNow | RemoveExecutor | FailAttempt | StatusChanged

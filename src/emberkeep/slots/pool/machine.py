@@ -174,7 +174,7 @@ class SlotPool:
         return frozenset(slot.executor_id for slot in outgoing[needed:])
 
     def doubted(self, now: float) -> frozenset[ExecutorId]:
-        """Return the executors with silent task managers: ask Spark whether it still receives their heartbeats."""
+        """Return the executors with silent task managers. Spark must be asked whether it receives their heartbeats."""
         return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
 
     def waiting(self, now: float) -> str:
@@ -383,14 +383,14 @@ class SlotPool:
 
     def _give_back(self, slot: HeldSlot) -> list[PoolEffect]:
         self._forget(slot)
-        # If the release is lost for good, beats show the task manager that the slot is no longer held. It frees nothing
-        # by itself while the driver runs on the same node.
+        # If the release never arrives, beats show the task manager that the slot is no longer held. It frees nothing by
+        # itself while the driver runs on the same node.
         self.lives.stray(slot.task_manager)
         self.releasing[slot.allocation.id] = slot.task_manager.address
         return [ReleaseSlotAt(slot.allocation.id, slot.task_manager.address, stopped=self.stopping)]
 
     def _drop(self, slot: HeldSlot, reason: str) -> list[PoolEffect]:
-        """Forget a slot that was lost through no fault of its executor: only Spark is notified, without a pause."""
+        """Forget a slot that was lost through no fault of its executor. Notify only Spark; no pause follows."""
         self._forget(slot)
         where = f"executor {slot.executor_id} on {slot.task_manager.id}"
         return [

@@ -9,7 +9,7 @@ from emberkeep.base.ids import AllocationId, InstanceId, TaskManagerId
 from emberkeep.slots.model import TaskManagerInfo
 from emberkeep.slots.pool.events import BeatAnswered, HeldSlot, TaskManagerView
 
-STRAYS = 1000  # most task managers that get beats only to free slots which nobody uses
+STRAYS = 1000  # most task managers that get beats only so that they free unused slots
 REMEMBERED = 10_000  # instances remembered after they ended
 
 

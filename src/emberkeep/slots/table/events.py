@@ -1,4 +1,4 @@
-"""What happens to a task manager's slots and driver places (events), and what must be done about it (effects)."""
+"""The events that happen to a task manager's slots and driver places, and the effects to carry out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class DriverState(enum.Enum):
 
 @dataclass
 class Slot:
-    """One allocation and the one executor that lives in it."""
+    """One allocation and its executor."""
 
     allocation: Allocation
     state: SlotState
@@ -346,7 +346,7 @@ class ForgetJob:
 
 @dataclass(frozen=True)
 class ReportChanged:
-    """What is reported to the JobManager has changed."""
+    """The report to the JobManager has changed."""
 
 
 TableEffect = (

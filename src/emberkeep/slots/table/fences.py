@@ -1,4 +1,4 @@
-"""What a task manager has seen of newer leaders and attempts, so that it can refuse older ones.
+"""Records which leaders and attempts a task manager has seen, so that it can refuse older ones.
 
 It keeps the highest epoch in the job store that it follows, and for each job the highest attempt and the highest one
 that is over. A request for an older epoch or attempt is refused. An attempt that is over is refused even while no newer
@@ -27,7 +27,7 @@ class _Fence:
 
 
 class FenceRecord(Compatible, frozen=True, kw_only=True):
-    """What is kept of one job. ``over``: this attempt and all older ones have ended; 0: none."""
+    """The record of one job. ``over``: this attempt and all older ones have ended; 0: none."""
 
     job_id: JobId
     highest: int

@@ -1,4 +1,4 @@
-"""What is true of a slot table between any two events."""
+"""The invariants of a slot table, which hold between any two events."""
 
 from __future__ import annotations
 

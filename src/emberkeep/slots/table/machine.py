@@ -1,4 +1,4 @@
-"""What a task manager has given away: slots with the executors in them, driver places, memory.
+"""A task manager's allocated resources: slots with the executors in them, driver places, memory.
 
 Decides only: events in (see ``events``), effects out; time is an argument in seconds. A refusal raises Conflict, Absent
 or RetryLater and changes nothing. A slot keeps its resources until its executor has provably ended, so the totals are
@@ -75,7 +75,7 @@ _RECOVERED = (SlotState.ACTIVE, SlotState.STARTING, SlotState.RUNNING, SlotState
 
 
 class TableLimits(NamedTuple):
-    """What the task manager has, and how long things may take (seconds)."""
+    """The capacity of the task manager, and time limits in seconds."""
 
     slots: int
     driver_places: int
