@@ -49,7 +49,11 @@ class RichFunction:
         return None
 
     def initialize_state(self, state: Any) -> None:
-        """Restore what ``snapshot_state`` returned. Called before ``open`` if the job starts from a savepoint."""
+        """Restore what ``snapshot_state`` returned. Called before ``open`` if there is a state to restore.
+
+        The state comes from the savepoint that the job starts from. On executors it is a list of states, which may also
+        come from earlier instances (see ``on_executor``).
+        """
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Called when the savepoint with the state of the last ``snapshot_state`` is durable."""

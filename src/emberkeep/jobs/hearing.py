@@ -28,7 +28,7 @@ class Hearing:
         self._deafness = deafness
         self._speaking: dict[TaskManagerId, float] = {}  # last contact with each, oldest first
         self._silent: dict[TaskManagerId, float] = {}  # last contact with peers whose silence is not believed yet
-        self._since: float | None = None  # when contact with most peers began; None: in doubt
+        self._since: float | None = None  # since when most peers send; None: in doubt
         self._doubt_since = float("-inf")
         self._again_at = float("-inf")  # when contact began again after there was none
 
@@ -41,7 +41,7 @@ class Hearing:
         self._speaking[peer] = now
 
     def left(self, peer: TaskManagerId) -> None:
-        """Forget a peer that has unregistered."""
+        """Forget a peer that has shut down."""
         self._speaking.pop(peer, None)
         self._silent.pop(peer, None)
 

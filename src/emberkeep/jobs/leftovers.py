@@ -1,6 +1,7 @@
-"""Removes jobs' unneeded data from the shared storage in stages: it is marked, kept for a period, then removed.
+"""Decides when jobs' unneeded data leaves the shared storage: it is marked, kept for a period, then removed.
 
-A mark is durable, so that its period continues under the next leader. It is removed as soon as the job needs its data.
+A mark is durable, so that its period continues under the next leader. The mark is removed as soon as the job needs its
+data.
 """
 
 from __future__ import annotations

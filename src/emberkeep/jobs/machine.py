@@ -28,7 +28,7 @@ CANCELED_EXIT_CODE = 130
 
 
 class JobMachine(NewestAttempt):
-    """One job. ``attempt`` is the newest attempt number in the store: 0 for a job that was never started."""
+    """One job. See JobState for the arguments."""
 
     # --- entry point --------------------------------------------------------------------------------------------------
 

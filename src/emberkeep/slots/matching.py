@@ -174,10 +174,12 @@ class SlotRound:
 
 
 class PlaceRound:
-    """Chooses a task manager for each driver.
+    """Chooses a task manager for each driver, in this order of preference:
 
-    Order of preference: after a failed start, the freest task manager on another node; one with state of the job (first
-    where the job's last driver ran, else where there is the most state); the one with the most free memory.
+    - after a failed start, the freest task manager on a node where no start failed
+    - the task manager with state of the job where the job's last driver ran
+    - the task manager with the most state of the job
+    - the task manager with the most free memory
     """
 
     def __init__(self, members: Iterable[Member], state: StateIndex) -> None:

@@ -234,7 +234,7 @@ class SlotManager:
             self._due.both()
 
     def leave(self, task_manager: TaskManagerId) -> tuple[TaskManagerInfo, tuple[JobId, ...]]:
-        """Remove a task manager that has unregistered; return it with the jobs that held or awaited slots there."""
+        """Remove a task manager that has shut down; return it with the jobs that held or awaited slots there."""
         member = self._members[task_manager]
         return member.info, self._remove(member)
 
@@ -460,8 +460,8 @@ class SlotManager:
     def _take_holdings(self, job: JobAccount, held: Mapping[AllocationId, TaskManagerId]) -> None:
         """Correct the job's holdings by what its JobMaster holds, where a task manager is away, blocked or evacuated.
 
-        An away task manager cannot be asked. On a blocked or evacuated one, the JobMaster leaves out slots that it is
-        about to give back, so the job gets as many elsewhere while it still holds those.
+        An away task manager cannot be asked. On a blocked or evacuated one, ``held`` has no slots that are about to
+        leave, so the job gets as many elsewhere while it still holds those.
         """
         if self._away or self._emptying:
             for allocation_id, member in list(job.held.items()):

@@ -46,7 +46,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartWriter:
-    """Not thread-safe: one call at a time. Raises EmberkeepError of the sink's kinds, and what Spark raises."""
+    """Not thread-safe: one call at a time. Raises the sink's errors, and what Spark raises."""
 
     def __init__(
         self,
