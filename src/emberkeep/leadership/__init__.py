@@ -1,1 +1,1 @@
-"""Leadership: what a JobManager may do, given what it knows of its ZooKeeper session, its latch and its epoch."""
+"""Leadership: what a JobManager may do, given the state of its ZooKeeper session, its latch and its epoch."""

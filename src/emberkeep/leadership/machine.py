@@ -1,11 +1,15 @@
-"""Decides what a JobManager does about leadership. Pure: events in, effects out, no clock.
+"""Decide what a JobManager does about leadership. Pure: events in, effects out, no clock.
 
-SUSPENDED: take no decision, keep running. LOST: stop leading at once. Deposed: stop, and stand at the end of the queue,
-so that a leader that others could not reach does not take the epoch straight back. Whatever was overtaken by events (an
-old latch, claim or epoch) is ignored, because answers may come late.
+- Suspended: take no decisions, keep the service running.
+- Lost: stop leading at once.
+- Deposed: stop leading and move to the end of the queue, so that a leader that others could not reach does not take the
+  epoch straight back.
 
-Who cannot read the shared storage lets others lead that can: it passes its turn, and steps down when it leads. Not for
-ever, since what the others say may be old: after some turns it leads anyway.
+Answers may come late, so events about an earlier latch, claim or epoch are ignored.
+
+A JobManager that cannot read the shared storage lets a JobManager lead that can: it skips its turns, and steps down if
+it is the leader. It does so at most MAX_PASSED times in a row, because the others' reports may be out of date; then it
+leads anyway.
 """
 
 from __future__ import annotations
@@ -43,11 +47,11 @@ from emberkeep.leadership.model import (
     WriteEpoch,
 )
 
-HISTORY = 50  # events kept for the error of an impossible one
-MAX_PASSED = 3  # turns that one without storage leaves to others, until it has seen its storage again
+HISTORY = 50  # recent events that the error for an illegal event shows
+MAX_PASSED = 3  # turns that a JobManager without storage leaves to others before it leads anyway
 
 _S = Standing
-# The standings that each may go to, beside itself.
+# For each standing, the standings that may follow it. Remaining in the same standing is always allowed.
 TRANSITIONS: dict[Standing, frozenset[Standing]] = {
     _S.OUT: frozenset({_S.WAITING, _S.CLOSED}),
     _S.WAITING: frozenset({_S.OUT, _S.CLAIMING, _S.CLOSED}),
@@ -61,18 +65,21 @@ TRANSITIONS: dict[Standing, frozenset[Standing]] = {
 
 
 class LeadershipMachine:
-    """``standing``: where it stands now. ``epoch``: of the service that runs, else 0."""
+    """One JobManager's leadership.
+
+    ``standing``: its current state. ``epoch``: that of the running service, 0 without one.
+    """
 
     def __init__(self) -> None:
         self.session = Session.AWAY
         self.standing = Standing.OUT
         self.epoch = 0
-        self._latch = 0  # the number of the newest one
+        self._latch = 0  # number of the newest latch
         self._has_latch = False
         self._claim = 0
         self._closing = False
         self._storage = StorageSeen(own=True, elsewhere=False)
-        self._passed = 0  # turns, since the storage could be read here
+        self._passed = 0  # turns skipped since this JobManager could last read the storage
         self._history: deque[str] = deque(maxlen=HISTORY)
         self._handlers: dict[type[Any], Callable[[Any], list[Effect]]] = {
             Connected: self._connected,
@@ -91,12 +98,15 @@ class LeadershipMachine:
 
     @property
     def may_decide(self) -> bool:
-        """Whether this JobManager may start, end or change anything."""
+        """True if this JobManager may start, end or change anything."""
         return self.standing is Standing.LEADING
 
     def handle(self, event: Event) -> list[Effect]:
-        """Take one event. Raises IllegalTransition for a bug."""
-        if event != self._storage:  # told again and again
+        """Apply one event and return the effects to run.
+
+        Raises IllegalTransition for an event that only a bug can cause.
+        """
+        if event != self._storage:  # an unchanged StorageSeen is repeated often and would fill the history
             self._history.append(f"{self.standing.name}/{self.session.name} {event}")
         return self._handlers[type(event)](event)
 
@@ -172,7 +182,7 @@ class LeadershipMachine:
                 return []
 
     def _stand_in_queue(self) -> list[Effect]:
-        """With no session there is no queue: Connected comes first then."""
+        """Take a new latch. Without a session there is no queue, so do nothing: Connected will follow."""
         if self.session is Session.AWAY:
             return []
         self._latch += 1
@@ -194,12 +204,12 @@ class LeadershipMachine:
             self._passed = 0
         if self.standing is not Standing.LEADING or not self._passes():
             return []
-        # The latch goes when the service has ended, as at a shutdown.
+        # Give up the latch only when the service has ended, as at a shutdown.
         self._go(Standing.STOPPING)
         return [StopService(self.epoch)]
 
     def _passes(self) -> bool:
-        """Whether another one is to lead instead; counts how often."""
+        """True if another JobManager should lead instead. Counts each time it returns True."""
         if self._storage.own or not self._storage.elsewhere or self._passed >= MAX_PASSED:
             return False
         self._passed += 1
@@ -254,7 +264,7 @@ class LeadershipMachine:
         self._closing = True
         match self.standing:
             case Standing.LEADING | Standing.PAUSED | Standing.CONFIRMING:
-                # The latch goes when the service has ended: a successor finds a store that nobody writes to.
+                # Keep the latch until the service has ended: a successor then finds a store without other writers.
                 self._go(Standing.STOPPING)
                 return [StopService(self.epoch)]
             case Standing.STOPPING:
@@ -266,7 +276,7 @@ class LeadershipMachine:
                 self._go(Standing.CLOSED)
                 return self._leave_queue()
 
-    # --- the law ----------------------------------------------------------------------------------------------------
+    # --- transitions and invariants ---------------------------------------------------------------------------------
 
     def _go(self, standing: Standing) -> None:
         if standing is not self.standing and standing not in TRANSITIONS[self.standing]:
@@ -277,7 +287,7 @@ class LeadershipMachine:
         raise IllegalTransition("leadership", self.standing.name, str(what), tuple(self._history))
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself."""
+        """Raise AssertionError if the state contradicts itself."""
         away = self.session is Session.AWAY
         self._hold(self.standing.has_service == (self.epoch > 0), "an epoch belongs to a service")
         self._hold(

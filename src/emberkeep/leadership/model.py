@@ -1,8 +1,9 @@
-"""Leadership as plain data: where a JobManager stands, what happens to it, what it has to do.
+"""Leadership as plain data: a JobManager's standing, the events it receives, the effects it has to run.
 
-Two things make a leader. The *latch* is a place in a queue that goes away with its owner's session: whoever is first
-may try. The *epoch* is a number that only grows, in the store itself: whoever wrote it last leads, and every change is
-refused to all others. The latch keeps contenders from disturbing each other; safety comes from the epoch alone.
+Two things make a leader. The *latch* is a place in a queue that disappears with its owner's session; the first in the
+queue may claim leadership. The *epoch* is a number in the job store that only grows. The JobManager that wrote the
+newest epoch is the leader, and the store refuses changes from all others. The latch only keeps contenders from
+disturbing each other; safety comes from the epoch alone.
 """
 
 from __future__ import annotations
@@ -13,34 +14,34 @@ from typing import TypeAlias
 
 
 class Session(enum.Enum):
-    """The connection to the coordination service."""
+    """The state of the connection to the coordination service."""
 
-    AWAY = "AWAY"  # never connected, or the session is over: what it held is gone
+    AWAY = "AWAY"  # never connected, or the session has ended and its latch with it
     CONNECTED = "CONNECTED"
-    SUSPENDED = "SUSPENDED"  # the connection broke; the session may go on, or be over without our knowing
+    SUSPENDED = "SUSPENDED"  # the connection broke; the session may still exist, or may have ended unnoticed
 
 
 class Standing(enum.Enum):
-    """Where a JobManager stands."""
+    """The state of a JobManager in the election."""
 
     OUT = "OUT"  # has no latch
-    WAITING = "WAITING"  # has a latch: stands by
-    CLAIMING = "CLAIMING"  # its turn: the next epoch is being written
+    WAITING = "WAITING"  # has a latch and waits for its turn
+    CLAIMING = "CLAIMING"  # it is this JobManager's turn: it writes the next epoch
     LEADING = "LEADING"
-    PAUSED = "PAUSED"  # leads as far as it knows, but cannot confirm it: takes no decision, keeps running
-    CONFIRMING = "CONFIRMING"  # connected again; whether its epoch is still the newest is being looked up
-    STOPPING = "STOPPING"  # leads no more; what it had started is being ended
+    PAUSED = "PAUSED"  # cannot confirm that it is still the leader: takes no decisions, keeps running
+    CONFIRMING = "CONFIRMING"  # connected again; checks that its epoch is still the newest
+    STOPPING = "STOPPING"  # no longer the leader; its service is being ended
     CLOSED = "CLOSED"
 
     @property
     def has_service(self) -> bool:
-        """Whether the leader's service runs."""
+        """True if the leader's service runs, also while it is paused or being stopped."""
         return self in (Standing.LEADING, Standing.PAUSED, Standing.CONFIRMING, Standing.STOPPING)
 
 
 @dataclass(frozen=True)
 class LeaderAddress:
-    """Where the leader is reached ("host:port"), and its epoch: of two, the higher one is right."""
+    """The leader's address ("host:port") and epoch. Of two such records, the one with the higher epoch is right."""
 
     epoch: int
     address: str
@@ -48,8 +49,11 @@ class LeaderAddress:
 
 @dataclass(frozen=True)
 class LeaderNews:
-    """What a process knows of who leads. ``job_managers``: where JobManagers were heard of, newest first; also those
-    that stand by can tell who leads."""
+    """What a process knows about the leader.
+
+    ``job_managers``: known addresses of JobManagers, most recently reported first. Those that are not leading can also
+    say who leads.
+    """
 
     leader: LeaderAddress | None = None
     job_managers: tuple[str, ...] = ()
@@ -60,36 +64,36 @@ class LeaderNews:
 
 @dataclass(frozen=True)
 class Connected:
-    """There is a session: the first one, a new one after Lost, or the old one after Suspended."""
+    """The session exists: the first one, a new one after Lost, or the old one after Suspended."""
 
 
 @dataclass(frozen=True)
 class Suspended:
-    """The connection is broken."""
+    """The connection broke; the session may still exist."""
 
 
 @dataclass(frozen=True)
 class Lost:
-    """The session is over. Others may have the latch already."""
+    """The session has ended. Another JobManager may already be first in the queue."""
 
 
 @dataclass(frozen=True)
 class Granted:
-    """It is this latch's turn: first in the queue, or the next one while the leader's process is gone."""
+    """It is this latch's turn: it is first in the queue, or next in line and the leader's process is gone."""
 
     latch: int
 
 
 @dataclass(frozen=True)
 class Revoked:
-    """The latch is gone though the session goes on: somebody has removed it."""
+    """The latch was removed by someone else, although the session still exists."""
 
     latch: int
 
 
 @dataclass(frozen=True)
 class EpochWritten:
-    """The claim has succeeded: this JobManager leads with ``epoch``."""
+    """The claim succeeded: this JobManager is the leader with ``epoch``."""
 
     claim: int
     epoch: int
@@ -97,36 +101,39 @@ class EpochWritten:
 
 @dataclass(frozen=True)
 class ClaimRefused:
-    """Somebody else has written the epoch first."""
+    """The claim failed: another JobManager wrote the next epoch first."""
 
     claim: int
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """The epoch was the newest after the connection was back."""
+    """After a reconnect, ``epoch`` proved to be still the newest."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class Deposed:
-    """A transaction of ``epoch`` was refused, or a newer epoch was seen."""
+    """The store refused a transaction of ``epoch``, or a newer epoch was seen."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class ServiceEnded:
-    """The service of ``epoch`` has ended, with everything it had started."""
+    """The service of ``epoch`` has ended, with everything that it had started."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class StorageSeen:
-    """Whether the shared storage can be read here and holds what this cluster has put there (``own``), and whether
-    another JobManager says so of itself (``elsewhere``). Told again and again."""
+    """Who can use the shared storage. Sent repeatedly.
+
+    ``own``: this JobManager can read the storage, and finds there what this cluster has stored. ``elsewhere``: another
+    JobManager reports the same about itself.
+    """
 
     own: bool
     elsewhere: bool
@@ -134,7 +141,7 @@ class StorageSeen:
 
 @dataclass(frozen=True)
 class Shutdown:
-    """This JobManager is to end; nobody else is harmed by that."""
+    """This JobManager must end. Other processes keep running."""
 
 
 Event: TypeAlias = (
@@ -157,7 +164,10 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True)
 class TakeLatch:
-    """Stand in the queue, at its end. Answered by Granted or Revoked, as often as it applies."""
+    """Join the queue at its end.
+
+    Answered by Granted or Revoked, each time that the latch's turn comes or the latch is gone.
+    """
 
     latch: int
 
@@ -171,42 +181,42 @@ class GiveUpLatch:
 
 @dataclass(frozen=True)
 class WriteEpoch:
-    """Write the next epoch, trying for as long as it takes. Answered by EpochWritten or ClaimRefused."""
+    """Write the next epoch, retrying without limit. Answered by EpochWritten or ClaimRefused."""
 
     claim: int
 
 
 @dataclass(frozen=True)
 class AbandonClaim:
-    """Stop trying; should the claim have succeeded, give the store up. Answered by nothing."""
+    """Stop trying to write the epoch; if the write has succeeded after all, close the store. Not answered."""
 
     claim: int
 
 
 @dataclass(frozen=True)
 class StartService:
-    """Recover the jobs and lead with ``epoch``."""
+    """Recover the jobs and start leading with ``epoch``."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class PauseService:
-    """Take no decision until resumed; what runs goes on."""
+    """Take no decisions until resumed; running processes continue."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class ConfirmEpoch:
-    """Look up whether ``epoch`` is the newest. Answered by Confirmed or Deposed."""
+    """Check that ``epoch`` is still the newest. Answered by Confirmed or Deposed."""
 
     epoch: int
 
 
 @dataclass(frozen=True)
 class ResumeService:
-    """Decide again."""
+    """Take decisions again."""
 
     epoch: int
 

@@ -1,16 +1,17 @@
-"""What is known of who leads, when more is heard. Pure."""
+"""Merge what a process knows about the leader with what another process reports. Pure."""
 
 from __future__ import annotations
 
 from emberkeep.leadership.model import LeaderNews
 
-MOST_JOB_MANAGERS = 16  # addresses that are remembered
+MOST_JOB_MANAGERS = 16  # addresses remembered
 
 
 def joined(known: LeaderNews, heard: LeaderNews) -> LeaderNews:
-    """Of two leaders the one with the higher epoch is right, whoever tells of it: news may come late.
+    """Merge ``heard`` into ``known``.
 
-    The addresses heard of last come first, after the leader's; the oldest are forgotten.
+    Reports may come late, so the leader with the higher epoch is right, whichever process reports it. The leader's
+    address comes first, then the most recently reported ones; only the first MOST_JOB_MANAGERS addresses are kept.
     """
     leader = known.leader
     if heard.leader is not None and (leader is None or heard.leader.epoch > leader.epoch):

@@ -1,4 +1,4 @@
-"""What leadership needs from outside."""
+"""Ports: what leadership needs from outside."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ from emberkeep.leadership.model import Event, LeaderAddress, LeaderNews
 
 
 class Election(Protocol):
-    """The queue of those who want to lead. What happens in it is told as events, on the loop."""
+    """The queue of JobManagers that are ready to lead. It reports changes as events, on the event loop."""
 
     async def run(self, tell: Callable[[Event], None]) -> None:
-        """Take part until cancelled: tell of the session and of the latch."""
+        """Take part in the election until cancelled; pass events about the session and the latch to ``tell``."""
 
     def take(self, latch: int) -> None:
-        """Stand in the queue, at its end."""
+        """Join the queue at its end, with the latch of this number."""
 
     def give_up(self, latch: int) -> None:
-        """Leave it."""
+        """Leave the queue."""
 
     async def newer(self, epoch: int) -> LeaderAddress:
-        """Return when somebody leads with a higher epoch."""
+        """Wait for a leader with a higher epoch than ``epoch`` and return its address."""
 
 
 class LeaderLocator(Protocol):
-    """Who leads, as far as is known; used by everybody who talks to the leader."""
+    """What this process knows about the leader. Every component that calls the leader uses it."""
 
     def leader(self) -> LeaderAddress | None:
-        """The newest leader that was heard of. It may be gone: then no successor is known yet."""
+        """Return the newest known leader. Its process may have ended without a known successor."""
 
     def news(self) -> LeaderNews:
-        """All that is known, to be told to others."""
+        """Return all that is known about the leader, to be sent to other processes."""
 
     def hear(self, news: LeaderNews) -> None:
-        """Take what another process knows."""
+        """Merge in what another process knows."""
 
     async def other_than(self, news: LeaderNews) -> LeaderNews:
-        """Wait until something else than ``news`` is known; returns that."""
+        """Wait until what is known differs from ``news``, and return it."""
 
     async def changed(self, known: LeaderAddress | None) -> LeaderAddress:
-        """Wait for a leader newer than ``known``, or return the one that there is already."""
+        """Return a leader newer than ``known``; wait for one if none is known yet."""

@@ -1,8 +1,10 @@
-"""When refused connections prove that a JobManager's process is gone, so that its session need not run out. Pure.
+"""Decide when refused connections prove that a JobManager's process has ended. Pure.
 
-A port that refuses has no listener, unless something on the way refuses in its name. So a refusal says something only
-of a process that has accepted a connection before. Each takeover uses that up: two JobManagers that refuse each other
-take over once, and then wait for sessions to end.
+The next JobManager then need not wait for the session of the ended process to time out.
+
+A port that refuses connections has no listener, unless something on the network path refuses on the process's behalf.
+So a refusal is evidence only about a process that has accepted a connection before. A takeover uses that evidence up:
+two JobManagers that refuse each other's connections each take over once, and then wait for sessions to end.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ import enum
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-REFUSALS = 3  # in a row, before a process counts as gone
-FIRST_PATIENCE = 2.0  # seconds of refusals, after the first takeover from a process that turned out to live
-LONGEST_PATIENCE = 300.0
-MOST_LIVES = 64  # that are remembered; the oldest are forgotten
+REFUSALS = 3  # in a row, before a process counts as ended
+FIRST_PATIENCE = 2.0  # seconds that refusals must last, after one takeover from a process that was alive after all
+LONGEST_PATIENCE = 300.0  # seconds
+MOST_LIVES = 64  # sessions remembered; the oldest is forgotten first
 
 
 class Probe(enum.Enum):
-    """How a port has answered."""
+    """How a port responded to a connection attempt."""
 
     ACCEPTED = "ACCEPTED"
     REFUSED = "REFUSED"
@@ -27,26 +29,26 @@ class Probe(enum.Enum):
 
 @dataclass
 class _Seen:
-    accepts: bool = False  # since the last takeover from it
+    accepts: bool = False  # has accepted a connection since the last takeover from it
     refusals: int = 0  # in a row
     refuses_since: float = 0.0
-    overtaken: bool = False
-    mistakes: int = 0  # takeovers after which it accepted again
+    overtaken: bool = False  # was taken over, and has not accepted a connection since
+    mistakes: int = 0  # takeovers after which it accepted a connection again
 
     @property
     def patience(self) -> float:
-        """Grows for a process whose port refuses now and then."""
+        """Seconds that refusals must last. Doubles with each mistaken takeover, up to LONGEST_PATIENCE."""
         return 0.0 if self.mistakes == 0 else min(FIRST_PATIENCE * 2.0 ** (self.mistakes - 1), LONGEST_PATIENCE)
 
 
 class TakeoverRule:
-    """Remembers how the ports of others have answered. A *life* is one session of one JobManager."""
+    """Remembers how the ports of other JobManagers responded. A *life* is one session of one JobManager."""
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, _Seen] = {}
 
     def probed(self, life: Hashable, answer: Probe, now: float) -> None:
-        """The port of ``life`` has answered so at ``now`` (seconds)."""
+        """Note how the port of ``life`` responded at ``now`` (seconds)."""
         seen = self._known(life)
         if answer is not Probe.REFUSED:
             seen.refusals = 0
@@ -61,14 +63,14 @@ class TakeoverRule:
                 seen.mistakes += 1
 
     def is_gone(self, life: Hashable, now: float) -> bool:
-        """Whether nobody has to wait for the end of its session."""
+        """True if the process is proven to have ended: its successor need not wait for its session to time out."""
         seen = self._seen.get(life)
         if seen is None or not seen.accepts or seen.refusals < REFUSALS:
             return False
         return now - seen.refuses_since >= seen.patience
 
     def took_over(self, lives: Iterable[Hashable]) -> None:
-        """From these, because they were gone."""
+        """Note a takeover from these processes, because they counted as gone."""
         for life in lives:
             seen = self._known(life)
             seen.accepts, seen.refusals, seen.overtaken = False, 0, True
