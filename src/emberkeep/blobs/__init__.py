@@ -1,1 +1,1 @@
-"""BLOBs: immutable byte strings that belong to jobs. Keys, reference counts, staged clean-up; no I/O."""
+"""BLOBs: immutable byte strings that belong to jobs. Keys, reference counts and staged clean-up; no I/O."""

@@ -1,21 +1,24 @@
-"""Which attempts of a job may still store BLOBs and give references back (HA-7). Pure."""
+"""Decide which attempts of a job may still store BLOBs and release references (HA-7). Pure."""
 
 from __future__ import annotations
 
 from emberkeep.base.errors import Conflict
 from emberkeep.base.ids import JobId
 
-NO_ATTEMPT = 0  # of requests that act for no attempt of a job: a client's, the JobManager's own
+NO_ATTEMPT = 0  # for requests that act for no attempt of a job: a client's, or the JobManager's own
 
 
 class AttemptFences:
-    """Of each job that runs: its attempts up to this one are over. It grows, and is forgotten with its job."""
+    """For each running job, the newest attempt that is over.
+
+    All earlier attempts are over too. The number never decreases; it is dropped when the job ends.
+    """
 
     def __init__(self) -> None:
         self._over: dict[JobId, int] = {}
 
     def end(self, owner: JobId, attempt: int) -> None:
-        """This attempt and all before it are over."""
+        """Mark this attempt and all earlier ones as over."""
         if attempt > self._over.get(owner, NO_ATTEMPT):
             self._over[owner] = attempt
 
@@ -23,7 +26,7 @@ class AttemptFences:
         return NO_ATTEMPT < attempt <= self._over.get(owner, NO_ATTEMPT)
 
     def refuse_over(self, owner: JobId, attempt: int) -> None:
-        """Raise Conflict when the attempt has been superseded."""
+        """Raise Conflict if the attempt has been superseded."""
         if self.is_over(owner, attempt):
             raise Conflict(
                 f"attempt {attempt} of job {owner} is over: it changes no BLOB any more",
@@ -31,5 +34,5 @@ class AttemptFences:
             )
 
     def forget(self, owner: JobId) -> None:
-        """The job has ended for good: nothing can be stored for it at all."""
+        """Drop the fence of a job that has ended permanently: nothing can be stored for it anyway."""
         self._over.pop(owner, None)

@@ -1,8 +1,9 @@
-"""What a BLOB cache keeps and what it may delete. Pure: it decides, the cache carries out.
+"""Decide what a BLOB cache keeps and what it may delete. Pure: the cache carries the decisions out.
 
-Each BLOB is counted from its first retrieval: one reference per holder, the name of a task that uses it (BLOB-9). While
-it is being brought or looked through, a claim keeps it as a reference does. Its owner's directory counts as many
-references as its files together, so that it is deleted as a whole only where nothing of it is used (BLOB-11).
+Each BLOB is counted from its first retrieval on, with one reference per holder: the name of a task that uses it
+(BLOB-9). While the BLOB is being fetched or verified, a claim keeps it as a reference does. The owner's directory
+counts as many references as all its files together, so it is deleted as a whole only when none of its files is used
+(BLOB-11).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _Place = tuple[JobId, BlobKey]
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """One retrieval under way. Ends by ``CacheMachine.hold`` or ``CacheMachine.give_up``."""
+    """One retrieval in progress. Ends with ``CacheMachine.hold`` or ``CacheMachine.give_up``."""
 
     number: int
     owner: JobId
@@ -28,7 +29,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What clean-up is to delete of one owner. ``whole``: its directory with everything in it."""
+    """What clean-up must delete for one owner. ``whole``: the owner's directory with everything in it."""
 
     owner: JobId
     keys: tuple[BlobKey, ...]
@@ -38,8 +39,8 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass
 class _Entry:
     holders: set[str] = field(default_factory=set)
-    claims: dict[int, str | None] = field(default_factory=dict)  # holder by number; None: released meanwhile
-    stored: bool = False  # there may be a file of it
+    claims: dict[int, str | None] = field(default_factory=dict)  # number -> holder, None if released since
+    stored: bool = False  # a file with this BLOB may exist
 
     @property
     def is_used(self) -> bool:
@@ -47,7 +48,10 @@ class _Entry:
 
 
 class CacheMachine:
-    """References of one cache and its staged clean-up. What is unreferenced is staged at that moment."""
+    """The references of one cache and its staged clean-up.
+
+    A BLOB is staged the moment that it has no reference left.
+    """
 
     def __init__(self) -> None:
         self._owners: dict[JobId, dict[BlobKey, _Entry]] = {}
@@ -55,22 +59,27 @@ class CacheMachine:
         self._claims = 0
 
     def found(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """Files of an earlier life: kept, and staged until somebody uses them."""
+        """Add files that an earlier process left. They are kept, but staged until a task uses them."""
         for key in keys:
             entry = self._entry(owner, key)
             entry.stored = True
             self._settle(owner, key, entry)
 
     def claim(self, owner: JobId, key: BlobKey, holder: str | None) -> Claim:
-        """``holder`` (None: the transfer itself) begins to retrieve a BLOB. It is kept from now on, also where it was
-        to be deleted next."""
+        """Begin to retrieve a BLOB for ``holder`` (None: for the transfer itself).
+
+        The BLOB is kept from now on, even if it was due for deletion.
+        """
         self._claims += 1
         self._entry(owner, key).claims[self._claims] = holder
         self._staging.unstage((owner, key))
         return Claim(number=self._claims, owner=owner, key=key)
 
     def hold(self, claim: Claim) -> None:
-        """The BLOB is there: the claim becomes its holder's reference, unless the holder has released it meanwhile."""
+        """End a successful retrieval: the claim becomes the holder's reference.
+
+        If the holder has released it in the meantime, no reference remains.
+        """
         entry = self._owners[claim.owner][claim.key]
         holder = entry.claims.pop(claim.number)
         entry.stored = True
@@ -79,13 +88,13 @@ class CacheMachine:
         self._settle(claim.owner, claim.key, entry)
 
     def give_up(self, claim: Claim) -> None:
-        """The retrieval failed or its task was cancelled."""
+        """End a retrieval that failed or whose task was cancelled."""
         entry = self._owners[claim.owner][claim.key]
         del entry.claims[claim.number]
         self._settle(claim.owner, claim.key, entry)
 
     def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference; one that is not there is fine."""
+        """End one reference. Does nothing if there is none."""
         entry = self._owners.get(owner, {}).get(key)
         if entry is None:
             return
@@ -99,7 +108,7 @@ class CacheMachine:
             self.release(owner, key, holder)
 
     def turn(self) -> list[Deletion]:
-        """One retention interval is over: what is to be deleted now, and is forgotten here (BLOB-10)."""
+        """End one retention interval: return what must be deleted now and forget it here (BLOB-10)."""
         due: dict[JobId, list[BlobKey]] = {}
         for owner, key in self._staging.turn():
             due.setdefault(owner, []).append(key)
@@ -107,29 +116,29 @@ class CacheMachine:
         return [Deletion(owner=owner, keys=tuple(keys), whole=owner not in self._owners) for owner, keys in due.items()]
 
     def references(self, owner: JobId, key: BlobKey) -> int:
-        """How many holders a BLOB has."""
+        """Return how many holders a BLOB has."""
         entry = self._owners.get(owner, {}).get(key)
         return 0 if entry is None else len(entry.holders)
 
     def may_be_stored(self, owner: JobId, key: BlobKey) -> bool:
-        """Whether there may be a file of it: it came, or was found, and was not deleted since."""
+        """True if the cache may have the BLOB's file: it was fetched or found, and not deleted since."""
         entry = self._owners.get(owner, {}).get(key)
         return entry is not None and entry.stored
 
     @property
     def blobs(self) -> int:
-        """How many BLOBs are known here."""
+        """Number of BLOBs known here."""
         return sum(len(entries) for entries in self._owners.values())
 
     def directory_references(self, owner: JobId) -> int:
-        """How often the owner's directory is used: by each holder of each of its files."""
+        """Return how many references the owner's directory has: those of all its files together."""
         return sum(len(entry.holders) for entry in self._owners.get(owner, {}).values())
 
     def _entry(self, owner: JobId, key: BlobKey) -> _Entry:
         return self._owners.setdefault(owner, {}).setdefault(key, _Entry())
 
     def _settle(self, owner: JobId, key: BlobKey, entry: _Entry) -> None:
-        """Stage what nobody uses; forget what never came."""
+        """Stage a BLOB that nothing uses; forget it if it was never stored."""
         if entry.is_used:
             return
         if entry.stored:

@@ -1,4 +1,4 @@
-"""What can be wrong with stored bytes, and with storing them."""
+"""Errors about stored bytes and about storing them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from emberkeep.blobs.model import BlobKey
 
 
 class Damaged(Fatal):
-    """A stored file does not hold the content of its key. It was dropped where that could be done.
+    """A stored file does not have the content that its key names. The file was deleted where that was possible.
 
-    ``actual``: SHA-256 of what is there, "" when it cannot be read.
+    ``actual``: SHA-256 of the bytes that were found, "" if they cannot be read.
     """
 
     def __init__(self, owner: JobId, key: BlobKey, actual: str, where: str) -> None:
@@ -26,12 +26,15 @@ class Damaged(Fatal):
 
 
 class NotUploaded(InvalidInput):
-    """A submission names a content that is not here. The client may have done all right: what only the JobManager
-    before held is lost with it. So it uploads what is missing and submits again."""
+    """A submission names content that this JobManager does not have.
+
+    The client need not have made a mistake: content that only the previous JobManager held is lost with it. The client
+    uploads what is missing and submits again.
+    """
 
     def __init__(self, message: str, *, field: str | None, hint: str | None = "upload it, and submit again") -> None:
         super().__init__(message, field=field, hint=hint)
 
 
 class CannotStore(Fatal):
-    """This machine's disk refused the bytes: another source would not help."""
+    """This machine's disk refused the bytes. Fetching them from another source would not help."""

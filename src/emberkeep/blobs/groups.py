@@ -1,4 +1,7 @@
-"""BLOBs that are uploaded before their job exists (BLOB-6): none of them is staged before the last one has arrived."""
+"""Groups of BLOBs that are uploaded before their job exists (BLOB-6).
+
+No member of a group is staged before the last member has arrived.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ MAX_GROUP = 10_000  # BLOBs
 
 
 def check_group(contents: Sequence[BlobContent], max_size: int) -> None:
-    """Raises InvalidInput: too many, too large (``max_size``: bytes), or one content with two sizes."""
+    """Check an announced group. ``max_size`` is in bytes.
+
+    Raises InvalidInput if there are too many BLOBs, one is too large, or one content has two sizes.
+    """
     if len(contents) > MAX_GROUP:
         raise InvalidInput(f"{len(contents)} BLOBs are more than the {MAX_GROUP} of one group", field="blobs")
     sizes: dict[str, int] = {}
@@ -27,12 +33,12 @@ def check_group(contents: Sequence[BlobContent], max_size: int) -> None:
 
 
 class Group:
-    """The announced keys of one owner, and which of them are not there yet."""
+    """The announced keys of one owner, and those of them that are still missing."""
 
     def __init__(self, members: Iterable[BlobKey], missing: Iterable[BlobKey]) -> None:
         self.members = frozenset(members)
         self._missing = set(missing)
-        self._stirred = True  # something happened since the last turn; its announcement counts
+        self._stirred = True  # something happened since the last turn; the announcement itself counts
 
     @property
     def missing(self) -> AbstractSet[BlobKey]:
@@ -43,17 +49,17 @@ class Group:
         return not self._missing
 
     def arrived(self, key: BlobKey) -> None:
-        """A BLOB of this owner is there now; one that is no member is fine."""
+        """Note that a BLOB of this owner is stored. Does nothing if it is not a member."""
         if key in self.members:
             self._missing.discard(key)
             self._stirred = True
 
     def stir(self) -> None:
-        """An upload of a member is under way: the client is alive."""
+        """Note that an upload of a member is in progress, so the client is alive."""
         self._stirred = True
 
     def turn(self) -> bool:
-        """One interval is over. True: nothing happened in all of it, the client is gone."""
+        """End one interval. True if nothing happened during all of it: the client is gone."""
         quiet = not self._stirred
         self._stirred = False
         return quiet

@@ -1,8 +1,8 @@
-"""What a BLOB is called and who owns it.
+"""What BLOBs are called and who owns them.
 
-A BLOB is an immutable byte string that belongs to one job and lives at most as long as it: an artefact, an off-loaded
-message or a piece of a log. Its only name is the SHA-256 of its content; where it lies is ``<owner>/<key>``, in every
-store.
+A BLOB is an immutable byte string that belongs to one job and exists at most as long as the job: an artefact, an
+off-loaded message or a piece of a log. The SHA-256 of its content is its only name. Every store keeps it as
+``<owner>/<key>``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from emberkeep.base.compatible import Compatible
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 
-# Owner of what belongs to no job: logs of JobManagers and TaskManagers themselves. No job gets this id.
+# Owner of BLOBs that belong to no job: logs of JobManagers and TaskManagers themselves. No job gets this id.
 NO_JOB = JobId("0" * 32)
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -31,7 +31,7 @@ class BlobKind(enum.StrEnum):
 
 
 class BlobKey(Compatible, frozen=True, kw_only=True, order=True):
-    """Kind and content hash (SHA-256, 64 lower-case hex digits). As text, and as a file name: ``p-<sha256>``."""
+    """Kind and content hash (SHA-256, 64 lower-case hex digits). As text and as a file name: ``p-<sha256>``."""
 
     kind: BlobKind
     sha256: str
@@ -49,17 +49,17 @@ class BlobKey(Compatible, frozen=True, kw_only=True, order=True):
 
 
 def permanent(sha256: str) -> BlobKey:
-    """Key of a permanent BLOB. Raises ValueError."""
+    """Return the key of a permanent BLOB. Raises ValueError."""
     return BlobKey(kind=BlobKind.PERMANENT, sha256=sha256)
 
 
 def transient(sha256: str) -> BlobKey:
-    """Key of a transient BLOB. Raises ValueError."""
+    """Return the key of a transient BLOB. Raises ValueError."""
     return BlobKey(kind=BlobKind.TRANSIENT, sha256=sha256)
 
 
 def parse_blob_key(text: str) -> BlobKey:
-    """Check an outside BLOB key. Raises InvalidInput."""
+    """Parse a BLOB key from outside. Raises InvalidInput."""
     match = _KEY.fullmatch(text)
     if match is None:
         raise InvalidInput(
@@ -77,7 +77,7 @@ class BlobContent(Compatible, frozen=True, kw_only=True):
 
 
 class StoredBlob(msgspec.Struct, frozen=True, kw_only=True):
-    """A BLOB as a store lists it: key, size in bytes, time of its last change (ms since 1970)."""
+    """A BLOB as a store lists it: key, size in bytes, time of its last change (Unix milliseconds)."""
 
     key: BlobKey
     size: int

@@ -1,8 +1,9 @@
-"""Who serves which download (BLOB-22): the first few are the BLOB server's own, all others go to caches that are done.
+"""Decide which process serves which download (BLOB-22): the BLOB server for the first few, then caches that are done.
 
-A cache that has fetched a BLOB serves it to others, a few at a time, so the number of sources grows like a tree and the
-server sends each BLOB a bounded number of times, however many caches ask. Nothing is measured in time: a peer that let
-somebody down is not named any more, and who had to wait often enough is sent to the least busy, whatever its limit.
+A cache that has fetched a BLOB serves it to others, a few at a time. So the number of sources grows like a tree, and
+the server sends each BLOB a bounded number of times, however many caches ask. No decision depends on time: a peer that
+failed a requester is not named again, and a requester that had to wait often enough is sent to the least busy peer,
+even if that peer is at its limit.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from dataclasses import dataclass, field
 from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobKey
 
-CHILDREN = 4  # downloads that a peer is asked to serve at a time
-PATIENCE = 8  # answers "ask again" to one requester, before it is sent to a busy peer
+CHILDREN = 4  # downloads that one peer serves at a time
+PATIENCE = 8  # times that one requester is told to wait before it is sent to a busy peer
 
 
 class Direct(enum.Enum):
@@ -26,27 +27,27 @@ class Direct(enum.Enum):
 
 @dataclass(eq=False)
 class _Swarm:
-    """The downloads of one BLOB. Peers are named by the address at which their caches serve."""
+    """The downloads of one BLOB. A peer is named by the address at which its cache serves BLOBs."""
 
-    direct: dict[str, int] = field(default_factory=dict)  # requesters that are served here, how often
-    ready: dict[str, set[str]] = field(default_factory=dict)  # peers that have it: whom they serve now
-    parent: dict[str, str] = field(default_factory=dict)  # requesters that were sent on: to whom
-    waits: dict[str, int] = field(default_factory=dict)  # how often a requester was told to wait
+    direct: dict[str, int] = field(default_factory=dict)  # requester -> its open downloads from the server
+    ready: dict[str, set[str]] = field(default_factory=dict)  # peer that has the BLOB -> requesters that it serves now
+    parent: dict[str, str] = field(default_factory=dict)  # requester that was sent to a peer -> that peer
+    waits: dict[str, int] = field(default_factory=dict)  # requester -> how often it was told to wait
 
     def part(self, requester: str) -> str | None:
-        """The requester is no longer a child; returns whose it was."""
+        """Detach the requester from the peer that serves it, and return that peer."""
         parent = self.parent.pop(requester, None)
         if parent in self.ready:
             self.ready[parent].discard(requester)
         return parent
 
     def drop(self, peer: str) -> None:
-        """The peer is not named any more. Its other children go on with it, or come back."""
+        """Stop naming the peer. Requesters that it serves continue with it, or ask again."""
         for child in self.ready.pop(peer, ()):
             self.parent.pop(child, None)
 
     def serve(self, requester: str) -> None:
-        """A download of the requester's begins here."""
+        """Begin a download by the requester from the server."""
         self.waits.pop(requester, None)
         self.direct[requester] = self.direct.get(requester, 0) + 1
 
@@ -56,7 +57,7 @@ class _Swarm:
 
 
 class Peers:
-    """``direct``: downloads of one BLOB that the server serves at a time to caches that could be sent on."""
+    """``direct``: downloads of one BLOB that the server serves at a time to caches that could also use a peer."""
 
     def __init__(self, direct: int, *, children: int = CHILDREN, patience: int = PATIENCE) -> None:
         self._limit = direct
@@ -65,13 +66,13 @@ class Peers:
         self._swarms: dict[JobId, dict[BlobKey, _Swarm]] = {}
 
     def ask(self, owner: JobId, key: BlobKey, requester: str) -> str | Direct:
-        """Where a cache is to download a BLOB: a peer's address, or here, or nowhere yet.
+        """Return where a cache must download a BLOB from: a peer's address, the server (SERVE), or nowhere yet (WAIT).
 
         SERVE takes one of the server's places: give it back with ``served``.
         """
         swarm = self._swarms.setdefault(owner, {}).setdefault(key, _Swarm())
         swarm.part(requester)
-        swarm.drop(requester)  # it would not ask for what it has
+        swarm.drop(requester)  # it asks, so it does not have the BLOB
         impatient = swarm.waits.get(requester, 0) >= self._patience
         peer = min(swarm.ready, key=lambda known: len(swarm.ready[known]), default=None)
         if peer is not None and (impatient or len(swarm.ready[peer]) < self._children):
@@ -86,9 +87,9 @@ class Peers:
         return Direct.WAIT
 
     def insist(self, owner: JobId, key: BlobKey, requester: str) -> None:
-        """The peer that the requester was sent to has failed: it is not named again, the requester is served here.
+        """Serve the requester here because the peer that it was sent to failed; that peer is not named again.
 
-        Takes a place, free or not: give it back with ``served``.
+        Takes one of the server's places, even if none is free: give it back with ``served``.
         """
         swarm = self._swarms.setdefault(owner, {}).setdefault(key, _Swarm())
         failed = swarm.part(requester)
@@ -97,7 +98,10 @@ class Peers:
         swarm.serve(requester)
 
     def served(self, owner: JobId, key: BlobKey, requester: str, *, complete: bool) -> None:
-        """A download that was served here has ended; a cache that has got all of it can serve others."""
+        """End a download from the server.
+
+        If it was ``complete``, the requester's cache can serve others from now on.
+        """
         swarm = self._swarms.get(owner, {}).get(key)
         if swarm is None or requester not in swarm.direct:
             return
@@ -109,14 +113,14 @@ class Peers:
         self._forget_if_idle(owner, key, swarm)
 
     def ready(self, owner: JobId, key: BlobKey, peer: str) -> None:
-        """A cache says that it has fetched the BLOB from a peer, and serves it from now on."""
+        """Note that a cache has fetched the BLOB from a peer and serves it from now on."""
         swarm = self._swarms.setdefault(owner, {}).setdefault(key, _Swarm())
         swarm.part(peer)
         swarm.waits.pop(peer, None)
         swarm.ready.setdefault(peer, set())
 
     def forget_peer(self, peer: str) -> None:
-        """A cache is gone, with all that it had."""
+        """Forget a cache that is gone, with all BLOBs that it had."""
         for owner, swarms in list(self._swarms.items()):
             for key, swarm in list(swarms.items()):
                 swarm.part(peer)
@@ -125,7 +129,7 @@ class Peers:
                 self._forget_if_idle(owner, key, swarm)
 
     def forget(self, owner: JobId, key: BlobKey | None = None) -> None:
-        """A BLOB is deleted, or all of its owner's."""
+        """Forget a deleted BLOB, or without ``key`` all BLOBs of the owner."""
         swarms = self._swarms.get(owner, {})
         for known in list(swarms) if key is None else [key]:
             swarms.pop(known, None)

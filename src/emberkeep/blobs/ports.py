@@ -1,6 +1,7 @@
 """What the BLOB server and the BLOB cache need from outside: a local store and, for permanent BLOBs, an HA store.
 
-Both lay BLOBs out as ``<owner>/<key>``. Neither counts, decides or retries: they hold bytes and tell the truth.
+Both stores keep BLOBs as ``<owner>/<key>``. Neither counts, decides or retries: they hold bytes and report what they
+hold.
 """
 
 from __future__ import annotations
@@ -15,118 +16,131 @@ from emberkeep.blobs.model import BlobKey, StoredBlob
 
 
 class LocalStore(Protocol):
-    """BLOBs on this machine's disk, for one process. Same content of several owners is one file on disk (BLOB-21).
+    """BLOBs on this machine's disk, for one process. Equal content of several owners is one file on disk (BLOB-21).
 
-    What is readable is complete, verified and durable (BLOB-3). Disk errors are raised as Fatal and leave nothing.
+    Every BLOB that can be read is complete, verified and durable (BLOB-3). Disk errors are raised as Fatal and leave no
+    partial file.
     """
 
     async def open_store(self) -> None:
-        """Make the directory and remove leftovers of transfers that a crash cut off. Call once, before all else."""
+        """Make the directory and remove leftovers of transfers that a crash interrupted. Call once, before all else."""
 
     async def receive(
         self, owner: JobId, key: BlobKey, chunks: AsyncIterable[bytes], *, max_size: int, size: int | None = None
     ) -> int:
-        """Store what ``chunks`` yields; returns bytes. Already there: replaced, so that a damaged file is mended.
+        """Store the bytes that ``chunks`` yields and return their number.
 
-        Raises InvalidInput (another hash or ``size``, more than ``max_size`` bytes), Fatal, and what ``chunks`` raises;
-        nothing is left behind then.
+        Replaces an existing file, so that a damaged one is repaired. Raises InvalidInput (another hash or ``size``,
+        more than ``max_size`` bytes), Fatal, and what ``chunks`` raises; nothing is left behind then.
         """
 
     async def adopt(self, owner: JobId, key: BlobKey, file: Path, *, sha256: str | None = None) -> int:
-        """Take over a complete file of this store's ``temporary()``; verified, then as ``receive``. Raises Damaged.
+        """Take over a complete file at a path from ``temporary()``: verify it, then store it as ``receive`` does.
 
-        ``sha256``: taken of the bytes while they were written, so that they are not read again.
+        ``sha256``: the hash computed while the bytes were written, so that they are not read again. Raises Damaged.
         """
 
     def temporary(self) -> Path:
-        """A path for a file under transfer, on the same file system; removed by ``open_store`` after a crash."""
+        """Return a path for a file in transfer, on the same file system.
+
+        ``open_store`` removes the file after a crash.
+        """
 
     async def share(self, owner: JobId, key: BlobKey) -> bool:
-        """Give ``owner`` this content without a transfer where another owner has it, verified; False where none has."""
+        """Give ``owner`` this content without a transfer, from another owner that has it, verified.
+
+        False if none has it.
+        """
 
     async def path(self, owner: JobId, key: BlobKey) -> Path:
-        """The file, verified at its first use in this process and when it has changed since (BLOB-2).
+        """Return the file, verified at its first use in this process and whenever it has changed since (BLOB-2).
 
-        Raises Absent; Damaged: it was dropped, for every owner that shares it; Unavailable: it cannot be read now, and
-        stays.
+        Raises Absent, Damaged (it was deleted, for every owner that shares it), or Unavailable (it cannot be read now,
+        and is kept).
         """
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
-        """What is not there is fine. An owner's directory goes with its last BLOB."""
+        """Delete BLOBs; missing ones are ignored. The owner's directory is removed with its last BLOB."""
 
     async def delete_owner(self, owner: JobId) -> None:
         """Delete the owner's directory as a whole."""
 
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
-        """Everything that is stored, whatever its state. Foreign files and directories are reported by a log line."""
+        """Return everything that is stored, in whatever condition.
+
+        Files and directories of other origin are only logged.
+        """
 
 
 class BlobStorage(Protocol):
     """The HA store: a shared directory or an object store. Holds permanent BLOBs only.
 
-    Raises RetryLater when it does not answer, Fatal when it refuses (no space, no permission, no such bucket).
+    Raises RetryLater if it does not answer, Fatal if it refuses (no space, no permission, no such bucket).
     """
 
     @property
     def location(self) -> str:
-        """Where it is, for messages; holds no secret."""
+        """Its address, for messages; contains no secret."""
 
     async def put(self, owner: JobId, key: BlobKey, file: Path) -> None:
-        """Store a copy of ``file``, durable when this returns; readers see all of it or nothing. Replaces."""
+        """Store a copy of ``file``, replacing an existing one; durable on return. Readers see all of it or nothing."""
 
     async def fetch(self, owner: JobId, key: BlobKey, destination: Path) -> None:
-        """Copy the bytes to ``destination`` (a new file). They are as they are: the caller verifies. Raises Absent."""
+        """Copy the bytes to ``destination`` (a new file), unverified: the caller verifies them. Raises Absent."""
 
     async def size(self, owner: JobId, key: BlobKey) -> int:
-        """Bytes. Raises Absent."""
+        """Return the size in bytes. Raises Absent."""
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey], *, within: float = math.inf) -> None:
-        """What is not there is fine. No deletion begins later than ``within`` seconds after the call, however long this
-        process was stopped meanwhile: what is left then is kept, and RetryLater raised."""
+        """Delete BLOBs; missing ones are ignored.
+
+        Starts no deletion later than ``within`` seconds after the call, however long this process was stopped in
+        between. What is left then is kept, and RetryLater is raised.
+        """
 
     async def delete_owner(self, owner: JobId) -> None:
-        """Everything of the owner, as a whole where the store can (BLOB-11)."""
+        """Delete everything of the owner, in one step if the store can (BLOB-11)."""
 
     async def listing(self) -> Mapping[JobId, tuple[StoredBlob, ...]]:
-        """Everything that is stored."""
+        """Return everything that is stored."""
 
     async def close(self) -> None:
         """Idempotent."""
 
 
 class BlobSource(Protocol):
-    """Another process that serves BLOBs: the BLOB server, or a peer's cache."""
+    """Another process that serves BLOBs: the BLOB server or a peer's cache."""
 
     @property
     def location(self) -> str:
-        """Where it is, for messages."""
+        """Its address, for messages."""
 
     async def download(self, owner: JobId, key: BlobKey, destination: Path) -> str | None:
-        """Bring the bytes to ``destination`` (a new file); returns the SHA-256 taken of them while they were written,
-        None where it was not taken. The caller verifies.
+        """Download the bytes to ``destination`` (a new file), unverified: the caller verifies them.
 
-        Raises Absent, RetryLater, Damaged, CannotStore, Fatal. ``destination`` is the caller's to remove then.
+        Returns the SHA-256 computed while the bytes were written, None if it was not computed. Raises Absent,
+        RetryLater, Damaged, CannotStore, Fatal; the caller then removes ``destination``.
         """
 
     def obtained(self, owner: JobId, key: BlobKey) -> None:
-        """What ``download`` brought is in this process's store now, so that others may be sent here. Never waits."""
+        """Note that this process's store now has the downloaded BLOB, so that others may be sent here. Never waits."""
 
 
 class BlobAccess(Protocol):
-    """What a process's BLOB cache offers to the rest of it: files by key, one reference per task that uses them.
+    """A process's BLOB cache as the rest of the process uses it: files by key, one reference per task that uses them.
 
-    ``holder`` names the task, in words that are unique here: "driver-<job>-<attempt>", "executor-…", "message-…".
+    ``holder`` names the task, uniquely in this process: "driver-<job>-<attempt>", "executor-…", "message-…".
     """
 
     async def acquire(self, owner: JobId, key: BlobKey, holder: str) -> Path:
-        """The verified file, from the local store, else the HA store, else the BLOB server or a peer (BLOB-7). It stays
-        until this holder's reference ends. Concurrent calls for one key cause one transfer (BLOB-8).
+        """Return the verified file, from the local store, else the HA store, else the BLOB server or a peer (BLOB-7).
 
-        Raises Absent (nobody has it), RetryLater (nobody answers), Fatal (damaged everywhere, disk full).
+        The file stays until this holder's reference ends. Concurrent calls for one key cause one transfer (BLOB-8).
+        Raises Absent (no process has it), RetryLater (no process answers), Fatal (damaged everywhere, disk full).
         """
 
     def release(self, owner: JobId, key: BlobKey, holder: str) -> None:
-        """End one reference; one that is not there is fine."""
+        """End one reference. Does nothing if there is none."""
 
     def release_all(self, owner: JobId, holder: str) -> None:
-        """End every reference of this holder: its task finished, failed or was cancelled (BLOB-13)."""
+        """End every reference of this holder: its task has finished, failed or was cancelled (BLOB-13)."""

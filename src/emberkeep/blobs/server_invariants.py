@@ -1,4 +1,4 @@
-"""What is true of the BLOB server's machine between any two events."""
+"""Invariants of the BLOB server's machine: true between any two events."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check(state: ServerState) -> None:
-    """Raise AssertionError naming what does not hold."""
+    """Raise AssertionError that names the broken invariant."""
     uploads = Counter((upload.owner, upload.key) for upload in state.uploads.values())
     for owner_id, owner in state.owners.items():
         _hold(not owner.is_empty, f"{owner_id} is remembered for nothing")

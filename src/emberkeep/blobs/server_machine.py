@@ -1,12 +1,15 @@
-"""References and staged clean-up of the BLOB server (BLOB-6, 9 … 11, 14 … 19): it decides, the server carries out.
+"""References and staged clean-up of the BLOB server (BLOB-6, 9 … 11, 14 … 19).
 
-A reference is a named holder of one BLOB of one owner, so counting twice or releasing twice changes nothing; the count
-is the number of holders. What has none is on one of the two lists of staged clean-up from that moment on, unless
-something else keeps it: an upload of it, an incomplete group, or a job that is still to be recovered.
+Pure: the server carries the decisions out.
 
-Every method is one event. What it leads to is collected and fetched with ``take``: deletions, each to be answered by
-``deleted`` or ``not_deleted``. While one is under way its BLOBs are gone for everybody, and an upload has to wait
-(``is_blocked``), so a deletion never meets bytes that came after it was decided.
+A reference is a named holder of one BLOB of one owner; the reference count is the number of holders. Adding or
+releasing the same reference twice therefore changes nothing. A BLOB without references is on one of the two lists of
+staged clean-up, unless something else keeps it: an upload of it, an incomplete group, or a job that is still to be
+recovered.
+
+Every method is one event. The resulting deletions are collected and fetched with ``take``; each must be answered with
+``deleted`` or ``not_deleted``. While a deletion is in progress its BLOBs cannot be read, and uploads of them must wait
+(``is_blocked``). So a deletion never removes bytes that arrived after it was decided.
 """
 
 from __future__ import annotations
@@ -23,14 +26,14 @@ from emberkeep.blobs.model import BlobContent, BlobKey, StoredBlob
 from emberkeep.blobs.server_records import Condition, Deletion, Owner, Upload
 from emberkeep.blobs.server_state import ServerState
 
-JOB = "job"  # the holder of a submitted job's artefacts
-SUBMISSION = "submission"  # … of those that a submission under way names
+JOB = "job"  # holder of a submitted job's artefacts
+SUBMISSION = "submission"  # holder of the artefacts that a submission in progress names
 ENDED_REMEMBERED = 10_000  # jobs
 OPEN_GROUPS = 10_000
 
 
 class ServerMachine(ServerState):
-    """The events. See the module."""
+    """The events of the BLOB server's machine; see the module."""
 
     def __init__(self, *, remembered: int = ENDED_REMEMBERED) -> None:
         super().__init__(remembered)
@@ -40,20 +43,25 @@ class ServerMachine(ServerState):
     # --- recovery -----------------------------------------------------------------------------------------------------
 
     def recover(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
-        """Once, before all else: which jobs will be resubmitted, and which have ended for good (BLOB-17)."""
+        """Note which jobs will be resubmitted and which have ended permanently (BLOB-17).
+
+        Call once, before all else.
+        """
         for job_id in jobs:
             self._owner(job_id).recovering = True
         for job_id in ended:
             self._remember_end(job_id)
 
     def found_local(self, listing: Mapping[JobId, Sequence[StoredBlob]]) -> None:
-        """What an earlier life left in the local store; before any upload."""
+        """Add the BLOBs that an earlier process left in the local store. Call before any upload."""
         self._found(listing, in_ha=False)
 
     def found_ha(self, listing: Mapping[JobId, Sequence[StoredBlob]]) -> None:
-        """What the HA store holds. It may come late; until then permanent BLOBs are neither taken nor deleted.
+        """Add the BLOBs in the HA store.
 
-        What belongs to no known job may be submitted yet, or be another cluster's: see ``give_up``.
+        May be called late: until then permanent BLOBs are neither accepted nor deleted.
+
+        BLOBs of unknown jobs may belong to a job that is yet to be submitted, or to another cluster: see ``give_up``.
         """
         self.ha_listed = True
         self._found(listing, in_ha=True)
@@ -76,7 +84,7 @@ class ServerMachine(ServerState):
             self._settle_all(owner_id, owner.records)
 
     def give_up(self, owners: Iterable[JobId]) -> None:
-        """Strangers that no job has needed for long: what they have is unreferenced from now on."""
+        """Treat BLOBs of these unknown owners as unreferenced from now on, because no job has needed them for long."""
         for owner_id in owners:
             if owner_id in self.owners:
                 self._make_known(owner_id)
@@ -90,10 +98,10 @@ class ServerMachine(ServerState):
     # --- uploads ------------------------------------------------------------------------------------------------------
 
     def open_group(self, owner_id: JobId, contents: Sequence[BlobContent]) -> tuple[BlobKey, ...]:
-        """A client announces what it is about to upload; returns what is missing. A later group replaces the earlier.
+        """Open a group: a client announces what it will upload. Return what is missing.
 
-        What is there already is kept until the group is complete. Raises Conflict when the job has ended, RetryLater
-        when too many groups are open.
+        Replaces the owner's earlier group. Members that are stored already are kept until the group is complete. Raises
+        Conflict if the job has ended, RetryLater if too many groups are open.
         """
         self._refuse_ended(owner_id)
         owner = self._owner(owner_id)
@@ -113,9 +121,9 @@ class ServerMachine(ServerState):
     def begin_upload(
         self, owner_id: JobId, key: BlobKey, holders: Iterable[str] = (), attempt: int = NO_ATTEMPT
     ) -> int:
-        """An upload begins; not while ``is_blocked``. Returns its number, for ``stored`` or ``failed``.
+        """Begin an upload and return its number, for ``stored`` or ``failed``. Not allowed while ``is_blocked``.
 
-        Raises Conflict when the job has ended, or the attempt that it acts for.
+        Raises Conflict if the job has ended, or the attempt for which the upload acts.
         """
         self._refuse_ended(owner_id)
         self._fences.refuse_over(owner_id, attempt)
@@ -133,8 +141,10 @@ class ServerMachine(ServerState):
         return self._upload_numbers
 
     def stored(self, number: int, size: int) -> bool:
-        """The BLOB is in all stores that it belongs in. False: its job, or the attempt that it acts for, has ended
-        meanwhile; the upload is refused."""
+        """End an upload whose BLOB is now in every store where it belongs.
+
+        False if its job, or the attempt for which it acts, has ended in the meantime: the upload is refused.
+        """
         upload = self.uploads[number]
         if self._fences.is_over(upload.owner, upload.attempt):
             self.failed(number, leftovers=True)
@@ -156,7 +166,7 @@ class ServerMachine(ServerState):
         return True
 
     def failed(self, number: int, *, leftovers: bool) -> None:
-        """The upload came to nothing. ``leftovers``: a store may hold something of it, which is deleted."""
+        """End an upload that failed. ``leftovers``: a store may hold part of its bytes; they are deleted."""
         upload = self.uploads.pop(number)
         owner = self.owners[upload.owner]
         record = owner.records[upload.key]
@@ -170,8 +180,10 @@ class ServerMachine(ServerState):
     # --- what reading finds -------------------------------------------------------------------------------------------
 
     def begin_read(self, owner_id: JobId, key: BlobKey) -> int:
-        """Somebody begins to look at the stores' copies, or to copy one into the other: no deletion until ``end_read``,
-        which gets the number that this returns. Raises Absent."""
+        """Begin to read a store's copy, or to copy it to the other store. The BLOB is not deleted before ``end_read``.
+
+        Returns the number to pass to ``end_read``. Raises Absent.
+        """
         record = self.get(owner_id, key)
         record.readers += 1
         return record.stored
@@ -179,9 +191,10 @@ class ServerMachine(ServerState):
     def end_read(
         self, owner_id: JobId, key: BlobKey, number: int, *, in_local: bool | None = None, in_ha: bool | None = None
     ) -> None:
-        """… has ended, and this is known since about the stores. None: nothing new; False: no sound copy is there.
+        """End a read and record what it found about each store's copy.
 
-        What was found before a new upload says nothing.
+        None: nothing new; False: the store has no sound copy. Findings are ignored if a newer upload has stored the
+        BLOB since.
         """
         record = self.owners[owner_id].records[key]
         record.readers -= 1
@@ -195,7 +208,10 @@ class ServerMachine(ServerState):
     # --- references ---------------------------------------------------------------------------------------------------
 
     def claim(self, owner_id: JobId, contents: Sequence[BlobContent]) -> None:
-        """A submission names these. Raises NotUploaded for the first that is not there, InvalidInput (a size)."""
+        """Reference the contents that a submission names, until it succeeds or is withdrawn.
+
+        Raises NotUploaded for the first that is missing, InvalidInput for a wrong size.
+        """
         owner = self.owners.get(owner_id) or Owner()
         for index, content in enumerate(contents):
             record = owner.records.get(key_of(content))
@@ -213,7 +229,7 @@ class ServerMachine(ServerState):
         self._make_known(owner_id)
 
     def withdraw(self, owner_id: JobId) -> None:
-        """One claim ends without a job. Without a claim nothing happens."""
+        """End one claim without a job. Does nothing if there is none."""
         owner = self.owners.get(owner_id)
         if owner is not None and owner.claims > 0:
             owner.claims -= 1
@@ -221,8 +237,12 @@ class ServerMachine(ServerState):
                 self._end_claims(owner_id, owner)
 
     def submit(self, owner_id: JobId, keys: Iterable[BlobKey], attempt: int = NO_ATTEMPT) -> None:
-        """The job is durable: it holds its artefacts until its end (BLOB-18); all claims and its group are done.
-        ``attempt``: its newest one, which may run; those before are over."""
+        """Make the job the holder of its artefacts until its end (BLOB-18): it is durable now.
+
+        Ends all claims and its group.
+
+        ``attempt``: the job's newest one, which may run; all earlier ones are over.
+        """
         if self.has_ended(owner_id):
             return
         self._fences.end(owner_id, attempt - 1)
@@ -241,7 +261,7 @@ class ServerMachine(ServerState):
         self._settle_all(owner_id, owner.records)
 
     def hold(self, owner_id: JobId, key: BlobKey, holders: Iterable[str]) -> None:
-        """Add references; the BLOB is un-staged. Raises Absent."""
+        """Add references and take the BLOB off the staging lists. Raises Absent."""
         self.get(owner_id, key)
         self._hold(owner_id, key, holders)
 
@@ -250,7 +270,7 @@ class ServerMachine(ServerState):
         self._settle(owner_id, key)
 
     def release(self, owner_id: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference; one that is not there is fine. Raises Conflict when the attempt is over."""
+        """End one reference. Does nothing if there is none. Raises Conflict if the attempt is over."""
         self._fences.refuse_over(owner_id, attempt)
         record = self.owners[owner_id].records.get(key) if owner_id in self.owners else None
         if record is not None:
@@ -258,14 +278,14 @@ class ServerMachine(ServerState):
             self._settle(owner_id, key)
 
     def references(self) -> Iterator[Reference]:
-        """All that there are."""
+        """Yield all references."""
         for owner_id, owner in self.owners.items():
             for key, record in owner.records.items():
                 for holder in record.holders:
                     yield owner_id, key, holder
 
     def restart(self, owner_id: JobId, attempt: int) -> None:
-        """An attempt failed: nobody waits for its transient BLOBs any more (BLOB-14), and it stores none."""
+        """End a failed attempt: it can store nothing more. The job's transient BLOBs lose all references (BLOB-14)."""
         if not self.has_ended(owner_id):
             self._fences.end(owner_id, attempt)
         for upload in self.uploads.values():
@@ -278,7 +298,7 @@ class ServerMachine(ServerState):
         self._settle_all(owner_id, transient)
 
     def end(self, owner_id: JobId) -> None:
-        """Globally terminal: everything goes at once, whatever the counts say (BLOB-15)."""
+        """Delete everything of a globally terminal job at once, whatever its reference counts (BLOB-15)."""
         self._remember_end(owner_id)
         self._fences.forget(owner_id)
         owner = self._owner(owner_id)
@@ -299,8 +319,10 @@ class ServerMachine(ServerState):
     # --- clean-up -----------------------------------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """One retention interval is over (BLOB-10): delete what is due and what could not be deleted before, stage the
-        groups that are abandoned."""
+        """End one retention interval (BLOB-10).
+
+        Deletes what is due and what could not be deleted before, and stages the BLOBs of abandoned groups.
+        """
         due: dict[JobId, list[BlobKey]] = {
             owner_id: [] for owner_id, owner in self.owners.items() if owner.bare and not owner.strange
         }
@@ -343,14 +365,17 @@ class ServerMachine(ServerState):
             self._close_group(owner_id, owner)
 
     def _close_group(self, owner_id: JobId, owner: Owner) -> None:
-        """All of it is put on the staging list, together: it is complete, its client is gone, or its job is there."""
+        """Close a group that is complete or abandoned, or whose job is submitted.
+
+        Stage its unreferenced BLOBs together.
+        """
         group, owner.group = owner.group, None
         if group is not None:
             self._groups -= 1
             self._settle_all(owner_id, group.members)
 
     def deleted(self, deletion: Deletion) -> None:
-        """A deletion is done, in both stores."""
+        """Record that a deletion is done, in both stores."""
         owner = self.owners[deletion.owner]
         if deletion.whole:
             owner.sweeping = owner.bare = owner.over = False
@@ -362,7 +387,7 @@ class ServerMachine(ServerState):
         self._sweep_if_over(deletion.owner)
 
     def not_deleted(self, deletion: Deletion) -> None:
-        """A deletion failed, perhaps half way: it is repeated at the next turn."""
+        """Record that a deletion failed, possibly half-way. The next turn repeats it."""
         owner = self.owners[deletion.owner]
         for key in deletion.keys:
             owner.records[key].condition = Condition.CONDEMNED
@@ -373,7 +398,7 @@ class ServerMachine(ServerState):
 
 
 def key_of(content: BlobContent) -> BlobKey:
-    """Raises ValueError: the SHA-256 is none."""
+    """Return the content's key. Raises ValueError for an invalid SHA-256."""
     return BlobKey(kind=content.kind, sha256=content.sha256)
 
 

@@ -1,4 +1,4 @@
-"""What the BLOB server knows of one BLOB and of one owner: plain state, changed by the server's machine alone."""
+"""What the BLOB server knows of one BLOB and of one owner: plain state that only the server's machine changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emberkeep.blobs.model import BlobKey
 
 
 class Deletion(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be deleted in both stores. ``whole``: the owner's directory with everything in it (BLOB-11)."""
+    """What must be deleted in both stores. ``whole``: the owner's directory with everything in it (BLOB-11)."""
 
     owner: JobId
     keys: tuple[BlobKey, ...]
@@ -22,36 +22,39 @@ class Deletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Condition(enum.Enum):
-    """Whether a record's bytes may still be used."""
+    """Usability of a record's bytes."""
 
     KEPT = "kept"
-    DELETING = "deleting"  # a deletion is under way
-    CONDEMNED = "condemned"  # it failed, or had to wait for a reader: it is tried again at the next turn
+    DELETING = "deleting"  # a deletion is in progress
+    CONDEMNED = "condemned"  # the deletion failed or had to wait for a reader; the next turn tries again
 
 
 @dataclass(eq=False)
 class Record:
-    """One BLOB. ``holders``: who references it; there may be some although no store has it (it was damaged in both)."""
+    """One BLOB. ``holders``: its references; there may be some even if no store has the BLOB (damaged in both)."""
 
     permanent: bool
     size: int = 0  # bytes
     in_local: bool = False
     in_ha: bool = False
     holders: set[str] = field(default_factory=set)
-    stored: int = 0  # how often an upload has stored it
-    uploads: int = 0  # under way
-    readers: int = 0  # copies between the stores that are under way
-    leftovers: bool = False  # a store may hold something of it that is no sound copy
+    stored: int = 0  # number of uploads that have stored it
+    uploads: int = 0  # uploads in progress
+    readers: int = 0  # reads, and copies between the stores, in progress
+    leftovers: bool = False  # a store may hold bytes that are not a sound copy
     condition: Condition = Condition.KEPT
 
     @property
     def is_stored(self) -> bool:
-        """Whether a store may hold it."""
+        """True if a store may hold the BLOB."""
         return self.in_local or self.in_ha
 
     @property
     def is_there(self) -> bool:
-        """Whether somebody may rely on it: a permanent BLOB that is in the local store alone was never acknowledged."""
+        """True if the BLOB can be relied on.
+
+        A permanent BLOB that only the local store has does not count: its upload was never acknowledged.
+        """
         return self.condition is Condition.KEPT and (self.in_ha if self.permanent else self.in_local)
 
     @property
@@ -61,16 +64,16 @@ class Record:
 
 @dataclass(eq=False)
 class Owner:
-    """One job's BLOBs and why they are kept beyond their references."""
+    """One job's BLOBs, and why they are kept even without references."""
 
     records: dict[BlobKey, Record] = field(default_factory=dict)
     group: Group | None = None
-    claims: int = 0  # submissions under way
-    recovering: bool = False  # it is to be resubmitted: permanent BLOBs wait for that uncounted (BLOB-17)
-    over: bool = False  # the job has ended for good: everything goes
-    sweeping: bool = False  # the deletion of the whole directory is under way
-    bare: bool = False  # there is a directory without BLOBs
-    strange: bool = False  # found in the HA store, of no known job: perhaps another cluster's, and not to be deleted
+    claims: int = 0  # submissions in progress
+    recovering: bool = False  # the job will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)
+    over: bool = False  # the job has ended permanently: everything is deleted
+    sweeping: bool = False  # the whole directory is being deleted
+    bare: bool = False  # an empty directory exists
+    strange: bool = False  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
 
     @property
     def is_busy(self) -> bool:
@@ -86,26 +89,29 @@ class Owner:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing has to be remembered of it."""
+        """True if nothing about the owner has to be remembered."""
         return not (self.records or self._waits or self.over or self.sweeping or self.bare)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether somebody has named it since this server started, or its job is to be recovered."""
+        """True if the owner was named since this server started, or its job will be recovered."""
         return self._waits or any(record.holders or record.is_busy for record in self.records.values())
 
     def waits_for(self, key: BlobKey) -> bool:
-        """Whether a BLOB without references is kept: for its group, or for its job that will be resubmitted."""
+        """True if the BLOB is kept even without references: for its group, or for its job that will be resubmitted."""
         return (self.group is not None and key in self.group.members) or (self.recovering and key.is_permanent)
 
     def may_go_whole(self, keys: Iterable[BlobKey]) -> bool:
-        """Whether nothing would be left but ``keys``."""
+        """True if nothing would be left without ``keys``."""
         return not self._waits and not self.sweeping and self.records.keys() <= set(keys)
 
 
 @dataclass(eq=False)
 class Upload:
-    """One upload under way. ``holders`` are counted when it is stored. ``attempt``: of the job, that it acts for."""
+    """One upload in progress.
+
+    ``holders`` become references when it is stored. ``attempt``: the attempt for which it acts.
+    """
 
     owner: JobId
     key: BlobKey

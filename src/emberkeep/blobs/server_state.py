@@ -1,4 +1,4 @@
-"""What the BLOB server keeps in mind, and the one rule of what is staged, forgotten or deleted."""
+"""The BLOB server's state, and the one rule that stages, forgets or deletes a BLOB."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emberkeep.blobs.staging import Staging
 
 
 class ServerState:
-    """``remembered``: of how many ended jobs it is known that nothing of them may be uploaded any more."""
+    """``remembered``: number of ended jobs that are remembered, so that nothing can be uploaded for them."""
 
     def __init__(self, remembered: int) -> None:
         self.owners: dict[JobId, Owner] = {}
         self.staging: Staging[tuple[JobId, BlobKey]] = Staging()
         self.uploads: dict[int, Upload] = {}
         self.owners_of: dict[BlobKey, set[JobId]] = {}
-        self.ha_listed = False  # whether it is known what the HA store holds
+        self.ha_listed = False  # True once the contents of the HA store are known
         self._remembered = remembered
         self._ended: dict[JobId, None] = {}  # oldest first
         self._fences = AttemptFences()
@@ -29,7 +29,7 @@ class ServerState:
     # --- questions ----------------------------------------------------------------------------------------------------
 
     def get(self, owner_id: JobId, key: BlobKey) -> Record:
-        """The record of a BLOB that somebody may read. Raises Absent."""
+        """Return the record of a BLOB that may be read. Raises Absent."""
         owner = self.owners.get(owner_id)
         record = None if owner is None or owner.over else owner.records.get(key)
         if record is None or record.condition is not Condition.KEPT or not (record.holders or record.is_there):
@@ -37,7 +37,7 @@ class ServerState:
         return record
 
     def is_blocked(self, owner_id: JobId, key: BlobKey) -> bool:
-        """Whether a deletion under way forbids an upload."""
+        """True if a deletion in progress forbids an upload."""
         owner = self.owners.get(owner_id)
         if owner is None:
             return False
@@ -45,17 +45,17 @@ class ServerState:
         return owner.sweeping or (record is not None and record.condition is Condition.DELETING)
 
     def is_elsewhere(self, owner_id: JobId, key: BlobKey, size: int) -> bool:
-        """Whether another owner has the same content in the local store (BLOB-21)."""
+        """True if another owner has the same content in the local store (BLOB-21)."""
         records = (self.owners[other].records[key] for other in self.owners_of.get(key, ()) if other != owner_id)
         return any(record.is_there and record.in_local and record.size == size for record in records)
 
     def has_ended(self, owner_id: JobId) -> bool:
-        """Whether it is known that the job has ended for good."""
+        """True if the job is known to have ended permanently."""
         owner = self.owners.get(owner_id)
         return owner_id in self._ended or (owner is not None and owner.over)
 
     def state_of(self, owner_id: JobId, key: BlobKey) -> str:
-        """In a word of ``BlobView``."""
+        """Return the BLOB's state, as ``rest_blobs.BlobInfo.state`` names it."""
         owner = self.owners[owner_id]
         record, place = owner.records[key], (owner_id, key)
         if owner.over or record.condition is not Condition.KEPT or self.staging.is_due(place):
@@ -67,9 +67,10 @@ class ServerState:
         return "staged" if self.staging.is_staged(place) else "unreferenced"
 
     def needless(self) -> dict[JobId, list[BlobKey]]:
-        """Permanent BLOBs in the HA store that nobody has wanted for a whole interval (BLOB-16).
+        """Return permanent BLOBs in the HA store that nothing has needed for a whole interval (BLOB-16).
 
-        What has come or lost its last reference since then stays: its client may submit the job to the next leader.
+        BLOBs that have arrived or lost their last reference since then are left out: their client may submit the job to
+        the next leader.
         """
         found: dict[JobId, list[BlobKey]] = {}
         for owner_id, owner in self.owners.items():
@@ -79,22 +80,22 @@ class ServerState:
         return found
 
     def _is_given_up(self, owner_id: JobId, key: BlobKey) -> bool:
-        """Whether the next turn would delete it."""
+        """True if the next turn would delete the BLOB."""
         record = self.owners[owner_id].records[key]
         return self.staging.is_due((owner_id, key)) or (record.condition is Condition.CONDEMNED and not record.is_busy)
 
     @property
     def strangers(self) -> set[JobId]:
-        """Owners in the HA store of which nothing is known: nothing of them is deleted until they are given up."""
+        """Unknown owners in the HA store: nothing of theirs is deleted until they are given up."""
         return {owner_id for owner_id, owner in self.owners.items() if owner.strange}
 
     def take(self) -> list[Deletion]:
-        """What is to be deleted because of the events since the last call."""
+        """Return the deletions that result from the events since the last call."""
         deletions, self._deletions = self._deletions, []
         return deletions
 
     def check_invariants(self) -> None:
-        """Raise AssertionError when the state contradicts itself. For tests and the simulator."""
+        """Raise AssertionError if the state contradicts itself. For tests and the simulator."""
         from emberkeep.blobs.server_invariants import check
 
         check(self)
@@ -102,7 +103,7 @@ class ServerState:
     # --- the rule -----------------------------------------------------------------------------------------------------
 
     def _settle(self, owner_id: JobId, key: BlobKey) -> None:
-        """Put a BLOB on the staging list, take it off, forget or delete it: called after each change of it."""
+        """Stage, un-stage, forget or delete a BLOB, as its record demands. Called after each change to the record."""
         owner = self.owners.get(owner_id)
         record = None if owner is None else owner.records.get(key)
         if owner is None or record is None:
@@ -126,7 +127,7 @@ class ServerState:
         self._deletions.append(Deletion(owner=owner_id, keys=keys, whole=whole))
 
     def _sweep_if_over(self, owner_id: JobId) -> None:
-        """Delete an ended job's directory as soon as nothing is under way in it."""
+        """Delete an ended job's directory as soon as no upload, read or deletion is in progress there."""
         owner = self.owners.get(owner_id)
         if owner is not None and owner.over and not owner.is_busy and not owner.is_deleting:
             self._delete(owner_id, tuple(sorted(owner.records)), whole=True)

@@ -1,7 +1,7 @@
-"""Staged clean-up (BLOB-10): what nobody references lives for one to two intervals, and can be picked up again.
+"""Staged clean-up (BLOB-10): an unreferenced item is kept for one to two intervals and can be referenced again.
 
-An item is staged when it is found unreferenced, somewhere between two turns. The next turn makes it due, the one after
-that gives it out for deletion: at least one whole interval has passed then, and at most two.
+An item is staged when it is found unreferenced, at some time between two turns. The next turn makes it due; the turn
+after that returns it for deletion. By then at least one whole interval has passed, and at most two.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ItemT = TypeVar("ItemT", bound=Hashable)
 
 
 class Staging(Generic[ItemT]):
-    """The *staging* and the *delete-now* list. Items keep the order in which they came."""
+    """The *staging* and the *delete-now* list. Items keep the order in which they were added."""
 
     def __init__(self) -> None:
         self._staged: dict[ItemT, None] = {}
@@ -23,24 +23,24 @@ class Staging(Generic[ItemT]):
         return len(self._staged) + len(self._due)
 
     def stage(self, item: ItemT) -> None:
-        """``item`` is not referenced. What is on a list already keeps its place there."""
+        """Add an unreferenced item. An item that is already on a list keeps its place."""
         if item not in self._due:
             self._staged.setdefault(item)
 
     def unstage(self, item: ItemT) -> None:
-        """``item`` is referenced again, or gone; one that is on no list is fine."""
+        """Remove an item that is referenced again or gone. Does nothing if it is on no list."""
         self._staged.pop(item, None)
         self._due.pop(item, None)
 
     def turn(self) -> list[ItemT]:
-        """One interval is over: returns what is to be deleted, which is on no list from now on."""
+        """End one interval. Return the items to delete; they are on no list from now on."""
         due, self._due, self._staged = self._due, self._staged, {}
         return list(due)
 
     def is_staged(self, item: ItemT) -> bool:
-        """Whether it is deleted by the turn after the next one."""
+        """True if the turn after the next one deletes the item."""
         return item in self._staged
 
     def is_due(self, item: ItemT) -> bool:
-        """Whether it is deleted by the next turn."""
+        """True if the next turn deletes the item."""
         return item in self._due
