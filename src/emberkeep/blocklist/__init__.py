@@ -1,1 +1,1 @@
-"""The node blocklist: where no new work is to go, until when, and why."""
+"""The node blocklist: where no new work may go, until when, and why."""

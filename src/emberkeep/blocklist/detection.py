@@ -1,10 +1,11 @@
-"""Which nodes are to be blocked for what happens there: opt-in, and slow to believe anything (BLK-19).
+"""Decide which nodes to block because of the failures there. Opt-in and deliberately slow (BLK-19).
 
-A node is suspected when executors or drivers of several jobs fail there in a way that speaks against the node, and each
-of these jobs works elsewhere meanwhile. A job that fails wherever it runs is no witness, however often it fails, nor is
-one that runs nowhere else: it may be the job. Nor do its victims count: where a job fills disks or memory that others
-need as well, they fail wherever it goes. What happened before a block, or before somebody unblocked a node, does not
-count any more.
+A node is suspected when executors or drivers of several jobs fail there with symptoms that speak against the node,
+while each of these jobs works on other nodes. Such a job is a *witness*.
+
+- A job that fails wherever it runs, or runs nowhere else, is no witness: the job itself may be the cause.
+- Victims of another job are no witnesses: a job that fills disks or memory makes others fail wherever it runs.
+- Failures from before a block, or from before a person unblocked the node, do not count against the node.
 """
 
 from __future__ import annotations
@@ -17,19 +18,24 @@ from emberkeep.base.ids import JobId
 from emberkeep.blocklist.model import CAUSE_LENGTH
 from emberkeep.blocklist.symptoms import Symptom
 
-JOBS_KEPT = 2000  # that have failed somewhere lately; beyond that those whose last failure is oldest are forgotten
-FAILURES_KEPT = 20  # of one job on one node
+JOBS_KEPT = 2000  # jobs with recent failures; beyond that, the job whose last failure is oldest is forgotten
+FAILURES_KEPT = 20  # for one job on one node, the newest ones
 _JOBS_NAMED = 5
-_LONG = 4  # times as long as a witness has to work
-_SHARED = (Symptom.NO_SPACE, Symptom.NO_MEMORY)  # what a job that takes too much leaves to others
+_LONG = 4  # a job works "for long" after this many times the proof that a witness needs
+_SHARED = (Symptom.NO_SPACE, Symptom.NO_MEMORY)  # symptoms that one greedy job can cause in others
 
 
 @dataclass(frozen=True)
 class DetectionLimits:
-    """``witnesses``: jobs that have to agree. ``max_share``: of all nodes that may be blocked at a time, by whomever;
-    a blocked node counts as one of them also while it is away.
-    Seconds: a failure counts for ``window``; a job works on a node when it has done so for ``proof``; nobody suspects a
-    node for ``respect`` after it was unblocked by hand."""
+    """The limits of detection.
+
+    - ``witnesses``: number of jobs that must agree.
+    - ``max_share``: largest share of all nodes that may be blocked at a time, whoever blocked them. A blocked node
+      counts as one of all nodes even while it is away.
+    - ``window``: seconds for which a failure counts.
+    - ``proof``: seconds that a job must have worked on a node to count as working there.
+    - ``respect``: seconds after a manual unblock for which the node is not suspected.
+    """
 
     witnesses: int
     max_share: float
@@ -40,7 +46,7 @@ class DetectionLimits:
 
 @dataclass(frozen=True)
 class Suspicion:
-    """A node that is to be blocked, and why."""
+    """A node to block, and why."""
 
     node_id: str
     cause: str
@@ -48,8 +54,11 @@ class Suspicion:
 
 @dataclass
 class _Failures:
-    """Of one job on one node. ``against``: what speaks against the node, oldest first. ``last``: when it failed there
-    last with each symptom; that speaks of the job, so it stays when nothing is held against the node any more."""
+    """Failures of one job on one node.
+
+    ``against``: failures that count against the node, oldest first. ``last``: time of the job's last failure there with
+    each symptom. ``last`` is evidence about the job, so it is kept when ``against`` is cleared.
+    """
 
     against: list[tuple[float, Symptom]] = field(default_factory=list)
     last: dict[Symptom, float] = field(default_factory=dict)
@@ -57,39 +66,39 @@ class _Failures:
 
 @dataclass
 class _Work:
-    """One job's executors on one node have worked since then, as far as was seen."""
+    """A period in which one job's executors on one node are known to have worked."""
 
     since: float
-    seen: float  # last
+    seen: float  # time of the last look
     proven: bool = False  # the job has succeeded with them
 
 
 @dataclass
 class _Record:
-    """What is known of one job since it failed for the first time, by node."""
+    """What is known of one job, by node, since its first failure."""
 
     failures: dict[str, _Failures] = field(default_factory=dict)
     work: dict[str, _Work] = field(default_factory=dict)
     failed_at: float = 0.0
 
     def accuses(self, node_id: str) -> tuple[Symptom, ...]:
-        """What it has failed with there."""
+        """Return the symptoms of the job's failures that count against the node."""
         failures = self.failures.get(node_id)
         return tuple(symptom for _, symptom in failures.against) if failures is not None else ()
 
 
 class FaultDetector:
-    """Times are monotonic seconds, passed in."""
+    """Finds nodes to block. Times are monotonic seconds, passed in."""
 
     def __init__(self, limits: DetectionLimits) -> None:
         self._limits = limits
-        self._jobs: dict[JobId, _Record] = {}  # the last to fail at the end
-        self._respected: dict[str, float] = {}  # until when
+        self._jobs: dict[JobId, _Record] = {}  # in the order of their last failures
+        self._respected: dict[str, float] = {}  # node id -> time until which it is not suspected
 
-    # --- what is seen -------------------------------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------------------------------
 
     def failed(self, job_id: JobId, node_id: str, symptom: Symptom, now: float) -> None:
-        """A process of the job has failed there."""
+        """Note that a process of the job failed on the node."""
         record = self._jobs.pop(job_id, None) or _Record()
         self._jobs[job_id] = record
         record.failed_at = now
@@ -101,7 +110,10 @@ class FaultDetector:
             del self._jobs[next(iter(self._jobs))]
 
     def runs(self, job_id: JobId, node_ids: Collection[str], now: float) -> None:
-        """Where executors of the job are registered with Spark now. Costs nothing for a job that has not failed."""
+        """Note on which nodes the job's executors are registered with Spark now.
+
+        Costs nothing for a job without failures.
+        """
         record = self._jobs.get(job_id)
         if record is None:
             return
@@ -110,25 +122,28 @@ class FaultDetector:
             record.work[node_id] = replace(before[node_id], seen=now)
 
     def succeeded(self, job_id: JobId) -> None:
-        """The job has done its work, so it works where its executors were in the end."""
+        """Note that the job has succeeded: it is proven to work on the nodes where it ran last."""
         record = self._jobs.get(job_id)
         for work in record.work.values() if record is not None else ():
             work.proven = True
 
     def unblocked(self, node_id: str, at: float) -> None:
-        """Somebody has wanted the node to be used then."""
+        """Note that a person unblocked the node at ``at``: earlier failures no longer count against it."""
         self._respected[node_id] = at + self._limits.respect
         self._forget_nodes(frozenset((node_id,)))
 
-    # --- what follows -------------------------------------------------------------------------------------------------
+    # --- decisions ----------------------------------------------------------------------------------------------------
 
     def decide(self, nodes: Collection[str], blocked: frozenset[str], now: float) -> list[Suspicion]:
-        """Nodes to block now. ``nodes``: those that are there; ``blocked``: all that are blocked, there or not, so that
-        room does not grow again when they are taken away."""
+        """Return the nodes to block now.
+
+        ``nodes``: those that are registered. ``blocked``: all blocked nodes, registered or not, so that the room for
+        further blocks does not grow when blocked nodes leave the cluster.
+        """
         self._forget_old(now)
         self._forget_nodes(blocked)
         for node_id in self._respected.keys() & blocked:
-            del self._respected[node_id]  # somebody has blocked it since
+            del self._respected[node_id]  # it was blocked again since
         room = int(self._limits.max_share * len({*nodes, *blocked})) - len(blocked)
         accused = Counter(node_id for record in self._jobs.values() for node_id in record.failures)
         suspects = [
@@ -144,7 +159,7 @@ class FaultDetector:
         return [Suspicion(node_id, self._cause(node_id, testimony[node_id])) for node_id in convicted[:room]]
 
     def _testimony(self, suspects: Collection[str]) -> dict[str, list[JobId]]:
-        """By node: jobs that fail there, not as the victims of another one, and work elsewhere."""
+        """Return, for each suspect, the jobs that fail there, are not victims of another job, and work elsewhere."""
         credible = [job_id for job_id, record in self._jobs.items() if self._works_elsewhere(record)]
         excused = self._excused(frozenset(credible))
         return {
@@ -157,9 +172,16 @@ class FaultDetector:
         }
 
     def _excused(self, credible: frozenset[JobId]) -> set[tuple[str, Symptom]]:
-        """Nodes where others may have failed because one job took too much. That is one that fails on two nodes or
-        more where so many others fail too that with its own word they would do for a block, and on few where nobody
-        else does. One that works for long on more than twice as many nodes as it fails on takes too much nowhere."""
+        """Return nodes and symptoms that do not count, because one greedy job may have made other jobs fail there.
+
+        A job counts as greedy with a symptom if both are true:
+
+        - On at least two nodes, so many other jobs fail with the symptom that together with this job they would suffice
+          for a block.
+        - On at least half of the nodes where this job fails with the symptom, some other job does too.
+
+        A job that works for long on more than twice as many nodes as it fails on is not greedy.
+        """
         failed = Counter(
             (node_id, symptom)
             for job_id in credible
@@ -183,11 +205,11 @@ class FaultDetector:
         return excused
 
     def _works_elsewhere(self, record: _Record) -> bool:
-        """It works on at least half as many nodes as it fails on."""
+        """True if the job works on at least half as many nodes as it fails on."""
         return 2 * self._working(record, self._limits.proof) >= len(record.failures)
 
     def _working(self, record: _Record, seconds: float) -> int:
-        """On how many nodes it works, and has for so long, or has proved it."""
+        """Return on how many nodes the job works: without failures that count, for ``seconds`` or proven by success."""
         return sum(
             not record.accuses(node_id) and (work.proven or work.seen - work.since >= seconds)
             for node_id, work in record.work.items()

@@ -1,4 +1,4 @@
-"""What the blocklist refuses."""
+"""Errors of the blocklist."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from emberkeep.base.errors import Absent, Conflict, RetryLater
 
 
 class AlreadyBlocked(Conflict):
-    """There is an entry, and the caller did not ask to merge."""
+    """An entry for the place exists, and the caller did not ask to merge."""
 
 
 class NotBlocked(Absent):
-    """There is no such entry."""
+    """No such entry exists."""
 
 
 class BlocklistFull(RetryLater):
-    """The list would grow beyond what a store and a message are to carry. Nothing has changed."""
+    """The list would exceed what a store or a message can hold. Nothing has changed."""

@@ -1,4 +1,4 @@
-"""A JobMaster's side of the list: the newest one that it was told, and what it reports itself."""
+"""A JobMaster's side of the blocklist: the newest list that it received, and its own reports."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from emberkeep.blocklist.model import Blocked, Blocklist, Place, Report
 from emberkeep.blocklist.places import BlockedPlaces
 from emberkeep.blocklist.tracker import is_overtaken
 
-REPORTS_KEPT = 100  # that the ResourceManager has not answered yet
-UNKNOWN = -1  # revision, before any list was told
+REPORTS_KEPT = 100  # reports that the ResourceManager has not answered yet
+UNKNOWN = -1  # revision before the first list was received
 
 
 class BlocklistFollower:
-    """Its own reports count here at once; the ResourceManager's list answers each of them: with an entry that covers
-    it, or with a removal. Until then a report is repeated."""
+    """Combines the received list with the JobMaster's own reports, which take effect here at once.
+
+    A report is repeated until the ResourceManager's list answers it, with an entry that covers it or with a removal.
+    """
 
     def __init__(self) -> None:
         self._epoch = 0
@@ -24,31 +26,34 @@ class BlocklistFollower:
 
     @property
     def revision(self) -> int:
-        """Of the newest list; UNKNOWN before the first."""
+        """Revision of the newest list; UNKNOWN before the first."""
         return self._listed.revision
 
     @property
     def told(self) -> tuple[int, Blocklist] | None:
-        """The newest list, and the epoch of the leader that told it; None before the first."""
+        """The newest list and the epoch of the leader that sent it; None before the first."""
         return None if self.revision == UNKNOWN else (self._epoch, self._listed)
 
     @property
     def reports(self) -> tuple[Report, ...]:
-        """What the ResourceManager has to be told."""
+        """Reports to send to the ResourceManager."""
         return tuple(self._reports.values())
 
     @property
     def places(self) -> BlockedPlaces:
-        """Where this job puts nothing. Entries whose time is over do not count, as far as ``lapse`` has been told."""
+        """Places where this job starts nothing.
+
+        Entries that have ended by the time last passed to ``lapse`` are left out.
+        """
         return BlockedPlaces(entry for entry in self._entries() if not self._is_over(entry))
 
     def _is_over(self, entry: Blocked) -> bool:
         return entry.end_ms <= self._now_ms
 
     def lapse(self, now_ms: int) -> bool:
-        """Take note of the time (ms since 1970, by this host's clock); returns whether that changes what counts.
+        """Set the current time (Unix milliseconds, by this host's clock). True if that changes which entries count.
 
-        So a block ends at its end, also while no leader removes its entry.
+        So a block ends on time even while no leader removes its entry.
         """
         before, self._now_ms = self._over(), now_ms
         return self._over() != before
@@ -60,7 +65,7 @@ class BlocklistFollower:
         return (*self._listed.entries, *(report.entry for report in self._reports.values()))
 
     def take(self, epoch: int, blocklist: Blocklist) -> bool:
-        """A list from the leader of ``epoch``; returns whether it is newer than what is known."""
+        """Take a list from the leader of ``epoch``. True if it is newer than the known one."""
         if (epoch, blocklist.revision) <= (self._epoch, self._listed.revision):
             return False
         self._epoch, self._listed = epoch, blocklist
@@ -74,7 +79,10 @@ class BlocklistFollower:
         return True
 
     def report(self, entry: Blocked) -> bool:
-        """Want this entry; returns whether it is news. Raises BlocklistFull."""
+        """Ask for this entry.
+
+        True if the list and the pending reports do not cover it already. Raises BlocklistFull.
+        """
         for known in self._listed.entries:
             if known.place == entry.place and covers(known, entry):
                 return False

@@ -1,4 +1,4 @@
-"""What to go by when the record of the list cannot be read: what JobMasters were told of it last. Pure."""
+"""Replace a list whose record cannot be read by the newest one that JobMasters last received. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from emberkeep.blocklist.places import BlockedPlaces
 
 
 class LostBlocklist:
-    """``why``: what is wrong with the record. ``patience``: seconds after the first JobMaster's word until the newest
-    list that was heard of counts: the others have spoken by then, or are silent."""
+    """Collects the lists that JobMasters know.
+
+    ``why``: what is wrong with the record. ``patience``: seconds after the first JobMaster's report until the newest
+    reported list counts. By then the other JobMasters have reported, or are silent.
+    """
 
     def __init__(self, why: str, patience: float) -> None:
         self.why = why
@@ -18,7 +21,7 @@ class LostBlocklist:
         self._since = 0.0
 
     def hear(self, epoch: int, blocklist: Blocklist, now: float) -> None:
-        """A JobMaster was told this list by the leader of ``epoch``."""
+        """Take a list that a JobMaster received from the leader of ``epoch``."""
         if self._newest is None:
             self._since = now
         elif (epoch, blocklist.revision) <= (self._newest[0], self._newest[1].revision):
@@ -26,14 +29,14 @@ class LostBlocklist:
         self._newest = (epoch, blocklist)
 
     def found(self, now: float) -> Blocklist | None:
-        """The list that counts; None: not yet."""
+        """Return the list that counts; None while more reports are awaited."""
         if self._newest is None or now < self._since + self._patience:
             return None
         return self._newest[1]
 
 
 class UnknownPlaces(BlockedPlaces):
-    """While nobody knows what is blocked: nothing new goes anywhere, and what runs stays."""
+    """Used while the list is unknown: nothing new is placed anywhere, and running processes stay."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
         del task_manager, node_id

@@ -1,4 +1,4 @@
-"""How two entries about the same place become one."""
+"""Merge two entries about the same place."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _STRENGTH = {BlockAction.MARK_BLOCKED: 0, BlockAction.MARK_BLOCKED_AND_EVACUATE_
 
 
 def merged(old: Blocked, new: Blocked) -> Blocked:
-    """The stronger action, the earlier start, the later end, the causes of both in order and without repeats; drivers
-    are restarted when either says so.
+    """Merge two entries about one place.
 
-    Merging the same entry again changes nothing. Which of two comes first decides the order of the causes, and with
-    more than CAUSES_KEPT which ones stay, but nothing else.
+    The result has the stronger action, the earlier start, the later end, and the causes of both in order, without
+    repeats. Drivers are restarted if either entry says so. Merging the same entry again changes nothing. The order of
+    the two entries affects only the order of the causes and, beyond CAUSES_KEPT, which of them are kept.
     """
     causes = dict.fromkeys((*old.causes, *new.causes))
     return entry_about(
@@ -28,5 +28,5 @@ def merged(old: Blocked, new: Blocked) -> Blocked:
 
 
 def covers(old: Blocked, new: Blocked) -> bool:
-    """Whether ``old`` says all that ``new`` would add."""
+    """True if merging ``new`` into ``old`` would change nothing."""
     return merged(old, new) == old

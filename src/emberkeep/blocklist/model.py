@@ -1,7 +1,7 @@
-"""The entries of a blocklist and the list as it is kept and sent: plain data.
+"""The blocklist and its entries, as they are stored and sent: plain data.
 
-The words and their meaning are those of Flink's FLIP-224. The list is versioned: each change raises its revision, and
-removals are remembered for a while, so that a message from before a removal cannot bring the entry back.
+Terms and their meanings are those of Flink's FLIP-224. The list is versioned: each change increments its revision.
+Removals are remembered for a while, so that a message from before a removal cannot bring the entry back.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from emberkeep.base.ids import parse_task_manager_id
 
 PERMANENT = 2**63 - 1  # end of an entry that does not time out
 CAUSE_LENGTH = 500  # characters
-CAUSES_KEPT = 8  # of one entry, the first ones
+CAUSES_KEPT = 8  # per entry, the first ones
 NODE_ID_LENGTH = 253  # characters
 
 
 class BlockAction(enum.Enum):
     """What an entry means for what runs there already."""
 
-    MARK_BLOCKED = "MARK_BLOCKED"  # it stays; no new slot is allocated there
-    MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # its executors are replaced elsewhere too
+    MARK_BLOCKED = "MARK_BLOCKED"  # what runs there stays; no new slot is allocated there
+    MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # also replaces its executors elsewhere
 
 
 class EvacuatedDrivers(enum.Enum):
     """What an evacuation means for drivers of jobs without a streaming query; the others always move."""
 
     WAIT = "wait"  # each stays until its job ends
-    RESTART = "restart"  # elsewhere, from the script's begin
+    RESTART = "restart"  # each restarts elsewhere, from the beginning of its script
 
 
 class PlaceKind(enum.Enum):
@@ -39,7 +39,7 @@ class PlaceKind(enum.Enum):
 
 
 class Place(Compatible, frozen=True, order=False):
-    """What an entry is about: a node by its id, or a task manager by its resource id."""
+    """The subject of an entry: a node by its id, or a task manager by its resource id."""
 
     kind: PlaceKind
     id: str
@@ -49,8 +49,10 @@ class Place(Compatible, frozen=True, order=False):
 
 
 class _Entry(Compatible, frozen=True, kw_only=True, tag_field="kind"):
-    """Times are Unix milliseconds. ``causes``: in the order in which they were given, without repeats. ``drivers``:
-    means something where tasks are evacuated."""
+    """The fields of all entries. Times are Unix milliseconds.
+
+    ``causes``: in the order in which they were given, without repeats. ``drivers`` matters only if tasks are evacuated.
+    """
 
     id: str
     action: BlockAction
@@ -65,7 +67,7 @@ class _Entry(Compatible, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class BlockedNode(_Entry, frozen=True, kw_only=True, tag="node"):
-    """A node, and so every task manager that stands on it."""
+    """A blocked node, and thereby every task manager on it."""
 
     @property
     def place(self) -> Place:
@@ -73,7 +75,7 @@ class BlockedNode(_Entry, frozen=True, kw_only=True, tag="node"):
 
 
 class BlockedTaskManager(_Entry, frozen=True, kw_only=True, tag="taskmanager"):
-    """One task manager; its ``id`` is the resource id."""
+    """One blocked task manager; its ``id`` is the resource id."""
 
     @property
     def place(self) -> Place:
@@ -84,8 +86,10 @@ Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 
 
 class Removal(Compatible, frozen=True, kw_only=True):
-    """The entry about ``place`` was removed by the change with this revision, at ``at_ms`` (Unix milliseconds):
-    ``by_hand``, or because its time was over. Lists that were recorded before both were noted say neither."""
+    """The change with this revision removed the entry about ``place`` at ``at_ms`` (Unix milliseconds).
+
+    ``by_hand``: a person removed it; else its time was over. Older records lack ``by_hand`` and ``at_ms``.
+    """
 
     place: Place
     revision: int
@@ -94,8 +98,11 @@ class Removal(Compatible, frozen=True, kw_only=True):
 
 
 class Blocklist(Compatible, frozen=True, kw_only=True):
-    """The whole list. ``removals``: the newest ones, oldest first; whoever knew only a list older than ``floor`` may
-    have missed one that is no longer among them."""
+    """The whole list.
+
+    ``removals``: the newest ones, oldest first. ``floor``: revision of the newest removal that is no longer among them.
+    A process that knows only an older revision may have missed such a removal.
+    """
 
     revision: int = 0
     entries: tuple[Blocked, ...] = ()
@@ -104,8 +111,7 @@ class Blocklist(Compatible, frozen=True, kw_only=True):
 
 
 class Report(Compatible, frozen=True, kw_only=True):
-    """An entry that a JobMaster wants in the list. ``known``: the revision of the list that it knew when it wanted
-    that; a removal since then wins."""
+    """An entry that a JobMaster asks for. ``known``: revision of the list that it knew then; a later removal wins."""
 
     entry: Blocked
     known: int
@@ -120,13 +126,13 @@ def entry_about(
     causes: tuple[str, ...],
     drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT,
 ) -> Blocked:
-    """The entry of the kind that ``place`` asks for."""
+    """Return an entry of the kind that ``place`` requires."""
     kind = BlockedNode if place.kind is PlaceKind.NODE else BlockedTaskManager
     return kind(id=place.id, action=action, start_ms=start_ms, end_ms=end_ms, causes=causes, drivers=drivers)
 
 
 def parse_node_id(text: str) -> str:
-    """Check an outside node id. Raises InvalidInput."""
+    """Check a node id from outside. Raises InvalidInput."""
     if not text or text != text.strip() or len(text) > NODE_ID_LENGTH or not text.isprintable():
         raise InvalidInput(
             f"{text[:64]!r} is not a node id",
@@ -137,7 +143,7 @@ def parse_node_id(text: str) -> str:
 
 
 def parse_cause(text: str) -> str:
-    """One line of text that says why. Raises InvalidInput."""
+    """Return the cause as one line of text. Raises InvalidInput."""
     cause = " ".join(text.split())
     if not cause or len(cause) > CAUSE_LENGTH:
         raise InvalidInput(
@@ -161,7 +167,7 @@ def check_entry(entry: Blocked) -> None:
 
 
 def parse_end(end_ms: int | None, now_ms: int) -> int:
-    """When an entry that begins now ends; None: never. Raises InvalidInput."""
+    """Return when an entry that begins now ends; None: never. Raises InvalidInput."""
     if end_ms is None:
         return PERMANENT
     if end_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""A list's answer to the question that is asked most: is work to go there? Constant time, however long the list is."""
+"""Answer the question that is asked most: may work go there? In constant time, however long the list is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _EVACUATE = BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS
 
 
 class BlockedPlaces:
-    """Fixed at its making. A task manager counts as blocked if it is listed itself or stands on a listed node."""
+    """Immutable view of a blocklist. A task manager counts as blocked if it, or the node that it runs on, is listed."""
 
     def __init__(self, entries: Iterable[Blocked] = ()) -> None:
         self._actions: dict[Place, BlockAction] = {}
         self._restarting: set[Place] = set()
-        for entry in entries:  # a place that is given twice is blocked by the stronger one
+        for entry in entries:  # of two entries about one place, the stronger action counts
             if self._actions.get(entry.place) is not _EVACUATE:
                 self._actions[entry.place] = entry.action
             if entry.action is _EVACUATE and entry.drivers is EvacuatedDrivers.RESTART:
@@ -24,24 +24,27 @@ class BlockedPlaces:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """The nodes that are listed, by their ids."""
+        """Ids of the listed nodes."""
         return frozenset(place.id for place in self._actions if place.kind is PlaceKind.NODE)
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """Whether nothing new is to go there."""
+        """True if nothing new may go there."""
         return any(place in self._actions for place in _places(task_manager, node_id))
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """Whether what runs there is to go as well."""
+        """True if what runs there must leave as well."""
         return any(self._actions.get(place) is _EVACUATE for place in _places(task_manager, node_id))
 
     def vacant(self, present: Iterable[tuple[TaskManagerId, str]]) -> tuple[str, ...]:
-        """The places that are listed and where none of these task managers, with their nodes, stands; in words."""
+        """Return, in words, the listed places without any of the ``present`` task managers.
+
+        Each comes with its node id.
+        """
         there = {place for task_manager, node_id in present for place in _places(task_manager, node_id)}
         return tuple(str(place) for place in self._actions if place not in there)
 
     def restarts_drivers(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """Whether all drivers there are to go, also those that lose their work by that."""
+        """True if all drivers there must leave, even those that lose their work by it."""
         return any(place in self._restarting for place in _places(task_manager, node_id))
 
 

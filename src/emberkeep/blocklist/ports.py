@@ -1,4 +1,4 @@
-"""What the blocklist needs from outside."""
+"""Ports: what the blocklist needs from outside."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from emberkeep.blocklist.model import Blocklist
 
 
 class BlocklistStore(Protocol):
-    """The durable list. The leader writes; a write is refused (Conflict) once a newer leader has opened the store."""
+    """The durable list.
+
+    Only the leader writes; a write is refused (Conflict) once a newer leader has opened the store.
+    """
 
     async def record_blocklist(self, blocklist: Blocklist) -> None:
-        """Replace the list; when this returns, every later leader finds it. Raises Conflict, RetryLater,
-        UnknownOutcome, Fatal."""
+        """Replace the list. On return every later leader will find it.
+
+        Raises Conflict, RetryLater, UnknownOutcome, Fatal.
+        """
 
     async def blocklist(self) -> Blocklist:
-        """The list that was recorded last; an empty one when none ever was. Raises Fatal (unreadable), RetryLater."""
+        """Return the list that was recorded last, an empty one if there is none.
+
+        Raises Fatal (unreadable), RetryLater.
+        """

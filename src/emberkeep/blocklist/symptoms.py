@@ -1,6 +1,7 @@
-"""Which failures speak against the node rather than against the job: read off what a process said when it failed.
+"""Find failures that speak against the node rather than the job, from the messages of a failed process.
 
-Words alone prove nothing: a job may fill a disk itself. They only decide what counts as evidence (see ``detection``).
+A message alone proves nothing: a job may fill a disk itself. It only decides what counts as evidence (see
+``detection``).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class Symptom(enum.Enum):
     NOT_STARTED = "processes cannot be started"
 
 
-# What the kernel and the C library say (errno's texts), and the JVM, in lower case.
+# Messages of the kernel and the C library (errno texts) and of the JVM, in lower case.
 _WORDS = (
     ("no space left on device", Symptom.NO_SPACE),
     ("disk quota exceeded", Symptom.NO_SPACE),
@@ -31,7 +32,10 @@ _WORDS = (
 
 
 def symptom_of(text: str, *, started: bool) -> Symptom | None:
-    """What the failure of a process says of its node; None: nothing. ``started`` False: it never ran."""
+    """Return the node symptom in a process's failure message, None if there is none.
+
+    ``started`` False: the process never ran, which is a symptom even without a known message.
+    """
     lowered = text.lower()
     for words, symptom in _WORDS:
         if words in lowered:

@@ -1,4 +1,4 @@
-"""The list as its owner changes it: add, merge, remove, let lapse, and take what JobMasters report."""
+"""The blocklist as its owner changes it: add, merge, remove, expire, and take reports of JobMasters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from emberkeep.blocklist.merge import covers, merged
 from emberkeep.blocklist.model import BlockAction, Blocked, BlockedNode, Blocklist, Place, PlaceKind, Removal, Report
 
 REMOVALS_KEPT = 200
-LIST_BYTES = 512 * 1024  # of the list as JSON: a ZooKeeper node holds 1 MiB
+LIST_BYTES = 512 * 1024  # largest list as JSON: a ZooKeeper node holds 1 MiB
 
 
 class BlocklistTracker:
-    """Each change raises the revision by one. Times are Unix milliseconds, passed in."""
+    """The current list. Each change increments the revision by one. Times are Unix milliseconds, passed in."""
 
     def __init__(self, blocklist: Blocklist) -> None:
         self._revision = blocklist.revision
@@ -23,7 +23,7 @@ class BlocklistTracker:
 
     @property
     def blocklist(self) -> Blocklist:
-        """The list as it is now."""
+        """The current list."""
         return Blocklist(
             revision=self._revision,
             entries=tuple(self._entries.values()),
@@ -32,14 +32,15 @@ class BlocklistTracker:
         )
 
     def blocked_nodes(self) -> tuple[BlockedNode, ...]:
-        """The entries about nodes."""
+        """Return the entries about nodes."""
         return tuple(entry for entry in self._entries.values() if isinstance(entry, BlockedNode))
 
     def put(self, entry: Blocked, *, merge: bool, keep_drivers: bool = False) -> tuple[Blocked, bool]:
-        """Add an entry, or with ``merge`` merge it into the one that is there. ``keep_drivers``: nobody has said what
-        becomes of drivers, so where that one evacuates it stays with what it says.
+        """Add an entry, or with ``merge`` merge it into an existing one.
 
-        Returns the entry as it is now, and whether it was merged. Raises AlreadyBlocked, BlocklistFull.
+        ``keep_drivers``: the caller did not say what happens to drivers, so an existing entry that evacuates keeps its
+        own setting. Returns the resulting entry, and True if there was one before. Raises AlreadyBlocked,
+        BlocklistFull.
         """
         known = self._entries.get(entry.place)
         if known is not None and not merge:
@@ -54,10 +55,10 @@ class BlocklistTracker:
         return new, known is not None
 
     def report(self, report: Report, now_ms: int) -> bool:
-        """Take what a JobMaster wants in the list; returns whether the list has changed.
+        """Take an entry that a JobMaster asks for. True if the list has changed.
 
-        A report that was repeated or is late changes nothing: its entry is there, or was removed since it was made.
-        Raises BlocklistFull.
+        A repeated or late report changes nothing: the list has its entry, or the entry was removed after the report was
+        made. Raises BlocklistFull.
         """
         entry, place = report.entry, report.entry.place
         removal = self._removals.get(place)
@@ -69,13 +70,13 @@ class BlocklistTracker:
                 return False
             self._set(merged(known, entry))
         elif entry.end_ms <= now_ms:
-            self._note_removal(place, now_ms, by_hand=False)  # so that its JobMaster hears that it is over
+            self._note_removal(place, now_ms, by_hand=False)  # so that the JobMaster learns that the entry has ended
         else:
             self._set(entry)
         return True
 
     def remove(self, place: Place, now_ms: int) -> Blocked:
-        """Remove the entry, as somebody wants it, and return it. Raises NotBlocked."""
+        """Remove an entry by hand and return it. Raises NotBlocked."""
         known = self._entries.pop(place, None)
         if known is None:
             what = "nodes" if place.kind is PlaceKind.NODE else "task managers"
@@ -84,7 +85,7 @@ class BlocklistTracker:
         return known
 
     def expire(self, now_ms: int) -> tuple[Blocked, ...]:
-        """Remove what has timed out, and return it."""
+        """Remove the entries that have timed out and return them."""
         over = tuple(entry for entry in self._entries.values() if entry.end_ms <= now_ms)
         for entry in over:
             del self._entries[entry.place]
@@ -92,7 +93,7 @@ class BlocklistTracker:
         return over
 
     def next_end(self) -> int | None:
-        """When the next entry times out; None: none does."""
+        """Return the earliest end of an entry: PERMANENT if no entry times out, None if the list is empty."""
         return min((entry.end_ms for entry in self._entries.values()), default=None)
 
     def _set(self, entry: Blocked) -> None:
@@ -108,7 +109,7 @@ class BlocklistTracker:
 
     def _note_removal(self, place: Place, now_ms: int, *, by_hand: bool) -> None:
         self._revision += 1
-        self._removals.pop(place, None)  # newest last
+        self._removals.pop(place, None)  # keeps the newest last
         self._removals[place] = Removal(place=place, revision=self._revision, by_hand=by_hand, at_ms=now_ms)
         while len(self._removals) > REMOVALS_KEPT:
             oldest = next(iter(self._removals))
@@ -116,7 +117,9 @@ class BlocklistTracker:
 
 
 def is_overtaken(report: Report, removed: int, floor: int) -> bool:
-    """Whether its place was removed from the list by a change that the reporter did not know of. ``removed``: revision
-    of the newest removal, 0 for none; ``floor``: of the newest that was forgotten. Where that is not known it counts as
-    removed: its JobMaster may report it again."""
+    """True if the place was removed from the list by a change that the reporter did not know of.
+
+    ``removed``: revision of the place's newest removal, 0 for none. ``floor``: revision of the newest forgotten
+    removal. If a forgotten removal may concern the place, it counts as removed: its JobMaster may report it again.
+    """
     return report.known < max(removed, floor)

@@ -1,1 +1,1 @@
-"""Savepoints, and how a job ends on request: suspend, drain, moving its driver to another node. Pure."""
+"""Savepoints, and how a job ends or moves on request: suspend, drain, move its driver to another node. Pure."""

@@ -1,4 +1,4 @@
-"""What can go wrong in a procedure."""
+"""Errors of procedures and savepoints."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from emberkeep.base.errors import EmberkeepError
 
 
 class ProcedureRefused(EmberkeepError):
-    """Nothing was changed; the job runs on as before."""
+    """The procedure was refused. Nothing was changed; the job runs on as before."""
 
 
 class StepHangs(EmberkeepError):
-    """A step of a procedure has not ended in its time, and cannot be ended: it may go on whenever it likes."""
+    """A step of a procedure exceeded its deadline and cannot be ended: it may continue at any time."""
 
 
 class UserFunctionFailed(EmberkeepError):
-    """A user function raised, or an instance of it could not be reached."""
+    """A user function raised, or one of its instances could not be reached."""
 
 
 class SavepointDamaged(EmberkeepError):
-    """A savepoint's manifest or a file of it is missing, torn or changed."""
+    """A savepoint's manifest, or one of its files, is missing, torn or changed."""

@@ -1,11 +1,16 @@
-"""What happens in which order when a running job is asked for a savepoint, to stop, to drain or to move. Pure.
+"""Decide the steps of a procedure: make a savepoint, suspend, drain or move a running job.
 
-Events in, effects out: each effect is one step, whose end comes back as an event. The order of calls to user functions
-is END-3's, from the table here; ``close`` comes at every end of a driver, after all of it. Until a savepoint is
-complete every failure leads back to where the job was: its queries are started again and it runs on (END-6). Once it
-is, and the functions know, the procedure only goes forward.
+Pure: events in, effects out.
 
-A later attempt that finds the request still stored gets it as the first one did: steps are idempotent.
+Each effect is one step; its result comes back as an event. The table PLANS gives the order of the steps, and with it
+the order of calls to user functions (END-3). ``close`` is not in the table: it follows every end of a driver.
+
+Until the savepoint is complete and the functions know it, a failure leads back: the steps begun so far are undone, and
+the queries are started again, so that the job runs on (END-6). If that is impossible the attempt fails. After that
+point the procedure only goes forward.
+
+Steps are idempotent. A later attempt that finds the request still stored runs it from the start, as the first attempt
+did.
 """
 
 from __future__ import annotations
@@ -16,30 +21,30 @@ import msgspec
 
 from emberkeep.lifecycle.model import Procedure, ProcedurePhase, ProcedureProgress, ProcedureRequest
 
-TRIES = 3  # of telling functions about a savepoint that is complete
+TRIES = 3  # tries of NOTIFY_COMPLETE and of SHUTDOWN
 
 
 class Step(enum.Enum):
-    CHECK = "CHECK"  # there is something to save, and where it is to go can be written; changes nothing
-    FINISH_BATCHES = "FINISH_BATCHES"  # awaits are held back, the queries end between two micro-batches
+    CHECK = "CHECK"  # pre-flight check: there is something to save, and the target can be written; changes nothing
+    FINISH_BATCHES = "FINISH_BATCHES"  # stop the queries between two micro-batches; the script's awaits keep waiting
     DRAIN = "DRAIN"
-    PAUSE = "PAUSE"  # the queries stay between two micro-batches, without ending
+    PAUSE = "PAUSE"  # hold the queries between two micro-batches without ending them
     PREPARE_TO_SHUTDOWN = "PREPARE_TO_SHUTDOWN"
     SNAPSHOT_STATE = "SNAPSHOT_STATE"
-    KEEP_STATE = "KEEP_STATE"  # what functions gave is durable, for the next attempt
-    RETAIN_BATCHES = "RETAIN_BATCHES"  # what the savepoint copies stays, however far the queries go on
+    KEEP_STATE = "KEEP_STATE"  # make the functions' state durable for the next attempt
+    RETAIN_BATCHES = "RETAIN_BATCHES"  # keep the files that the savepoint copies, while the queries run on
     RESUME = "RESUME"
     WRITE_SAVEPOINT = "WRITE_SAVEPOINT"
-    RELEASE_BATCHES = "RELEASE_BATCHES"  # of RETAIN_BATCHES
+    RELEASE_BATCHES = "RELEASE_BATCHES"  # end what RETAIN_BATCHES began
     NOTIFY_COMPLETE = "NOTIFY_COMPLETE"
     SHUTDOWN = "SHUTDOWN"
-    # Back to where the job was.
-    DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # what of it is written; never fails the way back
-    START_QUERIES = "START_QUERIES"  # by their recorded writers; the script does not see that they were away
+    # The way back.
+    DISCARD_SAVEPOINT = "DISCARD_SAVEPOINT"  # delete what is written of the savepoint; a failure is ignored
+    START_QUERIES = "START_QUERIES"  # with their recorded writers; the script does not notice that they had stopped
     # The end.
-    END_SCRIPT_WAIT = "END_SCRIPT_WAIT"  # the script goes on after its awaits
+    END_SCRIPT_WAIT = "END_SCRIPT_WAIT"  # the script continues after its awaits
     LEAVE = "LEAVE"  # the process ends, and the next attempt starts elsewhere
-    FAIL_ATTEMPT = "FAIL_ATTEMPT"  # the queries cannot be started again here: the next attempt does it
+    FAIL_ATTEMPT = "FAIL_ATTEMPT"  # the way back failed here: the next attempt starts the queries
 
 
 PLANS: dict[Procedure, tuple[Step, ...]] = {
@@ -86,22 +91,29 @@ _PHASES = {
     Step.PREPARE_TO_SHUTDOWN: ProcedurePhase.DRAINING,
 }
 _BACKWARD = (Step.RELEASE_BATCHES, Step.RESUME, Step.DISCARD_SAVEPOINT, Step.START_QUERIES)
-_WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)  # one that hangs may plan a batch of a query that was started again
+# A step of these that hangs could later plan a batch of a query that was started again, so it fails the attempt.
+_WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """What the JobManager wants, told again and again. ``fulfilled``: it was asked of an attempt before this one, and
-    that this attempt exists is all that it wanted."""
+    """The JobManager asks for a procedure. Sent repeatedly.
+
+    ``fulfilled``: an earlier attempt was asked, and the existence of this attempt is all that was wanted.
+    """
 
     request: ProcedureRequest
     fulfilled: bool = False
 
 
 class StepDone(msgspec.Struct, frozen=True):
-    """``savepoint`` and ``manifest_sha256``: of WRITE_SAVEPOINT. ``warning``: what people should know all the same."""
+    """A step succeeded.
+
+    ``savepoint`` and ``manifest_sha256``: results of WRITE_SAVEPOINT. ``warning``: what people should know
+    nevertheless.
+    """
 
     trigger_id: str
     step: Step
@@ -111,7 +123,7 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """``hangs``: it may still be under way, and go on at any time."""
+    """A step failed. ``hangs``: it may still be running, and continue at any time."""
 
     trigger_id: str
     step: Step
@@ -120,7 +132,7 @@ class StepFailed(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """How far the step has come, for people."""
+    """Progress of the current step, for people."""
 
     trigger_id: str
     detail: str
@@ -143,39 +155,39 @@ Event = Requested | StepDone | StepFailed | Noted | Recorded
 
 
 class Run(msgspec.Struct, frozen=True):
-    """Carry the step out; answer with StepDone or StepFailed."""
+    """Carry out the step; answer with StepDone or StepFailed."""
 
     step: Step
     request: ProcedureRequest
-    reason: str = ""  # of FAIL_ATTEMPT
+    reason: str = ""  # with FAIL_ATTEMPT: why
 
 
 class Tell(msgspec.Struct, frozen=True):
-    """``progress`` has changed: the JobManager should hear of it at once."""
+    """Send ``progress`` to the JobManager at once, because it has changed."""
 
 
 Effect = Run | Tell
 
 
 class ProcedureMachine:
-    """One per attempt. Nothing is in progress at first; ``progress`` is that of the newest request."""
+    """The procedures of one attempt, one at a time. ``progress``: that of the newest request, None before the first."""
 
     def __init__(self) -> None:
         self.progress: ProcedureProgress | None = None
-        self.calls: list[Step] = []  # every step begun since the request came, for people and tests
+        self.calls: list[Step] = []  # steps begun since the newest request, for people and tests
         self._request: ProcedureRequest | None = None
-        self._ahead: tuple[Step, ...] = ()  # the step under way first
+        self._ahead: tuple[Step, ...] = ()  # the current step and those after it
         self._tries = 0
-        self._failure = ""  # the way back is under way
-        self._released = False
+        self._failure = ""  # why the procedure failed; set while the way back is in progress, and after it
+        self._released = False  # True once the request's end was recorded and acted upon
 
     @property
     def request(self) -> ProcedureRequest | None:
-        """The newest one."""
+        """The newest request."""
         return self._request
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """``now_ms``: Unix milliseconds."""
+        """Apply one event and return the effects. ``now_ms``: Unix milliseconds."""
         match event:
             case Requested():
                 return self._requested(event, now_ms)
@@ -188,7 +200,7 @@ class ProcedureMachine:
             case Recorded():
                 return self._recorded(event)
             case _:
-                return []  # of a step that is over
+                return []  # about a step that has ended already
 
     def _is_current(self, event: StepDone | StepFailed) -> bool:
         assert self._request is None or self.progress is not None  # noqa: S101
@@ -204,9 +216,9 @@ class ProcedureMachine:
         if self._request is not None and self._request.trigger_id == request.trigger_id:
             return []
         if self.progress is not None and not self.progress.phase.is_final:
-            return []  # told again until this one is over
+            return []  # the JobManager repeats it until the current procedure is over
         if self._request is not None and self._request.procedure.ends_attempt and not self._failure:
-            return []  # the job ends
+            return []  # the attempt ends
         self._request, self._tries, self._failure, self.calls = request, 0, "", []
         if event.fulfilled:
             self.progress = ProcedureProgress(
@@ -268,7 +280,7 @@ class ProcedureMachine:
             self._tries += 1
             if self._tries < TRIES:
                 return self._begin()
-        if event.step is Step.SHUTDOWN:  # the savepoint stands, and functions know it: there is no way back
+        if event.step is Step.SHUTDOWN:  # the savepoint is complete and the functions know it: no way back
             self._warn(f"a function did not shut down: {event.reason}")
             return self._next(now_ms)
         self._failure = event.reason
@@ -280,7 +292,7 @@ class ProcedureMachine:
     def _way_back_failed(self, event: StepFailed, now_ms: int) -> list[Effect]:
         assert self._request is not None  # noqa: S101
         if event.step is Step.DISCARD_SAVEPOINT:
-            return self._next(now_ms)  # what is left of it is no savepoint, or one that nobody was told of
+            return self._next(now_ms)  # what is left is incomplete, or a savepoint that was never reported
         self._failure = f"{self._failure}; and the queries could not be started again: {event.reason}"
         return self._fail_attempt(now_ms)
 
@@ -335,7 +347,7 @@ class ProcedureMachine:
 
 
 def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
-    """What is to be undone of the steps that were begun, whether they succeeded or not."""
+    """Return the steps that undo those that were begun, whether these succeeded or not."""
     steps = []
     if Step.PAUSE in begun and Step.RESUME not in begun:
         steps.append(Step.RESUME)
@@ -343,6 +355,6 @@ def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
         steps.append(Step.DISCARD_SAVEPOINT)
     if Step.RETAIN_BATCHES in begun:
         steps.append(Step.RELEASE_BATCHES)
-    if procedure.ends_attempt:  # also where no step has ended them: the queries of a later attempt start ended
+    if procedure.ends_attempt:  # always: in a later attempt queries may be stopped from the start
         steps.append(Step.START_QUERIES)
     return tuple(steps)

@@ -3,11 +3,11 @@
 ```
 <target>/savepoint-<job id, 8>-<trigger id, 12>-<attempt>/
     _manifest                     this record, written last: a directory without it is no savepoint
-    queries/<key>/…               the checkpoint of a streaming query, as Spark lays it out: what its last batch needs
+    queries/<key>/…               a streaming query's checkpoint in Spark's layout: what its last batch needs
     functions/<number>            what a user function's snapshot_state returned
 ```
 
-Every file below the directory but the manifest is listed with its size and SHA-256, so a savepoint can be checked, and
+The manifest lists every other file below the directory with its size and SHA-256. So a savepoint can be checked, and
 copied to any other place, without Spark and without the cluster that made it.
 """
 
@@ -28,14 +28,14 @@ from emberkeep.lifecycle.model import Procedure
 
 MANIFEST_NAME = "_manifest"
 MANIFEST_KIND, MANIFEST_VERSION = "savepoint-manifest", 1
-# What Spark's watermark becomes when everything comes out: 9999-12-31T23:59:59.999Z, the last time that it can show.
+# Spark's watermark at the end of a drain: 9999-12-31T23:59:59.999Z, the latest time that it can show.
 MAX_WATERMARK_MS = 253_402_300_799_999
 
 _PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SavepointFile(Compatible, frozen=True, kw_only=True):
-    """``path``: below the savepoint's directory, parts joined by "/". ``size`` in bytes, ``sha256`` in hex."""
+    """One file. ``path``: below the savepoint's directory, with "/". ``size`` in bytes, ``sha256`` in hex."""
 
     path: str
     size: int
@@ -43,22 +43,23 @@ class SavepointFile(Compatible, frozen=True, kw_only=True):
 
 
 class QuerySavepoint(Compatible, frozen=True, kw_only=True):
-    """One streaming query as it stood after batch ``batch_id`` (-1: it has committed none).
+    """One streaming query after batch ``batch_id`` (-1: it has committed none).
 
-    ``offsets``: one text per source, as Spark writes it to its offset log. ``drained_from``: the last batch before the
-    planned ones of a drain, -1 where it was not drained; ``watermark_ms`` is the one before the drain then.
+    ``offsets``: one text per source, as Spark writes it to its offset log. ``drained_from``: the last batch before
+    those that a drain planned, -1 without a drain. After a drain ``watermark_ms`` is the watermark from before the
+    drain.
     """
 
-    key: str  # its directory below queries/: what a query that starts from the savepoint is told by
-    name: str  # "" for an unnamed one
+    key: str  # its directory below queries/; identifies the query when a job starts from the savepoint
+    name: str  # "" for an unnamed query
     query_id: str  # Spark's
     sink: str  # format, as given to the DataStreamWriter
     output_mode: str
     target: str  # path, table, function, …
-    location: str  # of the checkpoint that this is a copy of
+    location: str  # of the original checkpoint
     batch_id: int
     offsets: tuple[str, ...]
-    watermark_ms: int  # of the batch after this one; 0: none yet
+    watermark_ms: int  # of the next batch; 0: none yet
     drained_from: int = -1
 
     @property
@@ -67,14 +68,14 @@ class QuerySavepoint(Compatible, frozen=True, kw_only=True):
 
 
 class FunctionState(Compatible, frozen=True, kw_only=True):
-    """``name``: of the instance that returned it. ``path``: of the file that holds it."""
+    """State of one user function. ``name``: the instance that returned it. ``path``: the file that holds it."""
 
     name: str
     path: str
 
 
 class Manifest(Compatible, frozen=True, kw_only=True):
-    """What is in a savepoint. Persisted (kind "savepoint-manifest", version 1)."""
+    """The contents of a savepoint. Persisted (kind "savepoint-manifest", version 1)."""
 
     job_id: JobId
     job_name: str
@@ -90,7 +91,7 @@ class Manifest(Compatible, frozen=True, kw_only=True):
 
     @property
     def total_size(self) -> int:
-        """Bytes, without the manifest itself."""
+        """Bytes of all files without the manifest."""
         return sum(file.size for file in self.files)
 
     def files_of(self, query: QuerySavepoint) -> tuple[SavepointFile, ...]:
@@ -99,13 +100,16 @@ class Manifest(Compatible, frozen=True, kw_only=True):
 
 
 def described(path: str, data: bytes) -> SavepointFile:
-    """What the manifest says of a file that holds ``data``."""
+    """Return the manifest's entry for a file that holds ``data``."""
     return SavepointFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
 
 
 def savepoint_directory(target: str, job_id: JobId, trigger_id: str, attempt: int) -> str:
-    """Where an attempt writes the savepoint of a request. Each has its own place: one that was stopped while it wrote
-    may go on when another one's savepoint is recorded."""
+    """Return where an attempt writes the savepoint of a request.
+
+    Each attempt has a directory of its own: an attempt that was stopped while writing may continue after another
+    attempt's savepoint was recorded.
+    """
     return f"{target.rstrip('/')}/savepoint-{job_id[:8]}-{trigger_id[:12]}-{attempt}"
 
 
@@ -114,7 +118,10 @@ def key_of_named(name: str) -> str:
 
 
 def key_of_unnamed(ordinal: int, sink: str, output_mode: str) -> str:
-    """``ordinal``: among all unnamed queries of the script, in the order of their starts, from 0."""
+    """Return an unnamed query's key.
+
+    ``ordinal``: its number among the script's unnamed queries, in order of start, from 0.
+    """
     return f"unnamed-{ordinal}-{_PLAIN.sub('_', sink)}-{_PLAIN.sub('_', output_mode)}"
 
 
@@ -131,8 +138,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes, where: str) -> Manifest:
-    """Read what ``encode_manifest`` wrote. Raises NewerFormat, or SavepointDamaged for anything else, naming
-    ``where``."""
+    """Read what ``encode_manifest`` wrote.
+
+    Raises NewerFormat, or SavepointDamaged for anything else, naming ``where``.
+    """
     try:
         manifest = msgspec.json.decode(decode_record(data, MANIFEST_KIND, MANIFEST_VERSION, where=where), type=Manifest)
     except NewerFormat as error:
@@ -150,12 +159,12 @@ def decode_manifest(data: bytes, where: str) -> Manifest:
 
 
 def manifest_sha256(data: bytes) -> str:
-    """What tells this savepoint from any other: of the encoded manifest, 64 hex digits."""
+    """Return the hash of the encoded manifest (64 hex digits), which identifies the savepoint."""
     return hashlib.sha256(data).hexdigest()
 
 
 def _problems(manifest: Manifest) -> list[str]:
-    """Names that would lead out of the savepoint, or to nothing."""
+    """Return what is wrong with the names: paths that lead out of the savepoint, duplicates, missing files."""
     paths = [file.path for file in manifest.files]
     keys = [query.key for query in manifest.queries]
     found = [f"file {path!r} is not below the savepoint" for path in paths if not _is_below(path)]

@@ -1,4 +1,4 @@
-"""What a running job is asked to do, and how far it has come: small values that travel and are stored.
+"""What a running job is asked to do and how far it has come: small values that are sent and stored.
 
 Source: Flink FLIP-34 (stop with savepoint: suspend and drain) and FLIP-46 (the order of calls to user functions).
 """
@@ -13,10 +13,10 @@ from emberkeep.base.compatible import Compatible
 class Procedure(enum.Enum):
     """What is done with the job's streaming queries, always between two micro-batches."""
 
-    SAVEPOINT = "SAVEPOINT"  # copied; the job runs on
-    SUSPEND = "SUSPEND"  # stopped, savepoint; the script goes on after its awaits, and the job ends with it
-    DRAIN = "DRAIN"  # stopped, everything in event-time state comes out, savepoint; ends as SUSPEND does
-    MOVE = "MOVE"  # stopped, states of functions kept; the next attempt starts elsewhere, and no failure is counted
+    SAVEPOINT = "SAVEPOINT"  # copy the state; the job runs on
+    SUSPEND = "SUSPEND"  # stop, savepoint; the script continues after its awaits, and the job ends with it
+    DRAIN = "DRAIN"  # stop, emit everything in event-time state, savepoint; ends as SUSPEND does
+    MOVE = "MOVE"  # stop, keep the functions' state; the next attempt starts elsewhere, and no failure is counted
 
     @property
     def makes_savepoint(self) -> bool:
@@ -28,10 +28,11 @@ class Procedure(enum.Enum):
 
 
 class ProcedureRequest(Compatible, frozen=True, kw_only=True):
-    """Stored with the job's handle before anything is done, until its end is recorded: so a new leader, and the next
-    attempt, carry it on. ``trigger_id``: 32 hex digits, of whoever asked. ``deadline_ms``: when the micro-batches that
-    run have not ended by then, in Unix milliseconds, it fails and the job goes on; 0: they have as long as they take.
-    Persisted in the record of the job's attempt.
+    """A request for a procedure. Persisted in the record of the job's attempt.
+
+    It is stored before anything is done and kept until its end is recorded, so that a new leader and the next attempt
+    continue it. ``trigger_id``: 32 hex digits, from the client. ``deadline_ms`` (Unix milliseconds): if the running
+    micro-batches have not ended by then, the procedure fails and the job runs on; 0: no deadline.
     """
 
     trigger_id: str
@@ -44,9 +45,9 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
 class ProcedurePhase(enum.Enum):
     """How far a procedure has come. COMPLETED and FAILED are final."""
 
-    FINISHING_BATCHES = "FINISHING_BATCHES"  # the running micro-batches commit
-    DRAINING = "DRAINING"  # planned batches with the highest watermark
-    COPYING = "COPYING"  # the savepoint is written
+    FINISHING_BATCHES = "FINISHING_BATCHES"  # waiting for the running micro-batches to commit
+    DRAINING = "DRAINING"  # running the batches that a drain plans, with the highest watermark
+    COPYING = "COPYING"  # writing the savepoint
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
 
@@ -56,10 +57,10 @@ class ProcedurePhase(enum.Enum):
 
 
 class ProcedureProgress(Compatible, frozen=True, kw_only=True):
-    """What the JobMaster tells of the procedure that it was asked for last, again and again until it is recorded.
+    """What the JobMaster reports about the newest request, repeatedly until its end is recorded.
 
-    FAILED: the job goes on as before (END-6). COMPLETED of one that ends the attempt: the script still waits in its
-    awaits; it goes on once the JobManager has recorded the end.
+    FAILED: the job runs on as before (END-6). COMPLETED, for a procedure that ends the attempt: the script still waits
+    in its awaits, and continues once the JobManager has recorded the end.
     """
 
     trigger_id: str
@@ -69,9 +70,9 @@ class ProcedureProgress(Compatible, frozen=True, kw_only=True):
     files_total: int = 0
     bytes_done: int = 0
     bytes_total: int = 0
-    started_ms: int = 0
-    ended_ms: int = 0  # with a final phase
+    started_ms: int = 0  # Unix milliseconds
+    ended_ms: int = 0  # Unix milliseconds, with a final phase
     savepoint: str = ""  # its path, with COMPLETED
     manifest_sha256: str = ""  # with ``savepoint``
-    warning: str = ""  # what is to be known of it beside that it has succeeded
-    failure: str = ""  # with FAILED: what was wrong, where, and what to do
+    warning: str = ""  # what people should know although it succeeded
+    failure: str = ""  # with FAILED: what was wrong, where, and what to do about it

@@ -1,9 +1,9 @@
-"""Whether a savepoint of one Spark version can be started from with another. Pure.
+"""Judge if a savepoint of one Spark version can be started from with another. Pure.
 
-A savepoint holds Spark's own files. Each of Spark's logs names its version, and a Spark refuses one that is newer than
-it knows: what a newer feature release has written may not be readable by an older one, and some of it is found out only
-in the middle of a query. The other way round Spark's migration guides name what has to be looked at, for each feature
-release. Maintenance releases change no format.
+A savepoint holds Spark's own files. Each of Spark's logs names its format version, and Spark refuses a version that is
+newer than it knows. So an older feature release may be unable to read what a newer one wrote, and may discover that
+only in the middle of a query. In the other direction, Spark's migration guide names for each feature release what to
+check. Maintenance releases change no format.
 """
 
 from __future__ import annotations
@@ -17,14 +17,20 @@ MIGRATION_GUIDE = "https://spark.apache.org/docs/latest/streaming/ss-migration-g
 
 @dataclass(frozen=True)
 class Verdict:
-    """``refusal``: why it cannot be started from; ``warning``: what to look at first. "" where there is nothing."""
+    """``refusal``: why a job cannot start from the savepoint.
+
+    ``warning``: what to check first. Each "" if there is none.
+    """
 
     refusal: str = ""
     warning: str = ""
 
 
 def judge(made_with: str, here: str) -> Verdict:
-    """``made_with``: version of the savepoint's Spark; ``here``: of the one that is to start from it."""
+    """Compare the Spark versions of a savepoint and of a job that starts from it.
+
+    ``made_with``: Spark that made the savepoint. ``here``: Spark that starts from it.
+    """
     made, present = _VERSION.match(made_with), _VERSION.match(here)
     if made is None or present is None:
         return Verdict(warning=f"its Spark version {made_with!r} cannot be compared with {here!r}")
