@@ -1,6 +1,6 @@
-"""What a process shows the gateway: for which job, attempt and allocation it speaks, signed with the node's secret.
+"""What a process shows to the state gateway: its job, attempt and allocation, signed with the node's secret.
 
-``<job id>.<attempt>.<allocation id, or "driver">.<HMAC-SHA256 of what stands before, in hex>``
+``<job id>.<attempt>.<allocation id, or "driver">.<HMAC-SHA256 of the text before it, in hex>``
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ _CREDENTIAL = re.compile(r"([0-9a-f]{32})\.([0-9]{1,9})\.([0-9a-f]{32}|driver)\.
 
 
 def credential(secret: bytes, caller: Caller) -> str:
-    """The text for one process. It is as secret as ``secret``: never log it."""
+    """Return the credential of one process. It is as secret as ``secret``: never log it."""
     claim = f"{caller.job_id}.{caller.attempt}.{caller.allocation_id or _DRIVER}"
     return f"{claim}.{_signature(secret, claim)}"
 
 
 def caller_of(secret: bytes, text: str) -> Caller:
-    """Who shows ``text``. Raises InvalidInput: no credential, or not signed with this secret; the message has no part
-    of it."""
+    """Return the caller that ``text`` proves.
+
+    Raises InvalidInput if ``text`` is no credential or was not signed with this secret; the message contains no part of
+    ``text``.
+    """
     match = _CREDENTIAL.fullmatch(text)
     if match is None:
         raise InvalidInput("this is no credential of a state gateway", field="delegation")

@@ -1,4 +1,4 @@
-"""Why a state file cannot be served as it was asked for."""
+"""Why the gateway cannot serve a request for a state file."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from emberkeep.base.errors import Conflict, EmberkeepError
 
 
 class Fenced(Conflict):
-    """The caller's attempt is over: nothing of it may be written or read any more (P3)."""
+    """The caller's attempt is over: it may neither write nor read any more (P3)."""
 
 
 class Exists(Conflict):
-    """A file of this name is there, and it was not to be replaced."""
+    """A file of this name exists and must not be replaced."""
 
 
 class NotADirectory(Conflict):
@@ -22,8 +22,8 @@ class IsADirectory(Conflict):
 
 
 class NotEmpty(Conflict):
-    """The directory has entries, and deleting was not to be recursive."""
+    """The directory has entries, and the deletion is not recursive."""
 
 
 class DamagedCopy(EmberkeepError):
-    """A local copy is torn, flipped or stale: it counts as absent and is removed. Never told to Spark."""
+    """A local copy is torn, flipped or stale: it counts as absent and is removed. Never reported to Spark."""

@@ -1,8 +1,8 @@
-"""What Spark's names of checkpoint files tell about the files.
+"""What Spark's names of checkpoint files reveal about the files.
 
-Spark writes a file under a temporary name with a UUID in it and renames it, or writes it at once under a name with a
-UUID (RocksDB's SST files, checkpoint format v2). Other names may be written again with other bytes: a retried
-micro-batch of format v1 does.
+Spark writes a file under a temporary name that contains a UUID and renames it, or writes it directly under a name with
+a UUID (RocksDB's SST files, checkpoint format v2). Files with other names may be written again with other bytes: a
+retried micro-batch of format v1 does so.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 
 
 def is_unique(name: str) -> bool:
-    """Whether the last part of the name was made for these bytes alone: it is never written twice."""
+    """True if the last part of the name was made for these bytes alone: it is never written twice."""
     return _UUID.search(name.rpartition("/")[2]) is not None
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file of this name is about to be renamed: nobody else knows it."""
+    """True if a file of this name will be renamed: no other process knows it."""
     return name.endswith(".tmp") and is_unique(name)

@@ -5,9 +5,9 @@ webhdfs://localhost/<job id>/own/<rest>              <rest> below the job's own 
 webhdfs://localhost/<job id>/at-<location>/<rest>    <rest> below a location that the script named
 ```
 
-The location travels as URL-safe Base64 without padding, so that it is one part of the path. Each durable file has one
-URI only: what lies below the job's own root is written in the second form only where its name is not ASCII, which
-Hadoop's client puts into its requests as it is, and no HTTP server takes.
+The location is URL-safe Base64 without padding, so that it is one part of the path. Each durable file has exactly one
+URI. A location below the job's own root has the second form only if its name is not ASCII: Hadoop's client puts such a
+name into its requests unencoded, and no HTTP server accepts that.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import JobId
 from emberkeep.local_state.model import StatePath
 
-AUTHORITY = "localhost"  # Hadoop's client knows the gateway by this name, see docs/local-state.md
+AUTHORITY = "localhost"  # the gateway's name for Hadoop's client, see docs/local-state.md
 OWN = "own"
 _AT = "at-"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _OBJECT_STORES = ("s3", "gs", "az")
-_LONGEST_LOCATION = 1024  # bytes: Base64 makes a third more of it, and file systems end at 255 to 4096 per path
+_LONGEST_LOCATION = 1024  # bytes; Base64 adds a third, and file systems allow 255 to 4096 bytes per path
 _LONGEST_PATH = 4096  # characters
 
 
 def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
-    """The URI under which the job's processes reach a durable location.
+    """Return the URI under which the job's processes reach a durable location.
 
     ``location``: an absolute path, file:///path, s3://, gs:// or az://bucket/path, as the script named it.
     ``own_root``: location of the job's own root. The path in the result is as Hadoop's ``Path`` takes it, with nothing
-    escaped.
-    Raises InvalidInput: another scheme, a relative path, a part "..", too long.
+    escaped. Raises InvalidInput: another scheme, a relative path, a part "." or "..", too long.
     """
     wanted, own = durable_location(location), durable_location(own_root)
     base = f"webhdfs://{AUTHORITY}/{job_id}"
@@ -49,10 +48,10 @@ def gateway_uri(job_id: JobId, location: str, own_root: str) -> str:
 
 
 def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
-    """What a path at the gateway means for a process of ``job_id``.
+    """Return the state path that a path at the gateway means for a process of ``job_id``.
 
-    ``path``: decoded, beginning with "/". Raises InvalidInput: another job's, no such root, "." or ".." in it, a
-    location that ``gateway_uri`` does not write.
+    ``path``: decoded, beginning with "/". Raises InvalidInput: a path of another job, no such root, a part "." or "..",
+    or a location in a form that ``gateway_uri`` does not write.
     """
     if len(path) > _LONGEST_PATH or "\0" in path:
         raise _malformed(path, "it is too long or holds a NUL")
@@ -80,7 +79,7 @@ def resolve(job_id: JobId, path: str, own_root: str) -> StatePath:
 
 @functools.lru_cache(maxsize=4096)
 def durable_location(location: str) -> str:
-    """The one form of a location: an absolute path or scheme://bucket/path, no trailing or double "/".
+    """Return the canonical form of a location: an absolute path or scheme://bucket/path, no trailing or double "/".
 
     Raises InvalidInput.
     """
@@ -107,7 +106,7 @@ def durable_location(location: str) -> str:
 
 
 def _without_host(location: str, rest: str) -> str:
-    """file:/path, file:///path and file://localhost/path are one."""
+    """Return the path part: file:/path, file:///path and file://localhost/path mean the same."""
     if not rest.startswith("//"):
         return rest
     host, slash, path = rest[2:].partition("/")
@@ -124,7 +123,7 @@ def _parts(location: str, path: str) -> list[str]:
 
 
 def _below(location: str, root: str) -> str | None:
-    """The name of ``location`` below ``root``, "" for the root itself; None when it lies elsewhere."""
+    """Return the name of ``location`` below ``root``, "" for the root itself; None if it is elsewhere."""
     if location == root:
         return ""
     prefix = root.rstrip("/") + "/"

@@ -1,5 +1,7 @@
-"""Both sides of the gateway itself: what it offers to the protocol's adapter, and small things that it needs besides
-the stores of ``local_state.ports``. Methods block, and are called from worker threads, any number at once.
+"""Both sides of the state gateway: what it offers to the protocol's adapter, and small things that it needs itself.
+
+The stores that it needs are in ``local_state.ports``. Methods block and are called from worker threads, any number at
+once.
 """
 
 from __future__ import annotations
@@ -17,14 +19,17 @@ from emberkeep.local_state.model import Caller, FileStatus, StatePath
 
 @dataclass(frozen=True)
 class OpenedFile:
-    """``length``: bytes that ``pieces`` yields. It raises RetryLater when it cannot go on, and is to be closed."""
+    """A file opened for reading. ``length``: number of bytes that ``pieces`` yields.
+
+    ``pieces`` raises RetryLater if it cannot continue. Close it after use.
+    """
 
     length: int
     pieces: Iterator[bytes]
 
 
 class ContentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Of a file or of everything below a directory, which counts itself."""
+    """Contents of a file, or of everything below a directory, the directory itself included."""
 
     length: int  # bytes
     files: int
@@ -35,62 +40,68 @@ class IncomingFile(Protocol):
     """A file that is being received, by one thread at a time."""
 
     def write(self, data: bytes) -> None:
-        """Raises RetryLater, Fatal."""
+        """Append bytes. Raises RetryLater, Fatal."""
 
     def commit(self) -> FileStatus:
-        """Store it: durable, and where this node's disk allows it there too, when the call has returned.
+        """Store the file durably, and as a local copy if this node's disk allows it.
 
         Raises Exists, IsADirectory, NotADirectory, Fenced, RetryLater, UnknownOutcome, Fatal.
         """
 
     def abandon(self) -> None:
-        """Drop what was received. Idempotent; nothing after ``commit`` has returned."""
+        """Drop what was received. Idempotent; does nothing once ``commit`` has returned."""
 
 
 class StateFiles(Protocol):
     """A job's files as one of its processes sees them.
 
-    Every method raises Fenced (the caller's attempt is over), RetryLater and Fatal, beside what it says.
+    Every method raises Fenced (the caller's attempt is over), RetryLater and Fatal, besides what its own docstring
+    says.
     """
 
     def resolve(self, caller: Caller, path: str) -> StatePath:
-        """Raises InvalidInput."""
+        """Return the state path that a path at the gateway means. Raises InvalidInput."""
 
     def admit(self, caller: Caller) -> None:
-        """Before an upload, which a client does not repeat by itself as it does all else."""
+        """Check the caller before an upload, the one request that a client does not repeat by itself."""
 
     def status(self, caller: Caller, path: StatePath) -> FileStatus:
-        """Raises Absent."""
+        """Return the status of a file or directory. Raises Absent."""
 
     def listing(self, caller: Caller, path: StatePath) -> tuple[FileStatus, ...]:
-        """Raises Absent."""
+        """Return the entries of a directory. Raises Absent."""
 
     def summary(self, caller: Caller, path: StatePath) -> ContentSummary:
-        """Raises Absent, InvalidInput (too many files)."""
+        """Return the summary of a file or directory. Raises Absent, InvalidInput (too many files)."""
 
     def make_directory(self, caller: Caller, path: StatePath) -> None:
-        """Raises NotADirectory."""
+        """Make a directory and its parents. Raises NotADirectory."""
 
     def receive(self, caller: Caller, path: StatePath, *, overwrite: bool) -> IncomingFile:
         """Begin to write a file."""
 
     def look_for(self, caller: Caller, path: StatePath) -> str:
-        """Whether there is a file to open: its generation, "" where nobody had to be asked. Raises Absent,
-        IsADirectory."""
+        """Check that there is a file to open and return its generation.
+
+        Returns "" if a local copy answers the question without the durable store. Raises Absent, IsADirectory.
+        """
 
     def open_file(
         self, caller: Caller, path: StatePath, offset: int, length: int | None, *, seen: str = ""
     ) -> OpenedFile:
-        """The bytes from ``offset`` on. ``seen``: what ``look_for`` has just told; "" asks again.
+        """Return the bytes from ``offset`` on. ``seen``: what ``look_for`` has just returned; "" checks again.
 
         Raises Absent, IsADirectory, InvalidInput (``offset`` is beyond the end).
         """
 
     def rename(self, caller: Caller, source: StatePath, target: StatePath, *, overwrite: bool) -> None:
-        """Idempotent for a caller who did not get the answer. Raises Absent, Exists, IsADirectory, NotADirectory."""
+        """Rename a file or directory. Idempotent for a caller that did not receive the answer.
+
+        Raises Absent, Exists, IsADirectory, NotADirectory.
+        """
 
     def delete(self, caller: Caller, path: StatePath, *, recursive: bool) -> bool:
-        """False: was not there. Raises NotEmpty."""
+        """Delete a file or directory. False if it did not exist. Raises NotEmpty."""
 
 
 class Rename(Compatible, frozen=True, kw_only=True):
@@ -103,33 +114,36 @@ class Rename(Compatible, frozen=True, kw_only=True):
 
 
 class RenameJournal(Protocol):
-    """Which renames were begun lately: it survives the end of the process, though not a loss of power.
+    """The renames that were begun recently. The journal survives the end of the process, but not a power loss.
 
-    A client that lost the answer asks again, and its source is gone then: only whoever remembers can tell this from a
-    rename of nothing.
+    A client that lost the answer asks again, and its source no longer exists then. Only the journal can tell such a
+    request from a rename of a file that never existed.
     """
 
     def begin(self, rename: Rename) -> bool:
-        """It is about to be done. False: it could not be noted, and is known until this process ends."""
+        """Note a rename before it is done. False if the note is only in memory, until this process ends."""
 
     def void(self, rename: Rename) -> bool:
-        """It was refused: nothing was done. False: as with ``begin``."""
+        """Note that a rename was refused and nothing was done. False as with ``begin``."""
 
     def knows(self, rename: Rename) -> bool:
-        """Whether it was begun within the last minutes, and is not void. Raises Unavailable: it cannot be told."""
+        """True if the rename was begun within the last minutes and is not void.
+
+        Raises Unavailable if the journal cannot be read.
+        """
 
 
 class Spool(Protocol):
-    """A place for one file on its way to the durable store, when the disk of the local copies takes none."""
+    """A place for one file on its way to the durable store, used when the disk of the local copies refuses it."""
 
     @property
     def path(self) -> Path: ...
 
     def write(self, data: bytes) -> None:
-        """Raises Fatal."""
+        """Append bytes. Raises Fatal."""
 
     def finish(self) -> int:
-        """Bytes written; all of them can be read at ``path`` now. Raises Fatal."""
+        """Return the number of bytes written; all of them can now be read at ``path``. Raises Fatal."""
 
     def discard(self) -> None:
-        """Idempotent."""
+        """Drop the file. Idempotent."""

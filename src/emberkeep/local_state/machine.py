@@ -1,9 +1,10 @@
-"""For whom this node keeps local copies, and which of them go: decisions without I/O.
+"""Decide for which allocations this node keeps local copies, and which copies are dropped. No I/O.
 
-A copy is kept for the allocation whose executor wrote or read it; drivers read nothing again, and have none. A slot
-that is given back takes its copies along (LOC-4). When an executor or a whole attempt ends by itself, its copies are
-*left behind*: what follows may come back here, and the first slots that the job gets take them over. What nobody claims
-after a restart of the task manager goes (LOC-5).
+- A copy is kept for the allocation whose executor wrote or read it. Drivers have none, as they read nothing again.
+- A slot that is given back takes its copies along (LOC-4).
+- If an executor or a whole attempt ends by itself, its copies are *left behind*: the next one may come back to this
+  node. The first slots that the job gets here take them over.
+- Copies that no slot claims in time after a restart of the task manager are dropped (LOC-5).
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from emberkeep.local_state.model import CopyRecord, disk_bytes
 
 @dataclass(frozen=True)
 class HandOver:
-    """What ``source`` held belongs to ``target``."""
+    """Copies of ``source`` belong to ``target`` from now on."""
 
     job_id: JobId
     source: AllocationId
@@ -43,39 +44,39 @@ Effect = HandOver | DropAllocation | DropJob
 @dataclass
 class _Job:
     held: set[AllocationId] = field(default_factory=set)
-    # What was left behind, oldest first. The time: from when on nobody is waited for; None: until the job is forgotten.
+    # Allocations whose copies are left behind, oldest first, each with its deadline. None: until the job is forgotten.
     left: dict[AllocationId, float | None] = field(default_factory=dict)
 
 
 class Ownership:
-    """Owned by the gateway's upkeep. ``now``: seconds of a monotonic clock."""
+    """Which allocation owns which copies. Belongs to the gateway's upkeep. ``now``: seconds of a monotonic clock."""
 
     def __init__(self, claim_timeout: float) -> None:
-        """``claim_timeout``: seconds for which copies of an earlier life wait for their job."""
+        """``claim_timeout``: seconds for which copies of an earlier task manager process wait for their job."""
         self._claim_timeout = claim_timeout
         self._jobs: dict[JobId, _Job] = {}
 
     @property
     def held(self) -> frozenset[tuple[JobId, AllocationId]]:
-        """Allocations for which copies are kept at present."""
+        """Allocations for which copies are kept now."""
         return frozenset((job_id, allocation) for job_id, job in self._jobs.items() for allocation in job.held)
 
     def found(self, owners: Iterable[tuple[JobId, AllocationId]], now: float) -> None:
-        """Copies for these owners lay on the disk when the gateway was opened."""
+        """Note the owners of the copies that were on the disk when the gateway was opened."""
         for job_id, allocation_id in owners:
             job = self._jobs.setdefault(job_id, _Job())
             if allocation_id not in job.held:
                 job.left.setdefault(allocation_id, now + self._claim_timeout)
 
     def recovered(self, job_id: JobId, allocation_id: AllocationId) -> tuple[Effect, ...]:
-        """The task manager's earlier life held this slot: its copies are its own."""
+        """Note a slot that the previous task manager process already held: it keeps its copies."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.add(allocation_id)
         job.left.pop(allocation_id, None)
         return ()
 
     def begun(self, job_id: JobId, allocation_id: AllocationId) -> tuple[Effect, ...]:
-        """A slot was given to the job. It takes over what one earlier slot left behind."""
+        """Note a slot that was given to the job. It takes over the copies that one earlier slot left behind."""
         job = self._jobs.setdefault(job_id, _Job())
         job.held.add(allocation_id)
         if job.left.pop(allocation_id, None) is not None:
@@ -87,7 +88,10 @@ class Ownership:
         return (HandOver(job_id, source, allocation_id),)
 
     def freed(self, job_id: JobId, allocation_id: AllocationId, *, may_return: bool) -> tuple[Effect, ...]:
-        """A slot was given back. ``may_return``: its executor or its attempt had ended, or it was never used."""
+        """Note a slot that was given back.
+
+        ``may_return``: its executor or attempt had ended by itself, or it was never used.
+        """
         job = self._jobs.setdefault(job_id, _Job())
         job.held.discard(allocation_id)
         if may_return:
@@ -97,12 +101,12 @@ class Ownership:
         return (DropAllocation(job_id, allocation_id),)
 
     def forgotten(self, job_id: JobId) -> tuple[Effect, ...]:
-        """Nothing of the job is here any more."""
+        """Drop everything of a job that is no longer on this node."""
         self._jobs.pop(job_id, None)
         return (DropJob(job_id),)
 
     def expired(self, now: float) -> tuple[Effect, ...]:
-        """What nobody has claimed in time."""
+        """Drop copies that no slot has claimed in time."""
         effects: list[Effect] = []
         for job_id, job in list(self._jobs.items()):
             for allocation_id, deadline in list(job.left.items()):
@@ -114,7 +118,7 @@ class Ownership:
         return tuple(effects)
 
     def orphans(self, owners: Iterable[tuple[JobId, AllocationId]]) -> tuple[Effect, ...]:
-        """Copies that were written while their slot was being given back: they belong to nobody."""
+        """Drop copies without an owner: they were written while their slot was being given back."""
         return tuple(
             DropAllocation(job_id, allocation_id)
             for job_id, allocation_id in dict.fromkeys(owners)
@@ -127,9 +131,10 @@ class Ownership:
 
 
 def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[CopyRecord, ...]:
-    """Which copies go so that the rest keeps to the quota, a little below it: not each new file is to evict one.
+    """Return the copies to drop so that the rest fits the quota.
 
-    ``records``: least recently used first. ``used``, ``quota``: bytes on the disk.
+    It drops a little more than necessary, so that not each new file evicts another one. ``records``: least recently
+    used first. ``used``, ``quota``: bytes on the disk.
     """
     if used <= quota:
         return ()
@@ -143,4 +148,4 @@ def evictions(records: Sequence[CopyRecord], used: int, quota: int) -> tuple[Cop
     return tuple(going)
 
 
-_HEADROOM = 20  # a twentieth of the quota is made free at once
+_HEADROOM = 20  # an eviction leaves a twentieth of the quota free

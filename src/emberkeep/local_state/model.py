@@ -1,8 +1,8 @@
-"""State files, their copies, and who asks for them, as plain data.
+"""State files, their copies and the processes that ask for them, as plain data.
 
-A job's state lies below *roots*: durable directories (or object prefixes) named by a location. A file is named by its
-root and the path below it. The durable copy is the authority; a *local copy* on the node's disk is a cache of one
-*generation* of it.
+A job's state is below *roots*: durable directories (or object prefixes), each named by a location. A file is named by
+its root and its path below the root. The durable copy is the authority. A *local copy* on the node's disk is a cache of
+one *generation* of the file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ DRIVER = AllocationId("")
 
 
 class Caller(Compatible, frozen=True, kw_only=True):
-    """On whose behalf a process asks the gateway. ``allocation_id``: of an executor; DRIVER for the driver."""
+    """The job, attempt and allocation for which a process asks the gateway.
+
+    ``allocation_id``: DRIVER for the driver.
+    """
 
     job_id: JobId
     attempt: int
@@ -25,8 +28,11 @@ class Caller(Compatible, frozen=True, kw_only=True):
 
 
 class StatePath(Compatible, frozen=True, kw_only=True):
-    """``root``: location of the durable root (absolute path, s3://bucket/prefix, …). ``name``: below it, parts joined
-    by "/", "" for the root itself; never absolute, no "." or ".." part, no NUL."""
+    """Name of a state file or directory.
+
+    ``root``: location of the durable root (absolute path, s3://bucket/prefix, …). ``name``: the path below the root,
+    parts joined by "/", "" for the root itself; never absolute, no part "." or "..", no NUL.
+    """
 
     root: str
     name: str
@@ -38,10 +44,10 @@ class FileKind(enum.Enum):
 
 
 class FileStatus(Compatible, frozen=True, kw_only=True):
-    """What the durable store says of one file or directory.
+    """The status of one file or directory in the durable store.
 
-    ``generation`` changes whenever the bytes under this name are replaced: a name may be written again with other bytes
-    (a retried micro-batch does), so a local copy counts for its generation only. "" for directories.
+    ``generation`` changes whenever the bytes under this name are replaced, so a local copy is valid for its generation
+    only. A retried micro-batch does write a name again with other bytes. "" for directories.
     """
 
     name: str  # below its root
@@ -52,7 +58,7 @@ class FileStatus(Compatible, frozen=True, kw_only=True):
 
 
 class CopyRecord(Compatible, frozen=True, kw_only=True):
-    """The snapshot record of a local copy: which bytes of which generation it must hold, and for whom it is kept."""
+    """The snapshot record of a local copy: the bytes and generation that it must hold, and for which allocation."""
 
     path: StatePath
     job_id: JobId
@@ -62,11 +68,14 @@ class CopyRecord(Compatible, frozen=True, kw_only=True):
     generation: str
     modified_ms: int = 0  # of the durable file; 0: not known
     block_size: int  # bytes
-    checksums: tuple[int, ...]  # CRC-32C of each block, the last one may be short
+    checksums: tuple[int, ...]  # CRC-32C of each block; the last block may be short
 
 
 def disk_bytes(record: CopyRecord) -> int:
-    """What a copy takes on a disk, which gives space in blocks: most state files are much smaller than one."""
+    """Return the bytes of disk that a copy takes.
+
+    A disk allocates whole blocks, and most state files are much smaller.
+    """
     return -(-(record.length + _RECORD_BYTES) // _DISK_BLOCK) * _DISK_BLOCK
 
 
@@ -75,7 +84,7 @@ _RECORD_BYTES = 512  # of the snapshot record, roughly
 
 
 class Holding(Compatible, frozen=True, kw_only=True):
-    """What a node's disk holds of one state store partition: the newest version decides where its task should run."""
+    """Copies of one state store partition on a node's disk. The newest version decides where its task should run."""
 
     job_id: JobId
     root: str

@@ -1,7 +1,7 @@
-"""Which executor each partition of a query's state should run on: where its newest version lies on the disk (LOC-11).
+"""Decide which executor should run each partition of a query's state: one on the node with the newest copy (LOC-11).
 
-Spark decides where tasks run; it can be told where state stores are. It forgets that at each start of a query, and when
-an executor is lost it goes on to wait for the lost one's node.
+Spark decides where tasks run, but can be told where the state stores are. It forgets that at each start of a query.
+When an executor is lost, Spark keeps waiting for that executor's node.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 from emberkeep.base.ids import ExecutorId, TaskManagerId
 from emberkeep.local_state.model import Holding, StatePath
 
-DEFAULT_STORE = "default"  # the name of a partition's store where it has only one
+DEFAULT_STORE = "default"  # name of a partition's only store
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):
-    """One task's share of a stateful operator; all its stores are used by the same task."""
+    """One task's share of a stateful operator. The same task uses all its stores."""
 
     operator: int
     number: int
@@ -28,12 +28,15 @@ class ExecutorPlace(msgspec.Struct, frozen=True, kw_only=True):
     """An executor, and the task manager whose disk it reads from."""
 
     executor_id: ExecutorId
-    host: str  # as Spark knows it
+    host: str  # as Spark names it
     task_manager: TaskManagerId
 
 
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job's nodes hold. ``wanted``: executors when all are there; ``executors``: those that have a slot."""
+    """The state that a job's nodes hold, and the job's executors.
+
+    ``wanted``: number of executors when the job has all of them. ``executors``: those that have a slot.
+    """
 
     wanted: int
     executors: tuple[ExecutorPlace, ...]
@@ -41,14 +44,14 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """A partition's state as it lies on the nodes. ``nodes``: best first."""
+    """A partition's state on the nodes. ``nodes``: best first."""
 
     stores: frozenset[str]
     nodes: tuple[TaskManagerId, ...]
 
 
 def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, HeldPartition]:
-    """The partitions of the query with this checkpoint that some node holds a part of."""
+    """Return the partitions of the query with this checkpoint of which some node holds a part."""
     stores: dict[Partition, set[str]] = {}
     scores: dict[Partition, dict[TaskManagerId, tuple[int, int]]] = {}
     for node, holdings in survey.holdings.items():
@@ -60,7 +63,7 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
             stores.setdefault(partition, set()).add(store)
             version, size = scores.setdefault(partition, {}).get(node, (0, 0))
             scores[partition][node] = (max(version, holding.newest_version), size + holding.size)
-    # The newest version says who ran it last; between equals the one that holds more needs to fetch less.
+    # The newest version is on the node that ran the partition last. Of equals, the node that holds more fetches less.
     return {
         partition: HeldPartition(
             stores=frozenset(stores[partition]),
@@ -71,15 +74,15 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
 
 
 class Awaited(enum.Enum):
-    """Which executors there may be soon, that would be better ones for some partition than those that Spark can use."""
+    """Executors that may come soon and would suit some partition better than those that Spark can use now."""
 
-    NEAR = enum.auto()  # on the best node of a partition, or the first one of all
-    OTHERS = enum.auto()  # each best node has one; slots that are missing may still come from nodes not in the survey
+    NEAR = enum.auto()  # an executor on the best node of a partition, or the job's first executor
+    OTHERS = enum.auto()  # each best node has an executor; missing ones may come from nodes not in the survey
     NONE = enum.auto()
 
 
 def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
-    """Which executors to wait for. ``registered``: those that Spark can use."""
+    """Return which executors to wait for. ``registered``: those that Spark can use."""
     if len(registered) >= survey.wanted:
         return Awaited.NONE
     served = {place.task_manager for place in survey.executors if place.executor_id in registered}
@@ -91,15 +94,15 @@ def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Col
 
 
 class Patience:
-    """For how long a query's start waits: ``near`` seconds in all, ``others`` once only others are awaited."""
+    """How long the start of a query waits: ``near`` seconds in all, ``others`` seconds once only OTHERS are awaited."""
 
     def __init__(self, now: float, *, near: float, others: float) -> None:
         self._until = now + near
         self._others = others
-        self._served_at: float | None = None  # since when each best node has an executor
+        self._served_at: float | None = None  # time since which each best node has an executor
 
     def lasts(self, who: Awaited, now: float) -> bool:
-        """Whether to wait on. Ask at each look."""
+        """True if the query's start should keep waiting. Call at each look."""
         if who is Awaited.NEAR:
             self._served_at = None
         elif self._served_at is None:
@@ -114,11 +117,12 @@ def place(
     executors: Collection[ExecutorPlace],
     settled: Mapping[Partition, ExecutorId],
 ) -> dict[Partition, ExecutorPlace]:
-    """Which executor to name for each partition; those whose place is right already are left out.
+    """Return the executor to name for each partition, without partitions that are placed well already.
 
-    ``executors``: that Spark can use. ``settled``: where Spark believes the partitions to be. One that is on a usable
-    executor stays: it is in that one's memory. Without an executor on any node that holds it, a partition that Spark
-    knows of goes to the least used executor, else Spark would wait for a node that is gone; others are up to Spark.
+    ``executors``: those that Spark can use. ``settled``: where Spark believes the partitions to be. A partition on a
+    usable executor stays, because its state is in that executor's memory. If no usable executor is on a node that holds
+    the partition, a partition that Spark knows of goes to the least used executor, as Spark would otherwise wait for a
+    node that is gone. Spark itself places the others.
     """
     usable = {one.executor_id: one for one in executors}
     load = dict.fromkeys(usable, 0)
@@ -143,7 +147,7 @@ def place(
 
 
 def _store(holding: Holding, checkpoint: StatePath) -> tuple[Partition, str] | None:
-    """The partition and the store's name; None where it belongs to another query."""
+    """Return the partition and the store's name; None if the holding belongs to another query."""
     prefix = f"{checkpoint.name}/state/" if checkpoint.name else "state/"
     if holding.root != checkpoint.root or not holding.name.startswith(prefix):
         return None

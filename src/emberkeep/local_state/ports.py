@@ -1,8 +1,8 @@
 """What the state gateway needs from outside: the durable store of each root, and copies on this node's disk.
 
-Methods block; they are called from worker threads, any number at once, unless said otherwise. Names are those of
-``StatePath.name``; one that is absolute or holds "." or ".." raises InvalidInput everywhere. Durable means: still there
-after a power loss when the call has returned.
+Methods block. They are called from worker threads, any number at once, unless said otherwise. Names are those of
+``StatePath.name``; a name that is absolute or has a part "." or ".." raises InvalidInput everywhere. Durable means that
+it survives a power loss once the call has returned.
 """
 
 from __future__ import annotations
@@ -18,66 +18,72 @@ from emberkeep.local_state.model import CopyRecord, FileStatus, Holding, StatePa
 class DurableState(Protocol):
     """The durable files of one root: a shared directory or an object store. Readers see all of a file or nothing of it.
 
-    Raises RetryLater (it does not answer), UnknownOutcome (a change whose answer was lost), Fatal (it refuses: no
-    space, no permission), beside what each method says.
+    Besides what each method says, raises RetryLater (the store does not answer), UnknownOutcome (the answer to a change
+    was lost), Fatal (the store refuses: no space, no permission).
     """
 
     @property
     def location(self) -> str:
-        """The root, for messages; holds no secret."""
+        """The root, for messages; contains no secret."""
 
     def status(self, name: str) -> FileStatus:
-        """Raises Absent."""
+        """Return the status of a file or directory. Raises Absent."""
 
     def listing(self, name: str) -> tuple[FileStatus, ...]:
-        """The entries of a directory, by name. A file: itself alone. Raises Absent."""
+        """Return the entries of a directory, by name; for a file, the file alone. Raises Absent."""
 
     def make_directory(self, name: str) -> None:
-        """With its parents. Already there: fine. Raises NotADirectory."""
+        """Make a directory and its parents. Does nothing if it exists. Raises NotADirectory."""
 
     def create(self, name: str, source: Path, *, overwrite: bool) -> FileStatus:
-        """Store a copy of the complete file ``source``, atomically and durably; parents are made. Returns its status.
+        """Store a copy of the complete file ``source``, atomically and durably, and return its status.
 
-        A hidden temporary name (``.….tmp``, as Spark makes them) may be durable only once it is renamed.
-        Of several callers with ``overwrite`` false exactly one succeeds, on whatever nodes they are. Raises Exists
+        Parents are made.
+
+        A file with a hidden temporary name (``.….tmp``, as Spark makes them) may become durable only when it is
+        renamed. Of several callers with ``overwrite`` false exactly one succeeds, whatever their nodes. Raises Exists
         (``overwrite`` false: a file or a directory), IsADirectory (``overwrite`` true), NotADirectory.
         """
 
     def read(self, name: str, offset: int, length: int | None) -> tuple[FileStatus, Iterator[bytes]]:
-        """The bytes from ``offset`` on (``length`` None: to the end), all of the one generation that the status names.
+        """Return the file's status and an iterator over its bytes from ``offset`` on. ``length`` None: to the end.
 
-        The iterator raises RetryLater when the generation is replaced under it; dropping it frees what it holds.
-        ``offset`` beyond the end: no bytes. Raises Absent, IsADirectory.
+        All bytes are of the one generation that the status names. The iterator raises RetryLater if the file is
+        replaced while it is read; dropping the iterator frees its resources. An ``offset`` beyond the end yields no
+        bytes. Raises Absent, IsADirectory.
         """
 
     def rename(self, source: str, target: str, *, overwrite: bool) -> FileStatus:
-        """Move a file or directory; returns the status at ``target``. Parents of ``target`` are not made.
+        """Move a file or directory and return the status at ``target``. Parents of ``target`` are not made.
 
-        Of several callers with one target and ``overwrite`` false exactly one succeeds; a file is at no moment absent
-        under both names. A file keeps its generation in a directory, not in an object store. An object store has no
-        directories to move: Fatal. Raises Absent (no source, no parent of target), Exists (also: a directory with
+        Of several callers with one target and ``overwrite`` false exactly one succeeds. At no moment is the file absent
+        under both names. A file keeps its generation in a directory, but not in an object store. An object store cannot
+        move directories: Fatal. Raises Absent (no source, no parent of the target), Exists (also for a directory with
         entries), IsADirectory, NotADirectory, Conflict (a directory into itself).
         """
 
     def delete(self, name: str, *, recursive: bool) -> bool:
-        """False: was not there. A file may be there again after a power loss. Raises NotEmpty."""
+        """Delete a file or directory. False if it did not exist. A deleted file may reappear after a power loss.
+
+        Raises NotEmpty.
+        """
 
     def close(self) -> None:
-        """Idempotent."""
+        """Free resources. Idempotent."""
 
 
 class StagedCopy(Protocol):
-    """A file that is being received: bytes go in once, in order. Not safe for several threads at once."""
+    """A file that is being received: bytes are written once, in order. Not safe for several threads at once."""
 
     @property
     def path(self) -> Path:
-        """Complete and readable after ``finish``; the durable store copies from it."""
+        """Path of the file, complete and readable after ``finish``. The durable store copies from it."""
 
     def write(self, data: bytes) -> None:
-        """Raises Fatal (disk full, …); the caller discards it then."""
+        """Append bytes. Raises Fatal (disk full, …); the caller then discards the copy."""
 
     def finish(self) -> int:
-        """No more bytes come; returns their number. Not durable yet. Idempotent."""
+        """End the file and return its number of bytes. It is not durable yet. Idempotent."""
 
     def keep(
         self,
@@ -89,68 +95,76 @@ class StagedCopy(Protocol):
         *,
         modified_ms: int = 0,
     ) -> None:
-        """Make it the local copy of this generation, with its snapshot record; replaces an older one.
+        """Make it the local copy of this generation, with its snapshot record, replacing an older copy.
 
         ``modified_ms``: of the durable file; 0: not known. Raises Fatal.
         """
 
     def discard(self) -> None:
-        """Drop it where it was not kept. Idempotent."""
+        """Drop the file unless it was kept. Idempotent."""
 
 
 class LocalCopies(Protocol):
-    """Copies on this node's disk, for one process. A crash leaves a copy that verifies, or one that is removed.
+    """Copies on this node's disk, for one process. A crash leaves a copy that verifies, or one that will be removed.
 
-    Local copies are never needed for correctness: whoever gets DamagedCopy, Unavailable or Fatal goes on with the
+    Local copies are never needed for correctness: after DamagedCopy, Unavailable or Fatal the caller continues with the
     durable store.
     """
 
     def open_copies(self) -> tuple[CopyRecord, ...]:
-        """Make the directory, drop what a crash left (unfinished, torn or unknown records and their files), and return
-        the rest. Call once, before all else. What cannot be read or dropped now is left out, and stays. Raises Fatal:
-        nothing can be read."""
+        """Make the directory, drop what a crash left, and return the records of the remaining copies.
+
+        Call once, before all else.
+
+        Drops unfinished, torn or unknown records and their files. What cannot be read or dropped now is left out and
+        stays. Raises Fatal if nothing can be read.
+        """
 
     def stage(self) -> StagedCopy:
-        """Raises Fatal (disk full, no permission)."""
+        """Begin to receive a file. Raises Fatal (disk full, no permission)."""
 
     def find(self, path: StatePath) -> CopyRecord | None:
-        """From memory: no disk access."""
+        """Return the record of a copy, from memory: no disk access."""
 
     def read(self, record: CopyRecord, offset: int, length: int | None) -> Iterator[bytes]:
-        """Bytes whose blocks all verify, in pieces of at most a block; dropping the iterator frees what it holds.
+        """Yield verified bytes, in pieces of at most a block. Dropping the iterator frees its resources.
 
-        The iterator raises DamagedCopy at the first block that does not verify, before it yields any byte of it, and
-        has removed the copy then. Raises at once Absent (dropped or replaced since ``find``), DamagedCopy. Raises
-        Unavailable at any time: the copy cannot be read now, and stays.
+        At the first block that does not verify, the iterator removes the copy and raises DamagedCopy before it yields
+        any byte of that block. The call itself raises Absent (dropped or replaced since ``find``) or DamagedCopy.
+        Unavailable may be raised at any time: the copy cannot be read now, and stays.
         """
 
     def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
-        """The durable file was renamed: its copy is one of ``path`` from now on, in the place of what was kept for
-        that. One that is gone is fine. Raises Fatal; the copy is removed then."""
+        """Make the copy one of ``path``, because the durable file was renamed. Replaces an existing copy of ``path``.
+
+        Does nothing if the copy is gone. Raises Fatal; the copy is removed then.
+        """
 
     def touch(self, record: CopyRecord) -> None:
-        """It was used: it is evicted later than others. From memory."""
+        """Note that the copy was used, so that it is evicted later than others. In memory only."""
 
     def hand_over(self, job_id: JobId, source: AllocationId, target: AllocationId) -> None:
-        """What ``source`` held belongs to ``target`` from now on, durably."""
+        """Transfer the copies of ``source`` to ``target``, durably."""
 
     def drop(self, path: StatePath) -> None:
-        """Remove the copies at this name and below it. What is not there is fine."""
+        """Remove the copies at this name and below it. Does nothing if there are none."""
 
     def drop_allocation(self, job_id: JobId, allocation_id: AllocationId) -> None:
-        """Remove what is kept for one allocation (LOC-4)."""
+        """Remove all copies that are kept for one allocation (LOC-4)."""
 
     def drop_job(self, job_id: JobId) -> None:
-        """Remove everything of a job."""
+        """Remove all copies of a job."""
 
     def records(self) -> tuple[CopyRecord, ...]:
-        """All copies, least recently used first."""
+        """Return the records of all copies, least recently used first."""
 
     def holdings(self, job_id: JobId) -> tuple[Holding, ...]:
-        """State store partitions of a job with copies here, by Spark's layout (``state/<operator>/<partition>``)."""
+        """Return the job's state store partitions with copies here, in Spark's layout:
+        ``state/<operator>/<partition>``.
+        """
 
     def used(self) -> int:
-        """Bytes of disk that all copies take: the sum of their ``disk_bytes``."""
+        """Return the bytes of disk that all copies take: the sum of their ``disk_bytes``."""
 
     def close(self) -> None:
-        """Idempotent."""
+        """Free resources. Idempotent."""

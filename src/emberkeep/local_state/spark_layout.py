@@ -1,7 +1,8 @@
-"""Where Spark's state stores keep what below a checkpoint: whose partition a file is of, and which version it makes.
+"""Spark's layout of state stores below a checkpoint: to which partition a file belongs, and which version it completes.
 
-Version 4.3: ``state/<operator>/<partition>[/<store>]/`` holds ``<version>.delta``, ``.snapshot``, ``.changelog`` or
-``.zip`` (``<version>_<uuid>.…`` in checkpoint format v2); RocksDB puts shared files into ``SSTs/`` and ``logs/`` below.
+Spark 4.3: ``state/<operator>/<partition>[/<store>]/`` contains ``<version>.delta``, ``.snapshot``, ``.changelog`` or
+``.zip`` (``<version>_<uuid>.…`` in checkpoint format v2). RocksDB keeps shared files in ``SSTs/`` and ``logs/`` below
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _SHARED = ("SSTs", "logs")
 
 
 def store_directory(name: str) -> str | None:
-    """The directory of the state store that a file below a root belongs to; None: it is no state store's."""
+    """Return the directory of the state store to which a file below a root belongs; None if it belongs to none."""
     found = None
     for found in _PARTITION.finditer(name):  # noqa: B007 - the last one: a root may be called like one itself
         pass
@@ -27,6 +28,6 @@ def store_directory(name: str) -> str | None:
 
 
 def store_version(name: str) -> int:
-    """Of the state store's version that this file completes; 0: of none."""
+    """Return the state store version that this file completes; 0 if it completes none."""
     found = _VERSION.fullmatch(name.rpartition("/")[2])
     return int(found.group(1)) if found else 0
