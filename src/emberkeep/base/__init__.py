@@ -1,1 +1,1 @@
-"""What every other package stands on: ids, ports for time and chance, configuration, errors, durable files."""
+"""What all other packages build on: ids, clock, randomness, configuration, errors, durable files, actors."""

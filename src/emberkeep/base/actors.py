@@ -1,9 +1,10 @@
-"""One task and one bounded inbox own each state.
+"""Actors: each state has one owner, which is one task with one bounded inbox.
 
-An actor's ``handle`` is a plain function: it cannot await, so nothing changes between its reading and its changing of
-state. Slow work (RPC, files, processes) runs as named effects under a deadline; its result comes back as an event.
-A handler that raises is a bug: the actor's task dies with the error, and whoever runs the actor (``daemons``) ends the
-process. An effect's own errors must come back as events; an effect that leaks one kills the actor too.
+An actor's ``handle`` is a plain function. It cannot await, so nothing happens between its reading and its changing of
+state. Slow work (RPC, files, processes) runs as named effects under a deadline, and its result comes back as an event.
+
+A handler that raises is a bug: the actor's task ends with the error, and the caller of ``run`` (in ``daemons``) ends
+the process. An effect must turn its own errors into events; an effect that raises ends the actor too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ INBOX_LIMIT = 20_000  # events; far above what 10,000 task managers send between
 
 
 class Actor(abc.ABC, Generic[EventT]):
-    """Base of all actors. Subclasses implement ``handle(event) -> reply``."""
+    """Base class of all actors. Subclasses implement ``handle(event) -> reply``."""
 
     def __init__(self, name: str, *, inbox_limit: int = INBOX_LIMIT) -> None:
         self.name = name
@@ -32,16 +33,16 @@ class Actor(abc.ABC, Generic[EventT]):
 
     @abc.abstractmethod
     def handle(self, event: EventT) -> Any:
-        """Take one event, change state, start effects, return the reply for ``ask``. Never awaits."""
+        """Apply one event: change state, start effects, return the reply for ``ask``. Never awaits."""
 
     def tell(self, event: EventT) -> None:
-        """Put an event in the inbox. Raises RetryLater when the inbox is full."""
+        """Put an event into the inbox. Raises RetryLater if the inbox is full."""
         self._put(event, None)
 
     async def ask(self, event: EventT) -> Any:
-        """Put an event in the inbox and wait for the reply of ``handle``; its EmberkeepErrors are raised here.
+        """Put an event into the inbox and return the reply of ``handle``. Its EmberkeepErrors are raised here.
 
-        Raises RetryLater when the inbox is full, and when the actor has stopped or does so before it replies.
+        Raises RetryLater if the inbox is full, or if the actor has stopped or stops before it replies.
         """
         if self._stopped:
             raise self._stopped_error()
@@ -56,7 +57,7 @@ class Actor(abc.ABC, Generic[EventT]):
             raise RetryLater(f"{self.name} is overloaded", hint="try again in a second") from None
 
     async def run(self) -> None:
-        """Serve the inbox until cancelled. Raises what a handler or an effect raised by mistake."""
+        """Process the inbox until cancelled. Raises what a handler or an effect raised by mistake."""
         self._stopped = False
         self._failure = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(self._serve(), name=f"{self.name}-inbox")
@@ -86,7 +87,7 @@ class Actor(abc.ABC, Generic[EventT]):
                 self._refuse(reply)
                 raise
             except EmberkeepError as error:
-                # A refusal is an answer when somebody asked; with nobody to tell it is a bug.
+                # For a caller that waits, a refusal is an answer. Without such a caller it is a bug.
                 if reply is None:
                     raise
                 if not reply.done():
@@ -103,7 +104,7 @@ class Actor(abc.ABC, Generic[EventT]):
             self._refuse(self._inbox.get_nowait()[1])
 
     def _refuse(self, reply: asyncio.Future[Any] | None) -> None:
-        """Whoever asked an actor that dies must not wait for ever."""
+        """Fail a waiting ``ask``, because the actor stops and would never reply."""
         if reply is not None and not reply.done():
             reply.set_exception(self._stopped_error())
 
@@ -118,14 +119,14 @@ class Actor(abc.ABC, Generic[EventT]):
         deadline: float | None,
         on_deadline: Callable[[], None] | None = None,
     ) -> asyncio.Task[None]:
-        """Run ``work`` beside the inbox for at most ``deadline`` seconds (None: it bounds itself).
+        """Run ``work`` beside the inbox for at most ``deadline`` seconds (None: the work bounds itself).
 
-        When the deadline passes, ``on_deadline`` is called if given; else the lapse is an error of the actor.
+        When the deadline passes, ``on_deadline`` is called. Without it, a missed deadline is an error of the actor.
         """
         task = asyncio.create_task(_bounded(work, deadline, on_deadline), name=f"{self.name}-{name}")
         self._effects[task] = name
         task.add_done_callback(self._effect_done)
-        task.add_done_callback(lambda _: work.close())  # cancelled before its first step, it would never be awaited
+        task.add_done_callback(lambda _: work.close())  # a task cancelled before its first step never awaits it
         return task
 
     def _effect_done(self, task: asyncio.Task[None]) -> None:

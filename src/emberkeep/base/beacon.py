@@ -1,7 +1,7 @@
-"""Sends the state of an actor to another process: at once when it changed, else at an interval, one message at a time.
+"""Sends an actor's state to another process: at once after a change, else at an interval, one message at a time.
 
-Changes that come while a message is under way are gathered into the next one, so a slow receiver is never flooded.
-After a failure the pauses grow, and changes do not shorten them: an absent receiver gets one try per pause.
+Changes during a transmission are combined into the next message, so a slow receiver is never flooded. After a failure
+the pauses grow, and changes do not shorten them: an absent receiver gets one try per pause.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-TRIES_PER_SILENCE = 3  # heartbeats that have to get lost one after the other before silence is noticed
+TRIES_PER_SILENCE = 3  # heartbeats that must get lost in a row before the sender counts as silent
 FIRST_PAUSE = 0.1  # seconds
-DOUBLINGS = 16  # 0.1 s doubled this often is more than any interval
+DOUBLINGS = 16  # 0.1 s doubled this often exceeds any interval
 
 
 def answer_timeout(rpc_timeout: float, silence_timeout: float) -> float:
-    """Seconds to wait for the answer to a heartbeat: no longer than leaves time for the next ones."""
+    """Return the seconds to wait for the answer to a heartbeat.
+
+    They leave time for the next heartbeats before silence.
+    """
     return min(rpc_timeout, silence_timeout / TRIES_PER_SILENCE)
 
 
 class Beacon:
-    """``interval`` in seconds may be changed while it runs."""
+    """Sends until cancelled. ``interval``, in seconds, may be changed in between."""
 
     def __init__(self, interval: float, rng: random.Random) -> None:
         self.interval = interval
@@ -30,16 +33,16 @@ class Beacon:
         self._elsewhere = asyncio.Event()
 
     def wake(self) -> None:
-        """There is something new to tell."""
+        """Note that there is news to send."""
         self._due.set()
 
     def restart(self) -> None:
-        """The receiver is another one now: it is tried at once, whatever the pause after the last failure."""
+        """Note that the receiver has changed: send to the new one at once, without the pause after earlier failures."""
         self._elsewhere.set()
         self._due.set()
 
     async def run(self, send: Callable[[], Awaitable[bool]]) -> None:
-        """Send until cancelled. ``send`` returns whether the receiver has answered; it bounds itself."""
+        """Send until cancelled. ``send`` returns True if the receiver has answered; it bounds its own time."""
         failures = 0
         while True:
             self._due.clear()
@@ -53,7 +56,7 @@ class Beacon:
                     failures = 0
 
     async def _restarted(self, seconds: float) -> bool:
-        """Pause; True: the receiver has changed meanwhile."""
+        """Pause for ``seconds``. True if the receiver changed in the meantime, which ends the pause."""
         try:
             async with asyncio.timeout(seconds):
                 await self._elsewhere.wait()
@@ -70,6 +73,6 @@ class Beacon:
 
 
 def retry_pause(failures: int, longest: float, rng: random.Random) -> float:
-    """Seconds to wait after that many failures in a row: doubling up to ``longest``, with half of it jitter."""
+    """Return the seconds to wait after that many failures in a row: doubling up to ``longest``, half of it jitter."""
     pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, DOUBLINGS), longest)
     return pause * (0.5 + 0.5 * rng.random())

@@ -1,7 +1,7 @@
-"""Which cluster a process belongs to: the name under which it owns places.
+"""The id of the cluster to which a process belongs: the name under which the cluster owns places.
 
-With ZooKeeper people choose it, the same on every node. An embedded cluster draws one, once for each state directory,
-so that two of them never have one name.
+With ZooKeeper people choose it, the same on every node. An embedded cluster draws a random id, once for each state
+directory, so that no two clusters have the same id.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _DRAWN = re.compile(r"embedded-[0-9a-f]{16}")
 
 
 def cluster_id(configuration: Configuration, layout: StateLayout) -> str:
-    """Return this process's cluster. Raises Unavailable, Damaged or Fatal."""
+    """Return the id of this process's cluster. Raises Unavailable, Damaged or Fatal."""
     if configuration[HA_TYPE] != "embedded":
         return configuration[HA_CLUSTER_ID]
     return _drawn_once(layout.root / IDENTITY_FILE)
 
 
 def cluster_of_member(configuration: Configuration, token: str) -> str:
-    """Return the cluster of a process that may stand on another machine than the cluster's state directory.
+    """Return the cluster id of a process that may run on another machine than the cluster's state directory.
 
-    ``token``: the secret that all processes of an embedded cluster share; nothing else of it is the same everywhere.
+    ``token``: the secret that all processes of an embedded cluster share. Nothing else is the same on all of them.
     """
     if configuration[HA_TYPE] != "embedded":
         return configuration[HA_CLUSTER_ID]
@@ -40,7 +40,10 @@ def cluster_of_member(configuration: Configuration, token: str) -> str:
 
 
 def read_drawn_id(root: Path) -> str | None:
-    """Return the id that the embedded cluster of a state directory has drawn, None before that. Raises as above."""
+    """Return the id that the embedded cluster of a state directory has drawn, None if it has drawn none yet.
+
+    Raises as ``cluster_id`` does.
+    """
     return _read(root / IDENTITY_FILE)
 
 
@@ -74,7 +77,7 @@ def _read(path: Path) -> str | None:
 
 
 def _is_missing(directory: Path) -> bool:
-    """Whether it is sure that there is nothing."""
+    """True if the directory is known not to exist."""
     try:
         return not directory.exists()
     except OSError:

@@ -1,8 +1,8 @@
-"""Error roots.
+"""Roots of all errors.
 
 Every error that a user may see carries three things: what was wrong, where, and what to do next. Adapters translate
-outside errors into the five outcomes that a caller can act upon: *retry*, *conflict*, *absent*, *fatal* and
-*unknown outcome* (after which the caller reads back before it acts again).
+outside errors into the five outcomes that a caller can act upon: *retry*, *conflict*, *absent*, *fatal* and *unknown
+outcome* (the caller reads back before it acts again).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class EmberkeepError(Exception):
 
 
 class InvalidInput(EmberkeepError):
-    """The caller sent something wrong; ``field`` names which part. Nothing has changed."""
+    """The caller sent something invalid; ``field`` names the part. Nothing has changed."""
 
     def __init__(self, message: str, *, field: str | None = None, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -33,18 +33,18 @@ class RetryLater(EmberkeepError):
 
 
 class Unavailable(RetryLater):
-    """A place cannot be read or written at the moment: a mount is absent, a server is silent, access is denied.
+    """A place cannot be read or written now: a mount is missing, a server does not answer, access is denied.
 
-    What lies there is neither gone nor damaged. Nothing may be deleted and no job may fail because of this error.
+    The data there is neither lost nor damaged. Nothing may be deleted and no job may fail because of this error.
     """
 
 
 class Conflict(EmberkeepError):
-    """Somebody else changed the thing first, or has the right to it (a higher epoch or attempt)."""
+    """Another process changed the thing first, or has the right to it (a higher epoch or attempt)."""
 
 
 class Absent(EmberkeepError):
-    """The thing asked for does not exist."""
+    """The requested thing does not exist."""
 
 
 class Fatal(EmberkeepError):
@@ -52,11 +52,11 @@ class Fatal(EmberkeepError):
 
 
 class Damaged(Fatal):
-    """Data was read whole and does not fit its checksum, its length or its schema. Reading it again changes nothing."""
+    """Data was read whole and does not match its checksum, length or schema. Reading it again does not help."""
 
 
 class NewerFormat(Fatal):
-    """Data is sound, but a newer release wrote it. This release must leave it alone, and must not decide about it."""
+    """Data is sound, but a newer release wrote it. This release must neither change it nor base decisions on it."""
 
 
 class UnknownOutcome(EmberkeepError):
@@ -64,7 +64,7 @@ class UnknownOutcome(EmberkeepError):
 
 
 class IllegalTransition(EmberkeepError):
-    """A state machine was given an event that its table does not list; carries its recent history."""
+    """A state machine received an event that its table does not list. Carries the recent history."""
 
     def __init__(self, machine: str, state: str, event: str, history: tuple[str, ...]) -> None:
         super().__init__(f"{machine}: event {event} is not possible in state {state}; history: {' | '.join(history)}")

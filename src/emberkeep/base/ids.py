@@ -1,4 +1,4 @@
-"""Identifiers and the port that makes new ones (so that a simulation makes the same ones from the same seed)."""
+"""Identifiers, and the port that makes new ones, so that a simulation makes the same ids from the same seed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import NewType, Protocol
 from emberkeep.base.errors import InvalidInput
 
 JobId = NewType("JobId", str)  # 32 lower-case hex digits, as in Flink
-AllocationId = NewType("AllocationId", str)  # 32 hex digits: one slot given to one job
+AllocationId = NewType("AllocationId", str)  # 32 hex digits: one slot given to one attempt of one job
 TaskManagerId = NewType("TaskManagerId", str)  # stable resource id of a task manager, e.g. "tm-127.0.0.2-1"
-InstanceId = NewType("InstanceId", str)  # one life of a task manager process: new at each start
+InstanceId = NewType("InstanceId", str)  # one task manager process: new at each start
 ExecutorId = NewType("ExecutorId", str)  # Spark's executor id, unique within a job's attempt
 
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
@@ -44,14 +44,14 @@ class SeededIds:
 
 
 def parse_job_id(text: str) -> JobId:
-    """Check an outside job id. Raises InvalidInput."""
+    """Check a job id from outside. Raises InvalidInput."""
     if not _JOB_ID.fullmatch(text):
         raise InvalidInput(f"{text[:64]!r} is not a job id", field="jobid", hint="job ids are 32 lower-case hex digits")
     return JobId(text)
 
 
 def parse_trigger_id(text: str) -> str:
-    """Check the outside id of an operation that was asked for. Raises InvalidInput."""
+    """Check an operation's trigger id from outside. Raises InvalidInput."""
     if not _JOB_ID.fullmatch(text):
         raise InvalidInput(
             f"{text[:64]!r} is not a trigger id", field="triggerid", hint="trigger ids are 32 lower-case hex digits"
@@ -60,7 +60,7 @@ def parse_trigger_id(text: str) -> str:
 
 
 def parse_task_manager_id(text: str) -> TaskManagerId:
-    """Check an outside task manager id. Raises InvalidInput."""
+    """Check a task manager id from outside. Raises InvalidInput."""
     if not _RESOURCE_ID.fullmatch(text):
         raise InvalidInput(
             f"{text[:64]!r} is not a task manager id",

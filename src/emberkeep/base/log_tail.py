@@ -8,7 +8,7 @@ _BYTES = 8192
 
 
 def last_lines(path: Path, lines: int = 12) -> str:
-    """The last ``lines`` lines that are not blank, from at most 8 KiB; "" when the file cannot be read."""
+    """Return the last ``lines`` lines that are not blank, from at most 8 KiB; "" if the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - _BYTES))

@@ -1,6 +1,6 @@
-"""Which process is meant: a pid alone is reused, so a process is its pid, its start time and the boot it lives in.
+"""Identify a process: a pid alone is reused, so a process is its pid, its start time and the machine's boot.
 
-Reads Linux's /proc only; starting and ending processes is done elsewhere.
+Only reads Linux's /proc. Starting and ending processes is done elsewhere.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PF_EXITING = 0x4  # include/linux/sched.h
 
 
 class ProcessIdentity(Compatible, frozen=True, kw_only=True):
-    """One life of one process. ``start_ticks``: clock ticks from boot to its start, as the kernel counts them."""
+    """One process. ``start_ticks``: clock ticks from boot to its start, as the kernel counts them."""
 
     pid: int
     start_ticks: int
@@ -26,7 +26,7 @@ class ProcessIdentity(Compatible, frozen=True, kw_only=True):
 
 
 class ProcessStat(msgspec.Struct, frozen=True, kw_only=True):
-    """What the kernel says of a process at one moment."""
+    """What the kernel reports about a process at one moment."""
 
     pid: int
     state: str  # one letter: R, S, D, Z, …
@@ -34,30 +34,30 @@ class ProcessStat(msgspec.Struct, frozen=True, kw_only=True):
     session: int
     start_ticks: int
     threads: int = 1
-    is_ending: bool = False  # on its way out: its files and connections are being closed, its exit code follows
+    is_ending: bool = False  # exiting: its files and connections are being closed, its exit code follows
 
     @property
     def is_dead(self) -> bool:
-        """A zombie holds its pid until its parent has read its exit code, but runs no more.
+        """True if the process no longer runs. A zombie keeps its pid until its parent has read its exit code.
 
-        The state is that of the main thread. While others are left, the process's files and ports are still open: what
-        is started in its place would find the port taken.
+        ``state`` is that of the main thread. While other threads are left, the process's files and ports are still
+        open: a replacement process would find the port in use.
         """
         return self.state in _DEAD_STATES and self.threads <= 1
 
 
 def boot_id() -> str:
-    """The id of the machine's present boot."""
+    """Return the id of the machine's current boot."""
     return (_PROC / "sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def read_stat(pid: int) -> ProcessStat | None:
-    """The state of ``pid``; None when there is no such process."""
+    """Return what the kernel reports about ``pid``; None if there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text("utf-8", "replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The command name is in parentheses and may itself hold spaces and parentheses.
+    # The command name is in parentheses and may itself contain spaces and parentheses.
     fields = text[text.rindex(")") + 2 :].split()
     return ProcessStat(
         pid=pid,
@@ -71,7 +71,7 @@ def read_stat(pid: int) -> ProcessStat | None:
 
 
 def identify(pid: int) -> ProcessIdentity | None:
-    """The identity of the live process ``pid``; None when there is none or only its zombie."""
+    """Return the identity of the live process ``pid``; None if there is none or only its zombie."""
     stat = read_stat(pid)
     if stat is None or stat.is_dead:
         return None
@@ -79,14 +79,14 @@ def identify(pid: int) -> ProcessIdentity | None:
 
 
 def own_identity() -> ProcessIdentity:
-    """The identity of this process."""
+    """Return the identity of this process."""
     identity = identify(os.getpid())
     assert identity is not None, "this process is alive"  # noqa: S101
     return identity
 
 
 def is_alive(identity: ProcessIdentity) -> bool:
-    """Whether that very process still runs; another one under the same pid does not count, nor does a zombie."""
+    """True if exactly this process still runs; neither another process with the same pid nor a zombie counts."""
     stat = read_stat(identity.pid)
     if stat is None or stat.is_dead or stat.start_ticks != identity.start_ticks:
         return False
@@ -94,6 +94,6 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def session_members(session: int) -> list[int]:
-    """Pids of the live processes of a session, lowest first."""
+    """Return the pids of the live processes of a session, lowest first."""
     stats = (read_stat(int(entry.name)) for entry in _PROC.iterdir() if entry.name.isdigit())
     return sorted(stat.pid for stat in stats if stat is not None and stat.session == session and not stat.is_dead)

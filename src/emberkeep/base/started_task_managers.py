@@ -1,8 +1,8 @@
-"""The task managers that a JobManager has started on this machine: a record each, so that others know them too.
+"""Records of the task managers that a JobManager has started on this machine, so that other processes know them too.
 
-The next leader goes on with them, and ``emberkeep cluster down`` ends them. A record is written before the process is
-started and completed after it; the mark in it, which the process carries in its environment, leads to a process whose
-starter was killed in between.
+The next leader continues with these task managers, and ``emberkeep cluster down`` ends them. A record is written before
+the process is started, and completed afterwards. Its mark, which the process carries in its environment, identifies the
+process if its starter was killed in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ _PROC = Path("/proc")
 
 
 class StartedRecord(Compatible, frozen=True, kw_only=True):
-    """One start. ``identity`` None: written before it. ``directory``: where the task manager works."""
+    """One start of a task manager.
+
+    ``identity``: None in a record that was written before the start. ``directory``: the task manager's working
+    directory.
+    """
 
     task_manager: TaskManagerId
     node_id: str
@@ -34,32 +38,32 @@ class StartedRecord(Compatible, frozen=True, kw_only=True):
     identity: ProcessIdentity | None = None
 
     def process(self) -> ProcessIdentity | None:
-        """The live process of this start; None when it has ended, or never was. Blocks."""
+        """Return the live process of this start; None if it has ended or was never started. Blocks."""
         if self.identity is None:
             return _find_marked(self.mark)
         return self.identity if is_alive(self.identity) else None
 
 
 def write_started(directory: Path, record: StartedRecord) -> None:
-    """Durably, in place of an earlier record of that task manager. Raises Fatal."""
+    """Write the record durably, replacing an earlier one of that task manager. Raises Fatal."""
     write_record(_path(directory, record.task_manager), _KIND, _VERSION, msgspec.json.encode(record))
 
 
 def read_started(directory: Path) -> list[StartedRecord]:
-    """All records, by id. Raises Unavailable, Fatal (damaged, of another release)."""
+    """Return all records, by id. Raises Unavailable, Fatal (damaged, or of another release)."""
     found = []
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:
             found.append(msgspec.json.decode(read_record(path, _KIND, _VERSION), type=StartedRecord))
         except Absent:
-            continue  # forgotten meanwhile
+            continue  # removed in the meantime
         except msgspec.MsgspecError as error:
             raise Fatal(f"{path} is damaged: {error}", hint="end that task manager, then delete the file") from None
     return found
 
 
 def forget_started(directory: Path, task_manager: TaskManagerId) -> None:
-    """Nothing when there is no record. Raises Fatal."""
+    """Remove the record. Does nothing if there is none. Raises Fatal."""
     path = _path(directory, task_manager)
     try:
         if path.exists():
@@ -74,14 +78,17 @@ def _path(directory: Path, task_manager: TaskManagerId) -> Path:
 
 
 def _find_marked(mark: str) -> ProcessIdentity | None:
-    """The task manager that carries this mark: it leads its session, unlike what it has started for a moment."""
+    """Return the task manager process with this mark.
+
+    Child processes inherit the mark, but only the task manager is the leader of its session.
+    """
     variable = f"{MARK_VARIABLE}={mark}".encode()
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
         try:
             marked = variable in (entry / "environ").read_bytes().split(b"\0")
-        except OSError:  # another user's, or it has ended meanwhile
+        except OSError:  # another user's process, or one that has just ended
             continue
         stat = read_stat(int(entry.name)) if marked else None
         if stat is not None and stat.session == stat.pid:

@@ -1,4 +1,4 @@
-"""The outside as one value, so that wiring passes time, chance and ids together and a simulation replaces all three."""
+"""Time, randomness and ids as one value, so that a simulation replaces all three at once."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class System:
 
 
 def real_system() -> System:
-    """The machine's own."""
+    """Return the machine's own clock, randomness and ids."""
     return System(SystemClock(), random.Random(), SystemIds())

@@ -1,1 +1,1 @@
-"""Options, where their values come from, and the places that they name."""
+"""Configuration options, the sources of their values, and the places that they name."""

@@ -1,13 +1,13 @@
-"""Where things lie below the state directory. Pure paths: nothing is read or made here.
+"""The layout below the state directory. Pure paths: nothing is read or created here.
 
 ```
 <state>/config.yaml                 configuration of the local cluster
 <state>/token                       bearer token (0600)
-<state>/cluster.json                how to reach the local cluster, and its processes
-<state>/jobmanager/                 job store, logs; jobmanagers/<id>/ where there are several
-<state>/cluster-id                  under which name this cluster owns places, without ZooKeeper
-<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, and with several
-                                    JobManagers in each of them a folder per cluster; whose it is, here or in
+<state>/cluster.json                address of the local cluster, and its processes
+<state>/jobmanager/                 job store, logs; jobmanagers/<id>/ if there are several
+<state>/cluster-id                  id under which this cluster owns places, without ZooKeeper
+<state>/storage/                    shared durable storage: graphs/ blobs/ checkpoints/ savepoints/, with ZooKeeper
+                                    each with a folder per cluster; the ownership record is here, with ZooKeeper in
                                     clusters/<cluster-id>/
 <state>/resourcemanager/            records of the task managers that a JobManager has started
 <state>/taskmanagers/<id>/          working directory of a task manager
@@ -37,7 +37,7 @@ from emberkeep.base.ids import JobId, TaskManagerId
 
 @dataclass(frozen=True)
 class StateLayout:
-    """Paths below one state directory; explicit options win over the default places."""
+    """Paths below one state directory. Options that name a place override the defaults."""
 
     root: Path
     configuration: Configuration
@@ -65,7 +65,9 @@ class StateLayout:
 
     @property
     def storage_record(self) -> Path:
-        """Directory that says whose the cluster's part of the storage is, and what is to be deleted in it."""
+        """Directory with the ownership record of the cluster's part of the storage, and the marks of data to delete
+        there.
+        """
         if self.configuration[HA_TYPE] == "embedded":
             return self.storage
         return self.storage / "clusters" / self.configuration[HA_CLUSTER_ID]
@@ -76,7 +78,7 @@ class StateLayout:
 
     @property
     def ha_blobs(self) -> str:
-        """A directory or an object store's address."""
+        """A directory, or the address of an object store."""
         return self.configuration[BLOB_HA_STORAGE] or str(self._of_cluster("blobs"))
 
     @property
@@ -85,11 +87,14 @@ class StateLayout:
 
     @property
     def savepoints(self) -> Path:
-        """Where savepoints go that nobody has named a directory for."""
+        """Default target directory of savepoints."""
         return self._of_cluster("savepoints")
 
     def _of_cluster(self, kind: str) -> Path:
-        """With ZooKeeper, clusters share a storage, each with a folder of its own. An embedded one has it alone."""
+        """Return the cluster's folder in the storage.
+
+        With ZooKeeper, clusters share a storage and each has its own folder.
+        """
         place = self.storage / kind
         if self.configuration[HA_TYPE] == "embedded":
             return place
@@ -156,9 +161,9 @@ class WorkingDirectory:
 
 
 def state_layout(configuration: Configuration, environ: Mapping[str, str]) -> StateLayout:
-    """The layout for a configuration: emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory.
+    """Return the layout for a configuration.
 
-    Raises InvalidInput.
+    The root is emberkeep.state-dir, else below $XDG_STATE_HOME, else in the home directory. Raises InvalidInput.
     """
     if configuration[STATE_DIRECTORY]:
         root = Path(directory_of(STATE_DIRECTORY.key, configuration[STATE_DIRECTORY])).absolute()

@@ -1,4 +1,4 @@
-"""Parsers of option values. Each raises ValueError with a sentence that says what is expected."""
+"""Parsers of option values. Each raises ValueError with a sentence that states what is expected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SIZE_UNITS = {"b": 1, "": 1, "k": 1024, "kb": 1024, "m": 1024**2, "mb": 1024**2
 
 
 def duration(text: str) -> float:
-    """Seconds from "500 ms", "10 s", "5 min", "1 h", "2 d"; a bare number is seconds."""
+    """Return the seconds in "500 ms", "10 s", "5 min", "1 h" or "2 d"; a number without a unit is seconds."""
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _DURATION_UNITS:
         raise ValueError("expected a duration such as 500ms, 10s, 5min or 2h")
@@ -29,7 +29,7 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Bytes from "512", "64k", "128m", "2g" (powers of 1024)."""
+    """Return the bytes in "512", "64k", "128m" or "2g" (powers of 1024)."""
     match = _SIZE.fullmatch(text.strip().lower())
     if match is None or match.group(2) not in _SIZE_UNITS:
         raise ValueError("expected a size such as 64k, 512m or 2g")
@@ -47,7 +47,7 @@ def text(value: str) -> str:
 
 
 def integer(minimum: int, maximum: int) -> Callable[[str], int]:
-    """A parser of whole numbers from ``minimum`` to ``maximum``."""
+    """Return a parser of whole numbers from ``minimum`` to ``maximum``."""
 
     def parse(value: str) -> int:
         try:
@@ -62,7 +62,7 @@ def integer(minimum: int, maximum: int) -> Callable[[str], int]:
 
 
 def decimal(minimum: float, maximum: float) -> Callable[[str], float]:
-    """A parser of numbers from ``minimum`` to ``maximum``."""
+    """Return a parser of numbers from ``minimum`` to ``maximum``."""
 
     def parse(value: str) -> float:
         try:
@@ -77,7 +77,7 @@ def decimal(minimum: float, maximum: float) -> Callable[[str], float]:
 
 
 def choice(*values: str) -> Callable[[str], str]:
-    """A parser that takes one of ``values``."""
+    """Return a parser that accepts one of ``values``."""
 
     def parse(value: str) -> str:
         if value not in values:

@@ -1,4 +1,7 @@
-"""All configuration options, with Flink's names where Flink has the thing. docs/configuration.md is made from this."""
+"""All configuration options. docs/configuration.md is generated from them.
+
+Where Flink has the option, it has Flink's name.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from emberkeep.base.configuration.values import Option, define
 
 PORT = integer(0, 65535)
 
-# --- where things are -----------------------------------------------------------------------------------------------
+# --- directories ----------------------------------------------------------------------------------------------------
 
 STATE_DIRECTORY = define(
     Option(

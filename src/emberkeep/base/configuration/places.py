@@ -1,6 +1,6 @@
-"""What settings that name a place mean: the same on every process, wherever that was started.
+"""Settings that name a place. A place must mean the same in every process, wherever the process was started.
 
-A directory is an absolute path or a ``file:`` URI. Some places may be object stores, or whatever Hadoop knows.
+A directory is an absolute path or a ``file:`` URI. Some places may also be object stores, or any URI that Hadoop knows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from emberkeep.base.errors import InvalidInput
 OBJECT_STORES = ("s3", "gs", "az")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _A_DIRECTORY = "set an absolute path, or file:///path"
-# The options that name places: which schemes can be used beside paths (None: any, whoever reads it knows more), and
-# what to set instead of one that cannot.
+# The options that name places. For each: the URI schemes that it accepts beside paths (None: any, checked where it is
+# used), and what to set instead of an unusable one.
 _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
     options.STATE_DIRECTORY.key: ((), _A_DIRECTORY),
     options.STORAGE_DIRECTORY.key: (
@@ -36,13 +36,13 @@ _PLACES: Mapping[str, tuple[tuple[str, ...] | None, str]] = {
 
 
 def scheme_of(place: str) -> str:
-    """The scheme of a URI in small letters; "" for a path."""
+    """Return the scheme of a URI in lower case; "" for a path."""
     found = _SCHEME.match(place)
     return "" if found is None else found.group(1).lower()
 
 
 def directory_of(key: str, place: str) -> str:
-    """The path that a setting names by itself or as a ``file:`` URI. Raises InvalidInput naming the key."""
+    """Return the path that a setting names, directly or as a ``file:`` URI. Raises InvalidInput naming the key."""
     try:
         return path_of(place) if scheme_of(place) == "file" else place
     except ValueError as error:
@@ -50,7 +50,7 @@ def directory_of(key: str, place: str) -> str:
 
 
 def path_of(uri: str) -> str:
-    """The absolute path that a ``file:`` URI names. Raises ValueError."""
+    """Return the absolute path that a ``file:`` URI names. Raises ValueError."""
     parts = urlsplit(uri)
     path = unquote(parts.path)
     if parts.netloc not in ("", "localhost") or not path.startswith("/") or parts.query or parts.fragment:
@@ -59,9 +59,9 @@ def path_of(uri: str) -> str:
 
 
 def with_resolved_places(configuration: Configuration) -> Configuration:
-    """The configuration with paths in the place of ``file:`` URIs.
+    """Return the configuration with paths in place of ``file:`` URIs.
 
-    Raises InvalidInput naming the key of a place that is relative, or of a kind that cannot be used there.
+    Raises InvalidInput naming the key of a place that is relative or has a scheme that its option does not accept.
     """
     settings = dict(configuration.settings)
     for option, (schemes, hint) in _PLACES.items():

@@ -1,4 +1,4 @@
-"""Writes docs/configuration.md from the declared options."""
+"""Generates docs/configuration.md from the declared options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Durations are written `500ms`, `10s`, `5min`, `2h` or `1d`, sizes `64k`, `512m` 
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _HEAD + "".join(_section(option) for option in options())
 
 

@@ -1,7 +1,7 @@
-"""Where settings come from: one YAML file, then the environment, then ``-D key=value``; later ones win.
+"""The sources of settings: one YAML file, then the environment, then ``-D key=value``. Later sources win.
 
 The file has flat dotted keys. Each key has one environment variable: EMBERKEEP_ and the key in upper case, with "__"
-for each dot and "_" for each dash (``rest.port`` is EMBERKEEP_REST__PORT); keys that begin with "emberkeep." leave that
+for each dot and "_" for each dash (``rest.port`` is EMBERKEEP_REST__PORT). A leading "emberkeep." in the key is left
 out (``emberkeep.state-dir`` is EMBERKEEP_STATE_DIR).
 """
 
@@ -28,10 +28,10 @@ Source = tuple[str, str, str]
 def load_configuration(
     *, config_file: Path | None = None, environ: Mapping[str, str], definitions: Sequence[str] = ()
 ) -> Configuration:
-    """All settings. The file is ``config_file``, else $EMBERKEEP_CONF, else ``config.yaml`` below the state directory
-    that environment and definitions name, if there is one. ``definitions`` are "key=value" of ``-D``.
+    """Return all settings. ``definitions`` are the "key=value" of ``-D``.
 
-    Raises InvalidInput naming the file, line, variable or option that is wrong.
+    The file is ``config_file``, else $EMBERKEEP_CONF, else ``config.yaml`` (if it exists) in the state directory that
+    environment and definitions name. Raises InvalidInput naming the wrong file, line, variable or option.
     """
     overrides = [*from_environment(environ), *from_definitions(definitions)]
     path = config_file or _file_named_by(environ) or _default_file(overrides, environ)
@@ -39,14 +39,14 @@ def load_configuration(
 
 
 def read_file(path: Path) -> list[Source]:
-    """The settings of a YAML file, in its order. Raises InvalidInput with file and line."""
+    """Return the settings of a YAML file, in its order. Raises InvalidInput with file and line."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InvalidInput(f"cannot read the configuration file {path}: {reason}") from None
     try:
-        # BaseLoader: every scalar stays the text that was written, so `10s`, `on` and `0644` mean what they say.
+        # BaseLoader keeps every scalar as the text that was written, so `on` and `0644` are not converted.
         root = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         raise InvalidInput(f"{path} is not YAML: {error}") from None
@@ -58,8 +58,10 @@ def read_file(path: Path) -> list[Source]:
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Source]:
-    """The settings among the environment variables, by name. A variable of ours with a double underscore that names no
-    key raises InvalidInput."""
+    """Return the settings in the environment variables, sorted by variable.
+
+    Raises InvalidInput for a variable that begins with EMBERKEEP_, contains a double underscore and names no key.
+    """
     variables = {environment_variable(key): key for key in REGISTRY}
     found = []
     for name in sorted(environ):
@@ -73,7 +75,7 @@ def from_environment(environ: Mapping[str, str]) -> list[Source]:
 
 
 def from_definitions(definitions: Iterable[str]) -> list[Source]:
-    """The settings of ``-D key=value``. Raises InvalidInput."""
+    """Return the settings of ``-D key=value``. Raises InvalidInput."""
     found = []
     for definition in definitions:
         key, equals, text = definition.partition("=")
@@ -84,7 +86,7 @@ def from_definitions(definitions: Iterable[str]) -> list[Source]:
 
 
 def environment_variable(key: str) -> str:
-    """The environment variable that sets ``key``."""
+    """Return the environment variable that sets ``key``."""
     return _PREFIX + key.removeprefix("emberkeep.").replace(".", "__").replace("-", "_").upper()
 
 

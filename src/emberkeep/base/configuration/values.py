@@ -1,7 +1,8 @@
-"""Configuration: one registry of options, and an immutable set of values that knows where each came from.
+"""Configuration: one registry of options, and an immutable set of values that knows where each value came from.
 
-Keys are flat and dotted, Flink's where Flink has the thing. Later sources win: file < environment < ``-D key=value``.
-An unknown key is an error that suggests the nearest known one. Reading files and the environment is the edges' work.
+Keys are flat and dotted; where Flink has the option, it has Flink's name. Later sources win: file < environment < ``-D
+key=value``. An unknown key is an error that suggests the nearest known one. ``sources`` reads files and the
+environment.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Option(Generic[T]):
-    """One option. ``parse`` takes text and raises ValueError with a sentence that says what is expected."""
+    """One option. ``parse`` takes text and raises ValueError with a sentence that states what is expected."""
 
     key: str
     default: T
     parse: Callable[[str], T]
-    kind: str  # shown in the reference: "duration", "size", "integer", …
+    kind: str  # for the reference page: "duration", "size", "integer", …
     doc: str
     deprecated_keys: tuple[str, ...] = ()
     secret: bool = False  # shown as ****** by `config show`
@@ -33,7 +34,7 @@ REGISTRY: dict[str, Option[Any]] = {}
 
 
 def define(option: Option[T]) -> Option[T]:
-    """Add an option to the registry (at import of the module that declares it)."""
+    """Add an option to the registry, when the module that declares it is imported."""
     for key in (option.key, *option.deprecated_keys):
         if key in REGISTRY:
             raise ValueError(f"option {key} is declared twice")
@@ -43,9 +44,9 @@ def define(option: Option[T]) -> Option[T]:
 
 @dataclass(frozen=True)
 class Setting:
-    """One value, the text that it was read from, and where that came from (a file's path, "environment …", "-D").
+    """One value, the text that it was parsed from, and its origin (a file's path and line, "environment …", "-D").
 
-    ``key``: under which it was set; a deprecated one is another than the option's.
+    ``key``: the key that set it. It differs from the option's key if it is a deprecated one.
     """
 
     value: Any
@@ -56,7 +57,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Values for all options. Look one up with ``configuration[OPTION]``."""
+    """Values of all options. Look up a value with ``configuration[OPTION]``."""
 
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
@@ -69,7 +70,7 @@ class Configuration:
         return "default" if setting is None else setting.origin
 
     def warnings(self) -> tuple[str, ...]:
-        """One line for each value that was set by a deprecated key."""
+        """Return one line for each value that was set with a deprecated key."""
         return tuple(
             f"{setting.key} is deprecated: set {key} ({setting.text})"
             for key, setting in sorted(self.settings.items())
@@ -77,9 +78,9 @@ class Configuration:
         )
 
     def with_texts(self, texts: Mapping[str, str], origin: str) -> Configuration:
-        """Return a configuration in which ``texts`` override what is here.
+        """Return a configuration in which ``texts`` override the current values.
 
-        Raises InvalidInput naming the key, where it was set, and what was expected or which key is nearest.
+        Raises InvalidInput naming the key, where it was set, and what was expected or which known key is nearest.
         """
         merged = dict(self.settings)
         for key, text in texts.items():
@@ -95,17 +96,17 @@ class Configuration:
         return Configuration(merged)
 
     def texts(self) -> dict[str, str]:
-        """Key to text of all that was set: enough to make the same configuration in another process."""
+        """Return key and text of everything that was set: enough to make the same configuration in another process."""
         return {key: setting.text for key, setting in self.settings.items()}
 
 
 def unknown_key(key: str, origin: str) -> InvalidInput:
-    """The error for a key that no option has, with a suggestion where one is near."""
+    """Return the error for a key that no option has, with a suggestion if a known key is similar."""
     near = difflib.get_close_matches(key, REGISTRY, n=1)
     hint = f"did you mean {near[0]}?" if near else "`emberkeep config show --all` lists all keys"
     return InvalidInput(f"{key} is not a configuration key ({origin})", field=key, hint=hint)
 
 
 def options() -> Iterable[Option[Any]]:
-    """All options by key, each once."""
+    """Return all options sorted by key, each once."""
     return (option for key, option in sorted(REGISTRY.items()) if key == option.key)

@@ -1,1 +1,1 @@
-"""Durable files, and who owns the directories that they lie in."""
+"""Durable files, and the ownership of the directories that contain them."""

@@ -1,7 +1,9 @@
-"""Durable files: temp file, fsync, rename, fsync the directory. A crash at any byte leaves the old file or the new one.
+"""Durable files: temporary file, fsync, rename, fsync the directory.
 
-Records add a one-line header (format name, version, length, CRC-32C) to a payload, so that a torn, truncated or flipped
-file is noticed when it is read and is never taken for data.
+A crash at any byte leaves the old or the new file.
+
+A record is a payload with a one-line header (kind, version, length, CRC-32C). So a torn, truncated or flipped file is
+detected when it is read, and is never taken for data.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK
 _MAGIC = "emberkeep-record"
 _HEADER_FIELDS = 5
 
-# By version: what makes that version's payload one of the next version. Payloads are read through all steps to the
-# present version, and are written in that one. A step raises ValueError for a payload that does not fit its version.
+# For each version, a step that converts its payload to the next version. A payload is read through all steps up to the
+# current version, and written in the current version. A step raises ValueError for a payload that does not fit.
 Migrations = Mapping[int, Callable[[bytes], bytes]]
 NO_MIGRATIONS: Migrations = MappingProxyType({})
 
 
 def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
-    """Replace ``path`` by ``data`` atomically and durably. Raises Fatal (no space, no permission, …)."""
+    """Replace ``path`` with ``data`` atomically and durably. Raises Fatal (no space, no permission, …)."""
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
         try:
@@ -51,9 +53,9 @@ def write_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = S
 
 
 def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = SYSTEM_FILES) -> None:
-    """Make ``path`` with ``data`` atomically and durably; of several at once, one succeeds.
+    """Create ``path`` with ``data`` atomically and durably. Of several callers at once, one succeeds.
 
-    Raises Conflict (it exists), Fatal (no space) or Unavailable (its directory is away).
+    Raises Conflict (it exists), Fatal (no space) or Unavailable (its directory cannot be written now).
     """
     temporary = str(path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp"))
     try:
@@ -71,7 +73,7 @@ def create_file(path: Path, data: bytes, *, mode: int = 0o600, files: FileOps = 
 
 
 def _write_synced(path: str, data: bytes, mode: int, files: FileOps) -> None:
-    """Write a new file whose bytes survive a power loss; its name may not. Raises OSError."""
+    """Write a new file whose bytes survive a power loss. Its name may not survive yet. Raises OSError."""
     descriptor = files.create(path, mode)
     try:
         files.write(descriptor, data)
@@ -81,7 +83,7 @@ def _write_synced(path: str, data: bytes, mode: int, files: FileOps) -> None:
 
 
 def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
-    """Name a file that stands under a temporary name; file systems know one of two ways to do that unless it exists."""
+    """Give a temporary file its name unless that name exists. File systems support one of two ways to do that."""
     try:
         files.link(temporary, path)
     except OSError as error:
@@ -91,14 +93,17 @@ def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
 
 
 def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:
-    """Remove what crashes within ``write_file`` have left beside ``path``. For its one writer. Raises OSError."""
+    """Remove what crashes during ``write_file`` left beside ``path``.
+
+    Only for the file's single writer. Raises OSError.
+    """
     for temporary in path.parent.glob(f".{path.name}.*.tmp"):
         with contextlib.suppress(FileNotFoundError):
             files.unlink(str(temporary))
 
 
 def sync_directory(path: Path, files: FileOps = SYSTEM_FILES) -> None:
-    """Make a rename or unlink inside ``path`` survive a power loss."""
+    """Make renames and deletions inside ``path`` survive a power loss."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         files.sync(descriptor)
@@ -112,8 +117,10 @@ def write_record(path: Path, kind: str, version: int, payload: bytes, *, files: 
 
 
 def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS) -> bytes:
-    """Return the payload as ``version`` has it. Raises Absent (no such file), Unavailable (it cannot be read now) and
-    what ``decode_record`` raises."""
+    """Return the record's payload, migrated to ``version``.
+
+    Raises Absent (no such file), Unavailable (it cannot be read now) and what ``decode_record`` raises.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -124,13 +131,13 @@ def read_record(path: Path, kind: str, version: int, migrations: Migrations = NO
 
 
 def encode_record(kind: str, version: int, payload: bytes) -> bytes:
-    """Return header line + payload."""
+    """Return header line and payload."""
     checksum = google_crc32c.value(payload)
     return f"{_MAGIC} {kind} {version} {len(payload)} {checksum:08x}\n".encode() + payload
 
 
 def record_version(header: bytes) -> tuple[str, int] | None:
-    """Kind and version by a record's first bytes, unchecked; None: they are no record's."""
+    """Return kind and version from a record's first bytes, unchecked; None if they are not a record's."""
     fields = header.partition(b"\n")[0].decode("ascii", "replace").split(" ")
     if len(fields) != _HEADER_FIELDS or fields[0] != _MAGIC or not fields[2].isdecimal():
         return None
@@ -138,10 +145,10 @@ def record_version(header: bytes) -> tuple[str, int] | None:
 
 
 def decode_record(data: bytes, kind: str, version: int, migrations: Migrations = NO_MIGRATIONS, *, where: str) -> bytes:
-    """Check a record and return its payload as ``version`` has it.
+    """Check a record and return its payload, migrated to ``version``.
 
-    Raises Damaged (torn, corrupt), NewerFormat (written by a newer release) or Fatal (another kind; older than all
-    that ``migrations`` know), each naming ``where`` and what is wrong.
+    Raises Damaged (torn, corrupt), NewerFormat (written by a newer release) or Fatal (another kind, or older than
+    ``migrations`` can convert), each naming ``where`` and what is wrong.
     """
     header, newline, payload = data.partition(b"\n")
     fields = header.decode("ascii", "replace").split(" ")

@@ -1,7 +1,7 @@
-"""What an error of a file system says about the data: it is away for now, or it cannot be stored.
+"""Translate file system errors: the data is unavailable for now, or it cannot be stored.
 
-One rule for every place that reads data on which a decision rests: what cannot be read now is unavailable. It is not
-gone, and it is not damaged.
+One rule holds for all data on which a decision depends: what cannot be read now is unavailable. It is neither gone nor
+damaged.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from emberkeep.base.errors import Absent, Fatal, Unavailable
 
-# The disk or the request is at fault, not the connection: waiting alone does not help.
+# The cause is the disk or the request, not the connection: waiting alone does not help.
 CANNOT_STORE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG})
 
 
 def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
     """Translate an error of reading ``path``.
 
-    Absent only where ``path`` itself is missing in a directory that can be read; a missing directory may be a mount
-    that is not there, and is Unavailable, as is every other error.
+    Returns Absent only if ``path`` itself is missing in a directory that can be read. A missing directory may be a
+    mount that is absent, so it is Unavailable, as is every other error.
     """
     if error.errno == errno.ENOENT and is_directory(path.parent):
         return Absent(f"{path} does not exist")
@@ -30,7 +30,7 @@ def cannot_read(path: Path, error: OSError) -> Absent | Unavailable:
 
 
 def read_if_there(path: Path) -> bytes | None:
-    """The bytes of a file; None only where it is sure that there is none. Raises Unavailable."""
+    """Return the bytes of a file; None only if it certainly does not exist. Raises Unavailable."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -41,7 +41,7 @@ def read_if_there(path: Path) -> bytes | None:
 
 
 def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
-    """Translate an error of writing ``path``: Fatal where space or a name is the cause, Unavailable otherwise."""
+    """Translate an error of writing ``path``: Fatal if space or the name is the cause, else Unavailable."""
     if error.errno in CANNOT_STORE:
         return Fatal(f"{path} cannot be written: {error.strerror or error}", hint="free some space there")
     return Unavailable(
@@ -51,7 +51,7 @@ def cannot_write(path: Path, error: OSError) -> Fatal | Unavailable:
 
 
 def is_directory(path: Path) -> bool:
-    """Whether a directory can be seen there; False also where nobody can look now."""
+    """True if ``path`` is known to be a directory; False also if it cannot be examined now."""
     try:
         return path.is_dir()
     except OSError:

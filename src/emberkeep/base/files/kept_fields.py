@@ -1,7 +1,7 @@
-"""Keeps what a newer release has written in a record that this release changes and writes again.
+"""Keep fields that a newer release has added to a record when this release changes the record and writes it again.
 
-A field that this release does not know is gone once the record has been decoded. So whoever writes a record again
-passes the payload that it was read from.
+Decoding drops the fields that this release does not know. So a process that writes a record again passes the payload
+that the record was read from.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from emberkeep.base.files.durable import decode_record, encode_record
 
 
 def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) -> bytes:
-    """The record of ``value``, with what a newer release had added to the record ``over``. Raises NewerFormat.
+    """Return the record of ``value``, with the fields that a newer release added to the record ``over``.
 
-    A damaged record holds nothing to keep. Nor does one of an older version: no newer release has written it.
+    A damaged record has nothing to keep, nor has one of an older version: no newer release wrote it. Raises
+    NewerFormat.
     """
     try:
         read = None if over is None else decode_record(over, kind, version, where="the record that is replaced")
@@ -33,10 +34,10 @@ def encode_over(kind: str, version: int, value: Compatible, over: bytes | None) 
 def encode_kept(value: Compatible, read: bytes | None, *, within: Container[str] = ()) -> bytes:
     """Encode ``value`` as JSON, together with the fields of ``read`` that its type does not know.
 
-    ``read``: payload that the record had before; None when there was none. An object or a list's element inside keeps
-    its unknown fields while everything known of it stays the same, and loses them when it changes: what they say may
-    hold no more. Fields named in ``within`` hold one object that goes on when it changes, as the record itself does.
-    Raises msgspec.MsgspecError when ``read`` is no record of that type.
+    ``read``: payload that the record had before; None if there was none. A nested object or list element keeps its
+    unknown fields while its known fields stay the same. It loses them when it changes, because they may no longer be
+    true. Fields named in ``within`` hold one object that keeps its unknown fields even when it changes, as the record
+    itself does. Raises msgspec.MsgspecError if ``read`` is not a record of that type.
     """
     encoded = msgspec.json.encode(value)
     if read is None:

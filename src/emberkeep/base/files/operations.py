@@ -1,7 +1,7 @@
-"""The steps that change files, behind a port: a test that stands in between knows what a crash after each would leave.
+"""The operations that change files, behind a port, so that a test can find out what a crash after each one leaves.
 
-Reading needs no port. Paths are as ``os`` takes them: ``directory`` is the descriptor that a relative one counts from.
-All methods raise OSError, and may be called from any thread.
+Reading needs no port. Paths are as ``os`` takes them; ``directory`` is the descriptor to which a relative path refers.
+All methods raise OSError and may be called from any thread.
 """
 
 from __future__ import annotations
@@ -16,45 +16,45 @@ _RENAME_NOREPLACE = 1
 
 
 class FileOps(Protocol):
-    """What is written is durable after ``sync`` of the file, a name after ``sync`` of its directory."""
+    """Data is durable after ``sync`` of the file, a name after ``sync`` of its directory."""
 
     def create(self, path: str, mode: int = 0o600, *, directory: int | None = None) -> int:
-        """Descriptor of a new file, for writing. Raises FileExistsError."""
+        """Create a file and return its descriptor for writing. Raises FileExistsError."""
 
     def extend(self, path: str, *, directory: int | None = None) -> int:
-        """Descriptor of an existing file, for writing at its end. Follows no link."""
+        """Open an existing file for appending and return its descriptor. Follows no symbolic link."""
 
     def write(self, file: int, data: bytes) -> None:
-        """All of it, at the file's end."""
+        """Append all bytes to the file."""
 
     def sync(self, descriptor: int) -> None:
-        """Of a file or a directory."""
+        """Make a file or a directory durable."""
 
     def link(
         self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
     ) -> None:
-        """A second name for a file. Raises FileExistsError."""
+        """Give a file a second name. Raises FileExistsError."""
 
     def rename(
         self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
     ) -> None:
-        """Replaces a file, or an empty directory, at ``target``."""
+        """Rename, replacing a file or an empty directory at ``target``."""
 
     def rename_new(
         self, source: str, target: str, *, source_directory: int | None = None, target_directory: int | None = None
     ) -> None:
-        """Raises FileExistsError; with EINVAL or ENOSYS where the file system cannot do that."""
+        """Rename without replacing. Raises FileExistsError; EINVAL or ENOSYS if the file system cannot do that."""
 
     def unlink(self, path: str, *, directory: int | None = None) -> None: ...
 
     def make_directory(self, path: str, mode: int = 0o700, *, directory: int | None = None) -> None:
-        """Raises FileExistsError."""
+        """Make a directory. Raises FileExistsError."""
 
     def remove_directory(self, path: str, *, directory: int | None = None) -> None: ...
 
 
 class SystemFiles:
-    """The operating system's."""
+    """The operating system's file operations."""
 
     def create(self, path: str, mode: int = 0o600, *, directory: int | None = None) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

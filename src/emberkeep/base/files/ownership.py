@@ -1,9 +1,10 @@
-"""Who owns a place in which data lies: a storage directory, a ZooKeeper root, local state, a working directory.
+"""Ownership of the places that contain data: a storage directory, a ZooKeeper root, local state, a working directory.
 
-A place carries an ownership record. The first start on an empty place writes it. Only the cluster that it names may
-delete anything there; whoever finds another owner's record, or data without a record, deletes nothing.
+A place carries an ownership record. The first start on an empty place writes it. Only the cluster that the record names
+may delete anything there. A process that finds another owner's record, or data without a record, deletes nothing.
 
-The record (``encode_owner``, ``decode_owner``) is apart from files, so that a ZooKeeper node can hold it as well.
+Encoding the record (``encode_owner``, ``decode_owner``) is separate from files, so that a ZooKeeper node can hold it
+too.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from emberkeep.base.files.operations import SYSTEM_FILES, FileOps
 OWNER_FILE = ".emberkeep-owner"
 _RECORD_KIND, _RECORD_VERSION = "ownership", 1
 
-# What file systems put into an empty directory themselves.
+# Entries that file systems themselves create in an empty directory.
 _NO_DATA = frozenset({"lost+found", ".snapshot"})
 
 
@@ -34,7 +35,7 @@ class PlaceKind(enum.Enum):
     ZOOKEEPER = "zookeeper"
     LOCAL_STATE = "local-state"
     WORKING_DIRECTORY = "working-directory"
-    BLOBS = "blobs"  # apart from the storage
+    BLOBS = "blobs"  # a BLOB store outside the storage directory
 
 
 class Owner(Compatible, frozen=True, kw_only=True):
@@ -43,10 +44,10 @@ class Owner(Compatible, frozen=True, kw_only=True):
     cluster_id: str
     kind: PlaceKind
     created_at_ms: int
-    holder: str = ""  # which process of the cluster holds the place, where that matters: a task manager's id
-    place_id: str = ""  # drawn when the place was claimed: tells it from another place under the same name
-    belongs_to: str = ""  # place_id of another place of the same cluster without which this one is incomplete
-    parts: tuple[str, ...] = ()  # directories that carry this record too, as they may be mounts of their own
+    holder: str = ""  # the process of the cluster that holds the place, if that matters: a task manager's id
+    place_id: str = ""  # random, drawn at the claim: distinguishes the place from another one with the same path
+    belongs_to: str = ""  # place_id of another place of this cluster, without which this place is incomplete
+    parts: tuple[str, ...] = ()  # directories that also carry this record, because they may be separate mounts
 
     def is_same_owner(self, other: Owner) -> bool:
         return (self.cluster_id, self.kind, self.holder) == (other.cluster_id, other.kind, other.holder)
@@ -56,13 +57,15 @@ class Owner(Compatible, frozen=True, kw_only=True):
 
 
 def encode_owner(owner: Owner, over: bytes | None = None) -> bytes:
-    """``over``: the record that it takes the place of: what a newer release has added to it is kept. Raises
-    NewerFormat."""
+    """Return the encoded record, with the fields that a newer release added to the record ``over`` that it replaces.
+
+    Raises NewerFormat.
+    """
     return encode_over(_RECORD_KIND, _RECORD_VERSION, owner, over)
 
 
 def decode_owner(data: bytes, *, where: str) -> Owner:
-    """Raises Damaged or NewerFormat naming ``where``."""
+    """Return the decoded record. Raises Damaged or NewerFormat naming ``where``."""
     try:
         return msgspec.json.decode(decode_record(data, _RECORD_KIND, _RECORD_VERSION, where=where), type=Owner)
     except msgspec.DecodeError as error:
@@ -70,7 +73,7 @@ def decode_owner(data: bytes, *, where: str) -> Owner:
 
 
 class OwnedByAnother(Conflict):
-    """A place belongs to another cluster, or to another process of this one. ``owner``: whose it is."""
+    """The place belongs to another cluster, or to another process of this cluster. ``owner``: its ownership record."""
 
     def __init__(self, where: str, owner: Owner, mine: Owner) -> None:
         super().__init__(
@@ -81,7 +84,7 @@ class OwnedByAnother(Conflict):
 
 
 class HasNoOwner(Conflict):
-    """Data lies at a place that carries no ownership record: nobody may delete it."""
+    """The place has data but no ownership record: no process may delete it."""
 
     def __init__(self, where: str, found: Collection[str]) -> None:
         names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")
@@ -92,11 +95,11 @@ class HasNoOwner(Conflict):
 
 
 class Unclaimed(Conflict):
-    """A place holds data that may be another job store's: nothing in it may be deleted."""
+    """The place has data that may belong to another job store: nothing there may be deleted."""
 
 
 class Standing(enum.Enum):
-    """How one cluster stands to one place."""
+    """The relation of one cluster to one place."""
 
     EMPTY = "EMPTY"
     OWNED = "OWNED"
@@ -107,8 +110,11 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """What ``check`` has found. ``owner``: the record, where there is a readable one. ``problem``: why this cluster
-    may not delete anything there; None only where it may."""
+    """The result of ``check``.
+
+    ``owner``: the record, if there is a readable one. ``problem``: why this cluster may not delete anything there; None
+    only if it may.
+    """
 
     standing: Standing
     owner: Owner | None = None
@@ -116,10 +122,10 @@ class Finding:
 
 
 def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: FileOps = SYSTEM_FILES) -> Owner:
-    """Return the record of an existing directory that is owned by ``mine``, and write it first where it is empty.
+    """Return the record of an existing directory that ``mine`` owns; if the directory is empty, write the record first.
 
-    Of several that claim an empty place at once, one gets it. ``ignoring``: names that are no data. Raises
-    OwnedByAnother, HasNoOwner, Unavailable, Damaged, NewerFormat or Fatal (no space).
+    Of several processes that claim an empty place at once, one gets it. ``ignoring``: names that do not count as data.
+    Raises OwnedByAnother, HasNoOwner, Unavailable, Damaged, NewerFormat or Fatal (no space).
     """
     finding = check(place, mine, ignoring=ignoring)
     if finding.standing is Standing.EMPTY:
@@ -128,10 +134,10 @@ def claim(place: Path, mine: Owner, *, ignoring: Collection[str] = (), files: Fi
 
 
 def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
-    """Write ``mine`` as the record of a directory that has none, whatever lies there, unless somebody is faster.
+    """Write ``mine`` as the record of a directory that has none, whatever data it holds, and return the record.
 
-    For a person's decision, and for data that is known to be this cluster's own. Raises as ``claim`` does, but never
-    HasNoOwner.
+    For a person's decision, and for data that certainly belongs to this cluster. Another process may write its record
+    first. Raises as ``claim`` does, but never HasNoOwner.
     """
     try:
         create_file(place / OWNER_FILE, encode_owner(mine), mode=0o644, files=files)
@@ -141,21 +147,23 @@ def adopt(place: Path, mine: Owner, *, files: FileOps = SYSTEM_FILES) -> Owner:
 
 
 def rewrite(place: Path, owner: Owner) -> None:
-    """Write ``owner`` in the place of the record that is there, if one is, damaged or not. Raises Unavailable, Fatal,
-    NewerFormat."""
+    """Write ``owner`` as the record of a place, replacing an existing one, damaged or not.
+
+    Raises Unavailable, Fatal, NewerFormat.
+    """
     write_file(place / OWNER_FILE, encode_owner(owner, read_if_there(place / OWNER_FILE)), mode=0o644)
 
 
 def require(place: Path, mine: Owner) -> Owner:
-    """Return the record of a place that is owned by ``mine``: to be called before anything is deleted there.
+    """Return the record of a place that ``mine`` owns. Call before anything is deleted there.
 
-    Raises as ``claim`` does, and Absent where the place is empty.
+    Raises as ``claim`` does, and Absent if the place is empty.
     """
     return _owned(check(place, mine))
 
 
 def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Finding:
-    """Say how ``mine`` stands to a directory. Blocks, raises nothing."""
+    """Find the relation of ``mine`` to a directory. Blocks, raises nothing."""
     where = place / OWNER_FILE
     try:
         owner = read_owner(place)
@@ -172,18 +180,18 @@ def check(place: Path, mine: Owner, *, ignoring: Collection[str] = ()) -> Findin
 
 
 def read_owner(place: Path) -> Owner | None:
-    """Return the record of a directory, None where it carries none. Raises Unavailable, Damaged or NewerFormat."""
+    """Return the record of a directory, None if it has none. Raises Unavailable, Damaged or NewerFormat."""
     data = read_if_there(place / OWNER_FILE)
     return None if data is None else decode_owner(data, where=str(place / OWNER_FILE))
 
 
 def is_owner_file(name: str) -> bool:
-    """Whether a file is a record, or what a crash within its writing has left."""
+    """True if the file is an ownership record, or the leftover of a crash while one was written."""
     return name == OWNER_FILE or name.startswith(f".{OWNER_FILE}.")
 
 
 def _names(place: Path, ignoring: Collection[str]) -> tuple[str, ...]:
-    """Names of the data at a place. Raises Unavailable."""
+    """Return the names of the data at a place. Raises Unavailable."""
     try:
         found = sorted(path.name for path in place.iterdir())
     except OSError as error:
