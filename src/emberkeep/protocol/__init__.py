@@ -1,1 +1,1 @@
-"""Versioned messages between processes, REST schemas and their limits."""
+"""Messages between processes, REST schemas, and the limits of both."""

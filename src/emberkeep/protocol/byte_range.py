@@ -1,4 +1,4 @@
-"""Ranges of bytes of a log as people write them: ``1000-1999``, ``1000-``, ``-1000``."""
+"""Byte ranges of a log as people write them: ``1000-1999``, ``1000-``, ``-1000``."""
 
 from __future__ import annotations
 
@@ -7,21 +7,28 @@ from dataclasses import dataclass
 
 from emberkeep.base.errors import InvalidInput
 
-BYTE_RANGE = "^([0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})?$"  # "" is no range
+BYTE_RANGE = "^([0-9]{1,15}-[0-9]{0,15}|-[0-9]{1,15})?$"  # "" means that no range is given
 
 _RANGE = re.compile(r"([0-9]{1,15})-([0-9]{0,15})|-([0-9]{1,15})")
 
 
 @dataclass(frozen=True)
 class ByteRange:
-    """``offset``: first byte; negative: this many before the end. ``count``: how many; None: all that follow."""
+    """A range of bytes.
+
+    ``offset``: the first byte; if negative, that many bytes before the end. ``count``: number of bytes; None: up to the
+    end.
+    """
 
     offset: int
     count: int | None
 
 
 def parse_byte_range(text: str) -> ByteRange:
-    """``A-B``: the bytes A to B, both included; ``A-``; ``-N``: the last N. Raises InvalidInput (field ``range``)."""
+    """Parse a range: ``A-B`` (bytes A to B, both included), ``A-`` or ``-N`` (the last N bytes).
+
+    Raises InvalidInput (field ``range``).
+    """
     match = _RANGE.fullmatch(text)
     if match is None:
         raise _invalid(text)

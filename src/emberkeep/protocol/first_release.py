@@ -1,7 +1,7 @@
 """Messages for processes of release 0.1.0, which refuse fields that they do not know.
 
-All later releases ignore such fields (``base.compatible``), and say so with each request and each answer. Who does not
-say it is sent only the fields that 0.1.0 knows. Their defaults mean what 0.1.0 does.
+All later releases ignore unknown fields (``base.compatible``) and announce that with each request and reply. A process
+that does not announce it gets only the fields that 0.1.0 knows. The defaults of the other fields mean what 0.1.0 does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from emberkeep.protocol.messages import Message
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-# By class, what came after 0.1.0.
+# For each class, the fields that were added after 0.1.0.
 ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
     AttemptOutcome: ("lasting",),
     messages.AllocateSlot: ("lineage",),
@@ -38,7 +38,7 @@ ADDED: dict[type[msgspec.Struct], tuple[str, ...]] = {
 
 
 def for_first_release(message: MessageT) -> MessageT:
-    """Return ``message`` without what 0.1.0 does not know; ``message`` itself when there is nothing of the kind."""
+    """Return ``message`` without the fields that 0.1.0 does not know; ``message`` itself if none of them is set."""
     reduced: MessageT = _reduced(message)
     return reduced
 

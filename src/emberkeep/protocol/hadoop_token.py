@@ -1,11 +1,11 @@
-"""A state gateway's credential in the form in which Hadoop's WebHDFS client carries it: a delegation token.
+"""The state gateway's credential in the form that Hadoop's WebHDFS client carries: a delegation token.
 
-Hadoop reads tokens from the variable HADOOP_TOKEN of its process (comma-separated; ``UserGroupInformation`` of Hadoop
-3.5), Spark hands them on to the user that an executor runs as, and the client sends the one that fits the file system
-as the parameter ``delegation`` of each request, in the place of ``user.name``. So the user's name stays what it is.
+Hadoop reads tokens from its process's variable HADOOP_TOKEN (comma-separated; ``UserGroupInformation`` of Hadoop 3.5).
+Spark passes them on to the user that an executor runs as. The client sends the token that fits the file system with
+each request, as the parameter ``delegation`` in place of ``user.name``. So the user's name stays what it is.
 
 A token is four length-prefixed fields (identifier, password, kind, service) in URL-safe Base64 without padding. The
-credential is the password: the identifier shows in Hadoop's logs, and is empty.
+credential is the password. The identifier is empty, because Hadoop writes it to its logs.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from emberkeep.base.errors import InvalidInput
 
 TOKENS_VARIABLE = "HADOOP_TOKEN"
 KIND = "WEBHDFS delegation"
-# What the client takes webhdfs://localhost for: by address, or by name (hadoop.security.token.service.use_ip=false).
-# The port is the one that a WebHDFS address without any has, whatever the gateway's is.
+# The client's service names for webhdfs://localhost: by address, or by name if
+# hadoop.security.token.service.use_ip=false. An address without a port means 9870, whatever the gateway's port is.
 SERVICES = ("127.0.0.1:9870", "localhost:9870")
-_LONGEST = 4096  # characters; a token of ours has about 120
+_LONGEST = 4096  # characters; one of our tokens has about 120
 
 
 def with_credential(tokens: str, credential: str) -> str:
-    """The value of HADOOP_TOKEN that adds the credential to the ``tokens`` that are there ("" for none)."""
+    """Return the value of HADOOP_TOKEN that adds the credential to the existing ``tokens`` ("" for none)."""
     return ",".join((*filter(None, [tokens]), *(encode(credential, service) for service in SERVICES)))
 
 
 def encode(credential: str, service: str) -> str:
-    """One token, as Hadoop's ``Token.encodeToUrlString`` writes it."""
+    """Return one token, as Hadoop's ``Token.encodeToUrlString`` writes it."""
     fields = (b"", credential.encode(), KIND.encode(), service.encode())
     return base64.urlsafe_b64encode(b"".join(_length(len(field)) + field for field in fields)).decode().rstrip("=")
 
 
 def decode(token: str) -> str:
-    """The credential in a token. Raises InvalidInput for anything that ``encode`` does not write."""
+    """Return the credential in a token. Raises InvalidInput for anything that ``encode`` does not write."""
     try:
         if len(token) > _LONGEST:
             raise ValueError("too long")  # noqa: TRY301 - one message for all
@@ -52,14 +52,14 @@ def decode(token: str) -> str:
 
 
 def _length(number: int) -> bytes:
-    """Hadoop's variable-length integer, for 0 to 65535."""
+    """Encode a number from 0 to 65535 as Hadoop's variable-length integer."""
     if number <= 127:
         return bytes([number])
     return bytes([0x8F, number]) if number <= 0xFF else bytes([0x8E, *number.to_bytes(2, "big")])
 
 
 def _field(data: bytes) -> tuple[bytes, bytes]:
-    """The first field, and what follows it. Raises ValueError."""
+    """Return the first field and the bytes that follow it. Raises ValueError."""
     if not data:
         raise ValueError("it ends early")
     first, width = data[0], 0

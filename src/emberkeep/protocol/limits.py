@@ -1,11 +1,14 @@
-"""Upper bounds of what crosses a process boundary. Both sides check them: an error comes before the memory is gone."""
+"""Upper bounds of data that crosses a process boundary.
+
+Both sides check them, so that oversized data causes an error rather than exhausted memory.
+"""
 
 from __future__ import annotations
 
 SUBMISSION_BYTES = 256 * 1024**2  # one off-loaded submission
-RPC_MESSAGE_BYTES = 320 * 1024**2  # one request or reply with all its parts; the largest is StartDriver: a job graph
-RPC_INLINE_SLACK = 256 * 1024  # what a body may have beyond rpc.offload.min-size: references, or an error's texts
-ERROR_TEXT_CHARACTERS = 16 * 1024  # message, hint and field of an error that travels to a caller, each
-LEFT_JOBS = 256  # jobs that a TaskManager asks about in one report: whether what it keeps of them can go
-SEEN_JOBS = 1_000  # jobs whose newest attempt a TaskManager tells with its registration
-LOCAL_STATE_JOBS = 256  # jobs whose local state a TaskManager reports: those with the most of it
+RPC_MESSAGE_BYTES = 320 * 1024**2  # one request or reply with all its parts; the largest is StartDriver (job graph)
+RPC_INLINE_SLACK = 256 * 1024  # extra bytes of a body beyond rpc.offload.min-size: references, or an error's texts
+ERROR_TEXT_CHARACTERS = 16 * 1024  # each of message, hint and field of an error that is sent to a caller
+LEFT_JOBS = 256  # jobs in one TaskManager report of which it asks if what it keeps can be deleted
+SEEN_JOBS = 1_000  # jobs whose newest attempt a TaskManager reports at its registration
+LOCAL_STATE_JOBS = 256  # jobs whose local state a TaskManager reports: those with the most

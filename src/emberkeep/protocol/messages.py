@@ -1,13 +1,12 @@
 """Messages between JobManager, TaskManagers and JobMasters.
 
-The protocol is level-triggered: heartbeats carry the whole state of the sender and are sent at once when something
-changed, so a lost, repeated or late message is repaired by the next one. Each request names who sends it in which life
-(epoch of the JobManager, instance of a TaskManager, attempt of a JobMaster); a receiver that knows a newer life refuses
-with Conflict. Encoded as MessagePack; wrong types are refused.
+The protocol is level-triggered. Heartbeats carry the whole state of the sender and are sent at once after a change, so
+the next heartbeat repairs a lost, repeated or late message. Each request identifies its sender's current term: the
+epoch of the JobManager, the instance of a TaskManager, the attempt of a JobMaster. A receiver that knows a newer one
+refuses with Conflict. Messages are encoded as MessagePack; wrong types are refused.
 
 Neighbouring releases talk to each other while a cluster is upgraded (``base.compatible``): unknown fields are ignored,
-a new field has a default that means what the release before did, and PROTOCOL_VERSION changes only when that does not
-do.
+and the default of a new field means what the release before did. PROTOCOL_VERSION changes only if that is impossible.
 """
 
 from __future__ import annotations
@@ -31,90 +30,97 @@ class Message(Compatible, frozen=True, kw_only=True):
 
 
 class Ack(Message, frozen=True, kw_only=True):
-    """Done (or was done before)."""
+    """The request is done, or was done before."""
 
 
-# --- what processes look like ---------------------------------------------------------------------------------------
+# --- state of processes ---------------------------------------------------------------------------------------------
 
 
 class ProcessState(enum.Enum):
-    STARTING = "STARTING"  # artefacts are fetched, the process is being started
+    STARTING = "STARTING"  # fetching artefacts, or starting the process
     RUNNING = "RUNNING"
     EXITED = "EXITED"
 
 
 class DriverReport(Message, frozen=True, kw_only=True):
-    """A driver as its TaskManager sees it. EXITED ones stay in the report until the JobManager acknowledges them."""
+    """A driver as its TaskManager sees it.
+
+    An EXITED driver stays in the report until the JobManager acknowledges it.
+    """
 
     job_id: JobId
     attempt: int
     state: ProcessState
     pid: int = 0
-    memory_mb: int = 0  # reserved
+    memory_mb: int = 0  # reserved on the task manager
     outcome: AttemptOutcome | None = None  # with EXITED
 
 
 class ExecutorReport(Message, frozen=True, kw_only=True):
-    """An executor as its TaskManager sees it, by the allocation that it lives in."""
+    """An executor as its TaskManager sees it, identified by its allocation."""
 
     allocation_id: AllocationId
     executor_id: ExecutorId
     state: ProcessState
     pid: int = 0
-    exit_code: int | None = None  # negative: minus the signal
-    detail: str = ""  # last lines of its log when it failed
+    exit_code: int | None = None  # negative: minus the number of the signal that ended it
+    detail: str = ""  # last lines of its log, if it failed
 
 
 class BlobCacheReport(Message, frozen=True, kw_only=True):
-    """What a TaskManager's BLOB cache holds now and has done since its process started."""
+    """Contents of a TaskManager's BLOB cache, and what the cache has done since its process started."""
 
     blobs: int = 0
-    hits: int = 0  # in the local store
-    shared: int = 0  # another job had the same content
-    ha_hits: int = 0  # copied from the HA store
-    downloads: int = 0  # from the BLOB server or a peer
-    received_bytes: int = 0  # of both
+    hits: int = 0  # BLOBs found in the local store
+    shared: int = 0  # BLOBs whose content another job already had here
+    ha_hits: int = 0  # BLOBs copied from the HA store
+    downloads: int = 0  # BLOBs downloaded from the BLOB server or a peer
+    received_bytes: int = 0  # copied from the HA store or downloaded
     failures: int = 0  # retrievals that failed
-    verify_failures: int = 0  # copies, here or received, whose bytes were wrong
-    served: int = 0  # to peers
-    deleted: int = 0  # by clean-up
+    verify_failures: int = 0  # local or received copies whose bytes were wrong
+    served: int = 0  # BLOBs served to peers
+    deleted: int = 0  # BLOBs deleted by clean-up
     cleanup_runs: int = 0
 
 
 class LocalStateReport(Message, frozen=True, kw_only=True):
-    """What a node's disk holds of one job's state. Slots and driver of the job's next attempt are placed there."""
+    """One job's state on a node's disk. Slots and driver of the job's next attempt are preferably placed there."""
 
     job_id: JobId
     files: int
     size: int  # bytes
-    allocations: tuple[AllocationId, ...] = ()  # for which it is kept, ended ones included
+    allocations: tuple[AllocationId, ...] = ()  # owners of these files, ended allocations included
 
 
 class StateGatewayReport(Message, frozen=True, kw_only=True):
-    """What a TaskManager's state gateway holds now and has done since its process started."""
+    """Contents of a TaskManager's state gateway, and what the gateway has done since its process started."""
 
     copies: int = 0  # state files with a copy on the node's disk
-    used_bytes: int = 0  # that they take there
-    hits: int = 0  # files opened that were read from the local copy, at least in part
-    misses: int = 0  # files opened that were read from the durable store
+    used_bytes: int = 0  # disk space that these copies take
+    hits: int = 0  # opened files that were read from the local copy, at least in part
+    misses: int = 0  # opened files that were read from the durable store
     local_read_bytes: int = 0
     remote_read_bytes: int = 0
     written_bytes: int = 0  # to the durable store
-    kept_bytes: int = 0  # of these, with a local copy
+    kept_bytes: int = 0  # part of written_bytes that has a local copy
     verify_failures: int = 0  # local copies whose bytes were wrong
-    stale: int = 0  # local copies of a file that was replaced elsewhere
-    disk_failures: int = 0  # times that the disk refused a local copy, or a note of a rename
+    stale: int = 0  # local copies of files that another node has replaced
+    disk_failures: int = 0  # times that the disk refused a local copy or a note of a rename
     evictions: int = 0  # local copies dropped for the quota
-    purged: int = 0  # local copies dropped as their durable file was gone
-    fenced: int = 0  # requests of attempts that are over
+    purged: int = 0  # local copies dropped because their durable file no longer exists
+    fenced: int = 0  # refused requests of attempts that are over
 
 
 class TaskManagerReport(Message, frozen=True, kw_only=True):
-    """Everything a TaskManager holds. ``sequence`` grows within an instance, so that late reports are dropped.
-    ``leaving``: it is shutting down and takes nothing new; once nothing is in its report it is gone. ``draining``: what
-    it holds is to go elsewhere first, as far as there is room.
-    ``local_state``: the jobs with the most of it, at most LOCAL_STATE_JOBS, one entry each. ``left``: jobs that hold
-    nothing here any more and of which something is kept; LEFT_JOBS at most, of more in turn."""
+    """Everything that a TaskManager holds.
+
+    - ``sequence`` grows within an instance, so that late reports are dropped.
+    - ``leaving``: it shuts down and accepts nothing new. Once its report is empty it counts as gone.
+    - ``draining``: what it holds must first move elsewhere, as far as there is room.
+    - ``local_state``: the jobs with the most local state, at most LOCAL_STATE_JOBS, one entry each.
+    - ``left``: jobs that hold nothing here any more but of which data is kept; at most LEFT_JOBS, in turn if there are
+      more.
+    """
 
     sequence: int
     allocations: tuple[Allocation, ...]
@@ -124,9 +130,9 @@ class TaskManagerReport(Message, frozen=True, kw_only=True):
     memory_used_mb: int = 0
     cpu_percent: float = 0.0
     blobs: BlobCacheReport | None = None
-    adopted: int = 0  # processes that this life has taken over from the one before it
+    adopted: int = 0  # processes that this instance has taken over from the previous one
     local_state: tuple[LocalStateReport, ...] = ()
-    state_gateway: StateGatewayReport | None = None  # where there is one
+    state_gateway: StateGatewayReport | None = None  # None without a state gateway
     left: tuple[JobId, ...] = ()
     draining: bool = False
 
@@ -140,86 +146,97 @@ class AttemptKey(Message, frozen=True, kw_only=True):
 
 
 class RegisterTaskManager(Message, frozen=True, kw_only=True):
-    """First message of an instance; answered by TaskManagerRegistered. A second instance under the same id replaces the
-    first only when the first is lost or has the same address; else Conflict (two processes with one id). ``attempts``:
-    the newest ones that it has heard of, of the jobs that it has heard of last, at most SEEN_JOBS."""
+    """First message of an instance. Answered by TaskManagerRegistered.
+
+    A second instance with the same id replaces the first only if the first is lost or has the same address. Otherwise
+    two processes have one id: Conflict. ``attempts``: newest known attempts, for the jobs that this TaskManager
+    received messages about last; at most SEEN_JOBS.
+    """
 
     info: TaskManagerInfo
     report: TaskManagerReport
     attempts: tuple[AttemptKey, ...] = ()
-    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
-    epoch: int = 0  # highest one that it has heard of in that job store
+    lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
+    epoch: int = 0  # highest known epoch of that job store
 
 
 class TaskManagerRegistered(Message, frozen=True, kw_only=True):
     epoch: int
     heartbeat_interval: float  # seconds
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     id: TaskManagerId
     instance: InstanceId
     report: TaskManagerReport
-    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
-    epoch: int = 0  # highest one that it has heard of in that job store
+    lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
+    epoch: int = 0  # highest known epoch of that job store
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
-    """``known`` False: register again. ``acknowledged``: exited drivers that need not be reported again: what follows
-    from their ends is stored. ``stale``: attempts (and all older ones of the job) that are over: free their slots and
-    end their drivers; how these ended is reported until it is acknowledged.
-    ``ended``: of the jobs that the report names as left those that have ended: nothing of them needs to be kept."""
+    """Answer to a heartbeat.
+
+    - ``known`` False: register again.
+    - ``acknowledged``: exited drivers that need not be reported again, because the consequences of their ends are
+      stored.
+    - ``stale``: attempts that are over, and with each all older attempts of the job. Free their slots and end their
+      drivers; report how these ended until that is acknowledged.
+    - ``ended``: those of the ``left`` jobs in the report that have ended. Nothing of them needs to be kept.
+    """
 
     epoch: int
     known: bool
     acknowledged: tuple[AttemptKey, ...] = ()
     stale: tuple[AttemptKey, ...] = ()
     ended: tuple[JobId, ...] = ()
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 # --- JobManager → TaskManager ---------------------------------------------------------------------------------------
 
 
 class StartDriver(Message, frozen=True, kw_only=True):
-    """Start the driver of an attempt. Idempotent per (job, attempt); Conflict when a newer attempt is known."""
+    """Start the driver of an attempt. Idempotent per (job, attempt); Conflict if a newer attempt is known."""
 
     epoch: int
     graph: JobGraph
     attempt: int
     memory_mb: int  # reserved on the task manager: heap and overhead
-    job_manager: str  # address to fetch artefacts from and to register at
-    checkpoint_root: str  # where queries without an own checkpoint location keep theirs
-    checkpoints_recorded: bool = False  # checkpoint_root carries an ownership record, wherever it is there
-    checkpoints: tuple[QueryCheckpoint, ...] = ()  # what earlier attempts have committed, for a check of the storage
-    procedure: ProcedureRequest | None = None  # begun by an earlier attempt, perhaps: to be carried on
-    lineage: str = ""  # of the job store that the epoch counts in
+    job_manager: str  # address from which to fetch artefacts and at which to register
+    checkpoint_root: str  # directory for the checkpoints of queries without a checkpoint location of their own
+    checkpoints_recorded: bool = False  # checkpoint_root carries an ownership record wherever it is mounted
+    checkpoints: tuple[QueryCheckpoint, ...] = ()  # commits of earlier attempts, to check the storage against
+    procedure: ProcedureRequest | None = None  # to be continued; an earlier attempt may have begun it
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class StopDriver(Message, frozen=True, kw_only=True):
-    """End the driver of this attempt: SIGTERM, after ``grace`` seconds SIGKILL for its whole session."""
+    """End the driver of this attempt: SIGTERM, after ``grace`` seconds SIGKILL to its whole session."""
 
     epoch: int
     job_id: JobId
     attempt: int
     grace: float
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class StopTaskManager(Message, frozen=True, kw_only=True):
-    """End for good: take nothing new, let what is there go elsewhere or end by itself for ``drain`` seconds, then end
-    drivers and executors, give everything back and clean up. Ack: it has begun. The newest request's ``drain`` counts.
-    ``instance``: the life that is meant; Conflict in any other, so that a late message ends nobody else."""
+    """Stop the TaskManager permanently.
+
+    It accepts nothing new, and for ``drain`` seconds lets what it holds move elsewhere or end. Then it ends drivers and
+    executors, releases everything and cleans up. Ack means that this has begun. The newest request's ``drain`` counts.
+    ``instance``: the instance to stop; any other answers Conflict, so that a late message stops no other process.
+    """
 
     epoch: int
     instance: InstanceId
     drain: float
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class AllocateSlot(Message, frozen=True, kw_only=True):
-    """Reserve a slot for a job and offer it to its JobMaster. Conflict when the resources are not free."""
+    """Reserve a slot for a job and offer it to its JobMaster. Conflict if the resources are not free."""
 
     epoch: int
     allocation_id: AllocationId
@@ -227,24 +244,24 @@ class AllocateSlot(Message, frozen=True, kw_only=True):
     attempt: int
     profile: ResourceProfile
     job_master: str
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class ListLogs(Message, frozen=True, kw_only=True):
-    """Which logs there are: of one job, or with None all, the TaskManager's own among them."""
+    """Return the list of logs of one job, or with None of all logs, including the TaskManager's own."""
 
     job_id: JobId | None
 
 
 class LogView(Message, frozen=True, kw_only=True):
-    """One log as ``protocol.rest.LogInfo`` shows it. ``complete``: nothing will be added any more."""
+    """One log as ``protocol.rest.LogInfo`` shows it. ``complete``: nothing more will be appended."""
 
-    name: str  # its id on this TaskManager
+    name: str  # the log's id on this TaskManager
     size: int  # bytes
-    mtime: int  # ms since 1970
+    mtime: int  # Unix milliseconds
     kind: str
     complete: bool
-    job_id: str = ""  # "" when it belongs to no job, as what follows
+    job_id: str = ""  # "" if the log belongs to no job; the fields below are empty then
     attempt: int = 0
     executor_id: str = ""
 
@@ -254,21 +271,25 @@ class LogsListed(Message, frozen=True, kw_only=True):
 
 
 class UploadLog(Message, frozen=True, kw_only=True):
-    """Store a piece of a log as a transient BLOB at the BLOB server. Who asks gives its reference back once it has read
-    it; what was not given back ends when the log is asked for again, some time later. Absent: there is no such log, or
-    it belongs to another job than ``job_id``."""
+    """Store a piece of a log as a transient BLOB at the BLOB server.
+
+    The requester releases the BLOB's reference once it has read the piece. A reference that was not released ends at a
+    later request for the log. Absent: there is no such log, or it belongs to another job than ``job_id``.
+    """
 
     log_id: str
-    offset: int  # bytes; negative: before the end
+    offset: int  # bytes; negative: counted from the end
     limit: int  # bytes
-    wait: float  # seconds for which it waits while there is nothing after ``offset``
-    from_start: bool  # where ``offset`` is beyond the end, the log was replaced: its first bytes are meant
+    wait: float  # seconds to wait while there is nothing after ``offset``
+    from_start: bool  # if ``offset`` is beyond the end, the log was replaced: send its first bytes
     job_id: JobId | None = None
 
 
 class LogUploaded(Message, frozen=True, kw_only=True):
-    """The piece begins at ``offset``; it is empty, and no BLOB, when ``key`` is "". ``size``: bytes of the log now.
-    ``complete``: the piece reaches the log's end, and nothing will be added."""
+    """The piece that begins at ``offset``; empty and without a BLOB if ``key`` is "".
+
+    ``size``: bytes of the log now. ``complete``: the piece reaches the log's end, and nothing more will be appended.
+    """
 
     offset: int
     size: int
@@ -282,10 +303,12 @@ class LogUploaded(Message, frozen=True, kw_only=True):
 
 
 class OfferSlots(Message, frozen=True, kw_only=True):
-    """Offered until answered, for at most ``taskmanager.slot.timeout``; what is not accepted is freed.
+    """Offer slots.
 
-    A restarted task manager offers what it has recovered again, with the executors that it has adopted or that ended
-    while it was away; an allocation without an executor here holds none.
+    Repeated until answered, for at most ``taskmanager.slot.timeout``; slots that are not accepted are freed.
+
+    A restarted task manager offers the slots that it has recovered again, with the executors that it has adopted or
+    that ended while it was away. An allocation without an executor here has none.
     """
 
     job_id: JobId
@@ -296,15 +319,21 @@ class OfferSlots(Message, frozen=True, kw_only=True):
 
 
 class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
-    """``later``: not accepted only because the pause before a replacement is not over yet. The job has no use for the
-    others any more, nor for what is kept for them."""
+    """Answer to an offer.
+
+    ``later``: slots not accepted only because the pause before a replacement is not over yet. The job has no use for
+    the other slots any more, nor for the data kept for them.
+    """
 
     accepted: tuple[AllocationId, ...]
     later: tuple[AllocationId, ...] = ()
 
 
 class ExecutorChanged(Message, frozen=True, kw_only=True):
-    """An executor started to run or ended. Repeated in each SlotsReply, so a loss of this one only costs time."""
+    """An executor has started to run or has ended.
+
+    Each SlotsReply repeats it, so the loss of this message only costs time.
+    """
 
     job_id: JobId
     attempt: int
@@ -331,15 +360,17 @@ class StartExecutor(Message, frozen=True, kw_only=True):
     environ: dict[str, str]
     auth_secret: str
     python_path: tuple[str, ...]
-    artefacts: tuple[Artefact, ...] = ()  # bound to the executor by its own node's BLOB cache
-    python: str = ""  # what the application starts Python workers with, such as ./environment/bin/python
-    jars_first: bool = False  # the artefacts' jars win over Spark's own
+    artefacts: tuple[Artefact, ...] = ()  # the node's BLOB cache makes them available to the executor
+    python: str = ""  # interpreter of the application's Python workers, such as ./environment/bin/python
+    jars_first: bool = False  # the artefacts' jars take precedence over Spark's own
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):
-    """Give a slot back: its executor is ended at once. Unknown allocations are already released: Ack. ``stopped``: the
-    application has, so that the node keeps what it holds of the job's state; else the job goes on, and needs it no
-    more."""
+    """Release a slot: its executor is ended at once. An unknown allocation counts as released: Ack.
+
+    ``stopped``: the application has stopped, so the node keeps what it holds of the job's state. Otherwise the job
+    continues and no longer needs that state here.
+    """
 
     job_id: JobId
     attempt: int
@@ -348,9 +379,12 @@ class ReleaseSlot(Message, frozen=True, kw_only=True):
 
 
 class JobMasterBeat(Message, frozen=True, kw_only=True):
-    """The allocations that the JobMaster holds on this TaskManager: others of this attempt, once offered and answered,
-    are freed. Silence for ``heartbeat.timeout`` (and no driver of the attempt alive here) frees them all.
-    ``decommissioned``: those of them whose executors are to hand over their blocks and end by themselves."""
+    """The allocations that the JobMaster holds on this TaskManager.
+
+    Other allocations of this attempt that were offered and answered are freed. Silence for ``heartbeat.timeout`` frees
+    all of them, unless a driver of the attempt is alive here. ``decommissioned``: those of them whose executors must
+    hand over their blocks and end by themselves.
+    """
 
     job_id: JobId
     attempt: int
@@ -359,7 +393,7 @@ class JobMasterBeat(Message, frozen=True, kw_only=True):
 
 
 class SlotsReply(Message, frozen=True, kw_only=True):
-    """What the TaskManager holds for that attempt; a held allocation that is missing here is lost."""
+    """The TaskManager's allocations and executors for that attempt. A held allocation that is missing here is lost."""
 
     instance: InstanceId
     allocations: tuple[AllocationId, ...]
@@ -367,8 +401,10 @@ class SlotsReply(Message, frozen=True, kw_only=True):
 
 
 class ListLocalState(Message, frozen=True, kw_only=True):
-    """What the TaskManager's disk holds of the job's state, so that tasks can be placed where it lies. Answered by
-    LocalStateListed, an empty one where it keeps none. Conflict: a newer attempt is known."""
+    """Return the job's state on the TaskManager's disk, so that tasks can be placed where their state is.
+
+    Answered by LocalStateListed, which is empty if nothing is kept. Conflict: a newer attempt is known.
+    """
 
     job_id: JobId
     attempt: int
@@ -393,15 +429,18 @@ class QueryProgress(Message, frozen=True, kw_only=True):
     input_rows_per_second: float
     processed_rows_per_second: float
     state_rows: int
-    watermark: str  # "" when the query has none
+    watermark: str  # "" if the query has none
     status: str
     checkpoint_location: str
 
 
 class Departure(Message, frozen=True, kw_only=True):
-    """How far an executor is that leaves. ``begun`` False: it waits for another one that can take its blocks. Blocks:
-    how many still lie there, as Spark's driver knows; -1: not known. ``at_least``: there are more map outputs than were
-    looked at."""
+    """Progress of an executor that is leaving.
+
+    ``begun`` False: it waits for another executor that can take over its blocks. ``shuffle_blocks`` and
+    ``cached_blocks``: how many it still holds, as Spark's driver knows; -1: not known. ``at_least``: there are more map
+    outputs than were counted.
+    """
 
     begun: bool
     shuffle_blocks: int = -1
@@ -417,18 +456,18 @@ class ExecutorView(Message, frozen=True, kw_only=True):
     task_manager: TaskManagerId
     host: str
     state: ProcessState
-    registered: bool  # with Spark
+    registered: bool  # with Spark's driver
     cores: int
     heap_mb: int
     pid: int = 0
-    away: bool = False  # its task manager is silent; Spark says that it lives
-    departure: Departure | None = None  # it leaves, and does not count as one of those wanted
-    outgoing: bool = False  # its place is blocked: likewise, but it stays until it has nothing left to do
-    cordoned: bool = False  # it takes no new task, as another one is there in its place
+    away: bool = False  # its task manager is silent, but Spark reports the executor alive
+    departure: Departure | None = None  # it is leaving, and does not count towards the executors wanted
+    outgoing: bool = False  # its place is blocked: it does not count either, but stays until it has no work left
+    cordoned: bool = False  # it gets no new tasks, because its replacement is there
 
 
 class JobMasterStatus(Message, frozen=True, kw_only=True):
-    """Everything a JobMaster tells about its attempt. ``waiting`` says in words what is missing, if anything."""
+    """Everything that a JobMaster reports about its attempt. ``waiting``: what is missing, in words, if anything."""
 
     sequence: int
     requirements: tuple[SlotRequirement, ...]
@@ -441,20 +480,23 @@ class JobMasterStatus(Message, frozen=True, kw_only=True):
     app_id: str = ""
     waiting: str = ""
     exceptions: tuple[ExceptionEntry, ...] = ()  # the newest ones of this attempt, bounded
-    blocklist_revision: int = -1  # of the list that it acts by; -1: it was told none
-    blocklist: Blocklist | None = None  # that list, where the JobManager cannot read its own
-    blocklist_epoch: int = 0  # of the leader that told it
-    block_reports: tuple[Report, ...] = ()  # what it wants in the list and has not found answered there, bounded
+    blocklist_revision: int = -1  # of the list that the JobMaster follows; -1: it has received none
+    blocklist: Blocklist | None = None  # that list, sent if the JobManager cannot read its own
+    blocklist_epoch: int = 0  # of the leader that sent that list
+    block_reports: tuple[Report, ...] = ()  # requested entries that the list has not answered yet, bounded
     checkpoints: tuple[QueryCheckpoint, ...] = ()  # newest commit of each streaming query of this attempt, bounded
-    procedure: ProcedureProgress | None = None  # the one that it was asked for last, until another one comes
+    procedure: ProcedureProgress | None = None  # of the newest request, until another one comes
     functions: tuple[str, ...] = ()  # names of user functions that may have state, bounded
 
 
 class RegisterJobMaster(Message, frozen=True, kw_only=True):
-    """A driver's JobMaster is up. Conflict: this attempt has been superseded or the job has ended: end yourself.
+    """A driver's JobMaster is ready.
 
-    ``in_doubt``: it was stopped for long, and the answer decides whether it may commit: the JobManager first confirms
-    that it leads."""
+    Conflict: this attempt has been superseded or the job has ended, so it must end itself.
+
+    ``in_doubt``: the JobMaster was stopped for long, and the answer decides if it may commit. So the JobManager first
+    confirms that it is the leader.
+    """
 
     job_id: JobId
     attempt: int
@@ -463,24 +505,29 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     pid: int
     status: JobMasterStatus
     in_doubt: bool = False
-    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
-    epoch: int = 0  # highest one that it has heard of in that job store
+    lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
+    epoch: int = 0  # highest known epoch of that job store
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     status: JobMasterStatus
-    lineage: str = ""  # of the job store that its JobManagers have led with; "": it follows any
-    epoch: int = 0  # highest one that it has heard of in that job store
+    lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
+    epoch: int = 0  # highest known epoch of that job store
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
-    """Answer to both. ``known`` False: register again. ``lost``: instances of task managers that are gone.
-    ``missing``: what the cluster cannot give at present, in words, "" when all is met; ``missing_blocked``: it
-    may, once nodes are not blocked any more. ``procedure``: what the job is asked to do, until its end is recorded.
-    ``procedure_recorded``: trigger id of the newest whose end is. ``draining``: task managers that are to end once what
-    they hold has gone elsewhere."""
+    """Answer to RegisterJobMaster and JobMasterHeartbeat.
+
+    - ``known`` False: register again.
+    - ``lost``: instances of task managers that are gone.
+    - ``missing``: what the cluster cannot provide now, in words; "" if all requirements are met.
+    - ``missing_blocked``: the cluster could provide it if nodes were not blocked.
+    - ``procedure``: what the job is asked to do, until its end is recorded.
+    - ``procedure_recorded``: trigger id of the newest procedure whose end is recorded.
+    - ``draining``: task managers that will stop once what they hold has moved elsewhere.
+    """
 
     epoch: int
     known: bool
@@ -488,21 +535,27 @@ class JobMasterReply(Message, frozen=True, kw_only=True):
     lost: tuple[InstanceId, ...] = ()
     missing: str = ""
     missing_blocked: bool = False
-    blocklist: Blocklist | None = None  # the whole list, unless the status names its revision
-    blocklist_lost: bool = False  # the JobManager cannot read its list: it wants to be told the one known here
+    blocklist: Blocklist | None = None  # the whole list, unless the status names its revision already
+    blocklist_lost: bool = False  # the JobManager cannot read its blocklist and asks the JobMaster for its copy
     procedure: ProcedureRequest | None = None
     procedure_recorded: str = ""
     draining: tuple[TaskManagerId, ...] = ()
-    lineage: str = ""  # of the job store that the epoch counts in
+    lineage: str = ""  # job store to which the epoch belongs
 
 
 class AskLeader(Message, frozen=True, kw_only=True):
-    """To any JobManager, TaskManager or JobMaster, from one whose leader does not answer: who leads, as far as known?
-    What cannot reach ZooKeeper, or has no session there, learns it so."""
+    """Ask any JobManager, TaskManager or JobMaster who the leader is.
+
+    Sent by a process whose leader does not answer. So a process that cannot reach ZooKeeper, or has no session there,
+    learns about a new leader.
+    """
 
 
 class LeaderTold(Message, frozen=True, kw_only=True):
-    """What is known. ``epoch`` 0: no leader. ``job_managers``: where JobManagers were heard of, newest first."""
+    """What the process knows about the leader.
+
+    ``epoch`` 0: no leader is known. ``job_managers``: known addresses of JobManagers, most recently reported first.
+    """
 
     epoch: int = 0
     address: str = ""
@@ -515,8 +568,8 @@ class ReportOutcome(Message, frozen=True, kw_only=True):
     job_id: JobId
     attempt: int
     outcome: AttemptOutcome
-    lineage: str = ""  # of the job store that its JobManagers have led with
-    epoch: int = 0  # highest one that it has heard of in that job store
+    lineage: str = ""  # job store of the JobManagers that it follows
+    epoch: int = 0  # highest known epoch of that job store
 
 
 REQUESTS: dict[str, type[Message]] = {

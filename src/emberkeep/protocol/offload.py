@@ -1,9 +1,11 @@
-"""How the large parts of a message travel as BLOBs (BLOB-19): how it is taken apart and put together again.
+"""Off-load the large parts of a message as BLOBs (BLOB-19): take a message apart and put it together again.
 
-A message is a MessagePack map. Each field whose encoding is larger than the minimum is stored once as a transient BLOB
-of the message's job; if what is left is still larger, it is stored as a whole. What travels then is a MessagePack
-extension with an ``OffloadedMessage``. Each delivery holds its own reference to each BLOB: its receiver fetches,
-decodes and releases it, which is the acknowledgement. Pure: bytes come from and go to ``MessageBlobs``.
+A message is a MessagePack map. Each field whose encoding is larger than the minimum becomes a transient BLOB of the
+message's job, stored once. If the rest is still larger than the minimum, it becomes a BLOB as well. The message that is
+sent is then a MessagePack extension with an ``OffloadedMessage``.
+
+Each delivery holds its own reference to each BLOB. The receiver fetches, decodes and releases it; the release is the
+acknowledgement. Pure: bytes come from and go to ``MessageBlobs``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
 from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
 from emberkeep.protocol.messages import Message
 
-REST: Final = ""  # stands for all fields that are not parts of their own
+REST: Final = ""  # name of the part with all fields that are not separate parts
 
 _EXTENSION: Final = 1
 _EXTENSION_BYTES: Final = frozenset((0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8))  # a map begins with none of these
@@ -32,21 +34,24 @@ _MAX_PARTS: Final = 64
 
 
 class Part(Compatible, frozen=True, kw_only=True):
-    """An encoded field, or the rest, as a BLOB."""
+    """One encoded field, or the rest, as a BLOB."""
 
     key: str
     size: int  # bytes
 
 
 class OffloadedMessage(Compatible, frozen=True, kw_only=True):
-    """What travels in place of a large message. ``inline``: the fields that stayed, as an encoded map; empty where the
-    rest is a part. ``delivery`` is unique: it makes the name of the reference that this receiver gives back.
-    ``attempt``: of the owner, that the message acts for; NO_ATTEMPT for none."""
+    """Sent in place of a large message.
+
+    ``inline``: the remaining fields, as an encoded map; empty if the rest is a part. ``delivery`` is unique: the name
+    of the reference that this receiver releases is made from it. ``attempt``: the owner's attempt for which the message
+    acts; NO_ATTEMPT for none.
+    """
 
     owner: JobId
     attempt: int
     delivery: str
-    parts: dict[str, Part]  # by field; REST
+    parts: dict[str, Part]  # by field name, or REST
     inline: bytes
 
     @property
@@ -55,40 +60,42 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
 
     @property
     def size(self) -> int:
-        """Bytes of the parts together."""
+        """Bytes of all parts together."""
         return sum(part.size for part in self.parts.values())
 
     def blob_keys(self) -> frozenset[BlobKey]:
-        """Equal parts are one BLOB."""
+        """Return the keys of all parts. Equal parts are one BLOB."""
         return frozenset(parse_blob_key(part.key) for part in self.parts.values())
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """A large message taken apart: encodings by field, and the rest that stays."""
+    """A large message taken apart: the encoded parts by field, and the encoded rest."""
 
     parts: dict[str, bytes]
     inline: bytes
 
 
 class MessageBlobs(Protocol):
-    """Where the parts of messages are stored, as one process reaches it. ``attempt``: that the message acts for."""
+    """The store for message parts, as one process reaches it. ``attempt``: the attempt for which the message acts."""
 
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         """Store ``data`` as a transient BLOB, once, with a reference of ``holder``.
 
-        Raises RetryLater (nobody answers), InvalidInput (too large), Conflict (job or attempt have ended), Fatal.
+        Raises RetryLater (no answer), InvalidInput (too large), Conflict (the job or the attempt has ended), Fatal.
         """
 
     async def fetch(self, owner: JobId, key: BlobKey, holder: str) -> bytes:
-        """The verified content; no copy in a cache is held any more. Raises Absent, RetryLater, Fatal."""
+        """Return the verified content; no cache keeps a copy for this reader. Raises Absent, RetryLater, Fatal."""
 
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
-        """End the reference; one that is not there (any more) is fine. Raises RetryLater, Conflict (the attempt is
-        over: its references have ended), Fatal."""
+        """End the reference. Does nothing if there is none (any more).
+
+        Raises RetryLater, Conflict (the attempt is over: its references have ended), Fatal.
+        """
 
 
 def owner_of(message: Message) -> JobId | None:
-    """The job that a message is about."""
+    """Return the job that a message is about."""
     job_id = getattr(message, "job_id", None) or getattr(getattr(message, "graph", None), "job_id", None)
     if job_id is None:
         return None
@@ -99,9 +106,9 @@ def owner_of(message: Message) -> JobId | None:
 
 
 def split(message: Message, minimum: int) -> Split:
-    """Take out what is larger than ``minimum`` bytes; nothing in ``parts`` when nothing is.
+    """Take out the fields that are larger than ``minimum`` bytes. ``parts`` is empty if the message is small enough.
 
-    Raises InvalidInput: all of it is larger than RPC_MESSAGE_BYTES.
+    Raises InvalidInput if the message is larger than RPC_MESSAGE_BYTES.
     """
     encode = msgspec.msgpack.Encoder().encode
     fields = {name: encode(getattr(message, name)) for name in message.__struct_fields__}
@@ -114,7 +121,7 @@ def split(message: Message, minimum: int) -> Split:
 
 
 def check_size(kind: str, size: int) -> None:
-    """Raises InvalidInput when a message of ``size`` bytes, its parts included, is larger than RPC_MESSAGE_BYTES."""
+    """Raise InvalidInput if a message of ``size`` bytes, its parts included, is larger than RPC_MESSAGE_BYTES."""
     if size > RPC_MESSAGE_BYTES:
         raise InvalidInput(
             f"{kind} is too large: {size} bytes, at most {RPC_MESSAGE_BYTES}",
@@ -123,12 +130,15 @@ def check_size(kind: str, size: int) -> None:
 
 
 def encode_offloaded(message: OffloadedMessage) -> bytes:
-    """As it travels."""
+    """Return the bytes to send."""
     return msgspec.msgpack.encode(msgspec.msgpack.Ext(_EXTENSION, msgspec.msgpack.encode(message)))
 
 
 def decode_offloaded(data: bytes) -> OffloadedMessage | None:
-    """None: this is a message itself. Raises InvalidInput: it is neither, or refers to what no message may."""
+    """Decode an off-loaded message; None if ``data`` is an ordinary message.
+
+    Raises InvalidInput if it is neither, or refers to BLOBs that no message may refer to.
+    """
     if not data or data[0] not in _EXTENSION_BYTES:
         return None
     try:
@@ -149,7 +159,7 @@ def decode_offloaded(data: bytes) -> OffloadedMessage | None:
 
 
 def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
-    """The encoded message that ``contents`` (bytes by BLOB key) complete. Raises InvalidInput."""
+    """Return the encoded message that ``contents`` (bytes by BLOB key) completes. Raises InvalidInput."""
     for name, part in message.parts.items():
         if len(contents[part.key]) != part.size:
             raise _invalid(f"{name or 'its rest'} has another size than was said")
@@ -167,13 +177,15 @@ def join(message: OffloadedMessage, contents: Mapping[str, bytes]) -> bytes:
 
 
 def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
-    """Who owns the parts of ``message``: its job, else that of the message it answers, else NO_JOB."""
+    """Return who owns the parts of ``message``: its job, else the job of the message that it answers, else NO_JOB."""
     return owner_of(message) or (owner_of(otherwise) if otherwise is not None else None) or NO_JOB
 
 
 def attempt_of(message: Message, otherwise: Message | None = None) -> int:
-    """The attempt that ``message`` acts for: what it names, else what the message names that it answers. What carries
-    an epoch acts for the leader."""
+    """Return the attempt for which ``message`` acts: the one that it names, else that of the message that it answers.
+
+    A message that has a field ``epoch`` acts for the leader: NO_ATTEMPT.
+    """
     if hasattr(message, "epoch"):
         return NO_ATTEMPT
     for each in (message, otherwise):

@@ -1,9 +1,9 @@
-"""The RPC port: how a message gets to another process and what can go wrong on the way.
+"""The RPC port: how a message reaches another process, and what can go wrong on the way.
 
-Real processes use HTTP (``adapters``); the simulator passes messages itself, with loss, delay, repetition and
-partition. Errors are those of ``base.errors``: RetryLater (it did not arrive: connection refused), UnknownOutcome (no
-answer in time, or the connection broke), and whatever the receiver raised (Conflict, Absent, InvalidInput, Fatal,
-RetryLater).
+Real processes use HTTP (``adapters``). The simulator passes messages itself, with loss, delay, repetition and
+partition. Errors are those of ``base.errors``: RetryLater (the request did not arrive: connection refused),
+UnknownOutcome (no answer in time, or the connection broke), and whatever the receiver raised (Conflict, Absent,
+InvalidInput, Fatal, RetryLater).
 """
 
 from __future__ import annotations
@@ -26,4 +26,7 @@ class RpcService(Protocol):
     """Receives requests. One per process address."""
 
     async def serve(self, request: Message) -> Message:
-        """Answer one request. EmberkeepErrors travel to the caller. Raises InvalidInput for kinds it does not serve."""
+        """Answer one request.
+
+        EmberkeepErrors are sent to the caller. Raises InvalidInput for an unsupported kind of request.
+        """

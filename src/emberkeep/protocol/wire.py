@@ -1,8 +1,8 @@
-"""How messages and errors look as bytes, for every transport.
+"""The encoding of messages and errors, for every transport.
 
-A message travels as MessagePack under the name of its kind; an error as an ``ErrorReply``, so that the caller raises
-the same class, or the root of it that all releases know, with the same message and hint. Errors that are no
-EmberkeepError never travel.
+A message is sent as MessagePack under the name of its kind. An error is sent as an ``ErrorReply``: the caller raises
+the same class, or the nearest base class that all releases know, with the same message and hint. Only EmberkeepErrors
+are ever sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LAST_PORT = 65535
 
 
 class ErrorReply(Compatible, frozen=True, kw_only=True):
-    """An error on its way to the caller."""
+    """An error that is sent to the caller."""
 
     error: str  # name of the class in base.errors
     message: str
@@ -46,21 +46,24 @@ class ErrorReply(Compatible, frozen=True, kw_only=True):
 
 
 def check_address(address: str) -> None:
-    """Raises InvalidInput unless ``address`` is "host:port" or "[v6 address]:port"."""
+    """Raise InvalidInput unless ``address`` is "host:port" or "[v6 address]:port"."""
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match.group(1)) <= _LAST_PORT:
         raise InvalidInput(f"{address[:200]!r} is not an address", hint="expected host:port")
 
 
 def encode_message(message: Message) -> bytes:
-    """Raises InvalidInput when the message is larger than RPC_MESSAGE_BYTES."""
+    """Encode a message. Raises InvalidInput if it is larger than RPC_MESSAGE_BYTES."""
     data = msgspec.msgpack.encode(message)
     check_size(type(message).__name__, len(data))
     return data
 
 
 def decode_request(kind: str, data: bytes) -> Message:
-    """Raises InvalidInput (no such kind; not a message of that kind, naming the field)."""
+    """Decode a request.
+
+    Raises InvalidInput: there is no such kind, or the bytes are not a message of that kind (naming the field).
+    """
     request = REQUESTS.get(kind)
     if request is None:
         raise InvalidInput(f"{kind[:64]!r} is not a request of this protocol", hint="use one release everywhere")
@@ -71,7 +74,7 @@ def decode_request(kind: str, data: bytes) -> Message:
 
 
 def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
-    """Raises Fatal naming the sender when the bytes are no such reply."""
+    """Decode a reply. Raises Fatal naming the sender if the bytes are not such a reply."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -81,9 +84,9 @@ def decode_reply(data: bytes, kind: type[ReplyT], *, sender: str) -> ReplyT:
 
 
 def encode_error(error: EmberkeepError) -> bytes:
-    """An error of a narrower class travels as its base class: that is what the caller acts upon.
+    """Encode an error. A narrower class is sent as its base class, because that is what the caller acts upon.
 
-    An illegal transition is the receiver's own bug: what it did until then is unknown to the caller.
+    An illegal transition is the receiver's own bug: the caller cannot know what the receiver did until then.
     """
     if isinstance(error, IllegalTransition):
         error = internal_error()
@@ -98,17 +101,20 @@ def encode_error(error: EmberkeepError) -> bytes:
 
 
 def _travelling_name(error: EmberkeepError) -> str:
-    """The nearest class that every peer knows: it says what the caller may do; the message says the rest."""
+    """Return the nearest class that every peer knows.
+
+    The class says what the caller may do, the message says the rest.
+    """
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _TRAVELLING), type(error).__name__)
 
 
 def internal_error() -> EmberkeepError:
-    """What a caller is told when the receiver failed by a bug; the details are in the receiver's own log only."""
+    """Return the error to send if the receiver failed by a bug. The details are only in the receiver's own log."""
     return UnknownOutcome("the receiver failed with an internal error", hint="see the log of that process")
 
 
 def decode_error(data: bytes, *, sender: str) -> EmberkeepError:
-    """The error to raise. One that cannot be read is an unknown outcome: something happened over there."""
+    """Return the error to raise. An unreadable one is an unknown outcome: the receiver did something."""
     try:
         reply = msgspec.msgpack.decode(data, type=ErrorReply)
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -65,9 +65,7 @@ class StateLayout:
 
     @property
     def storage_record(self) -> Path:
-        """Directory with the ownership record of the cluster's part of the storage, and the marks of data to delete
-        there.
-        """
+        """Directory with the ownership record of the cluster's part of the storage, and the marks of data to delete."""
         if self.configuration[HA_TYPE] == "embedded":
             return self.storage
         return self.storage / "clusters" / self.configuration[HA_CLUSTER_ID]
@@ -93,7 +91,8 @@ class StateLayout:
     def _of_cluster(self, kind: str) -> Path:
         """Return the cluster's folder in the storage.
 
-        With ZooKeeper, clusters share a storage and each has its own folder.
+        With ZooKeeper, clusters share a storage and each has its own folder. An embedded cluster has the storage to
+        itself.
         """
         place = self.storage / kind
         if self.configuration[HA_TYPE] == "embedded":
