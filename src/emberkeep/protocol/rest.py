@@ -1,7 +1,7 @@
-"""Bodies of the REST API, in the shapes of Flink's wherever Flink has the thing; ours hangs below ``emberkeep``.
+"""Bodies of the REST API. Where Flink has the thing they have Flink's shape; our own fields are below ``emberkeep``.
 
-Times are Unix milliseconds, durations milliseconds, -1 where Flink says -1 ("has not happened"). Readers ignore fields
-that they do not know, so a newer JobManager can serve an older client; requests with unknown fields are refused.
+Times are Unix milliseconds and durations are milliseconds; -1 where Flink has -1 ("has not happened"). Readers ignore
+fields that they do not know, so a newer JobManager can serve an older client. Requests with unknown fields are refused.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from emberkeep.protocol.messages import ProcessState
 API_PREFIX = "/v1"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
-LOG_OFFSET_HEADER = "X-Log-Offset"  # of the first byte of the body; the next read starts at this + length of the body
-LOG_SIZE_HEADER = "X-Log-Size"  # bytes that the log holds now
-LOG_COMPLETE_HEADER = "X-Log-Complete"  # "true": nothing will be added any more
+LOG_OFFSET_HEADER = "X-Log-Offset"  # offset of the body's first byte; the next read starts at this + length of the body
+LOG_SIZE_HEADER = "X-Log-Size"  # bytes of the log now
+LOG_COMPLETE_HEADER = "X-Log-Complete"  # "true": nothing more will be appended
 
 Millis: TypeAlias = Annotated[int, Meta(description="Unix time in milliseconds, -1 when it has not happened")]
 Duration: TypeAlias = Annotated[int, Meta(description="milliseconds")]
 
 
 class Kebab(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"):
-    """Replies with hyphenated names (Flink's older ones, and ours)."""
+    """Replies with hyphenated names (Flink's older ones, and our own)."""
 
 
 class Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -78,12 +78,12 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
     jobs_by_status: dict[JobStatus, int]
     driver_places_total: int
     driver_places_available: int
-    taskmanagers_away: int  # of those counted in ``taskmanagers``
+    taskmanagers_away: int  # silent ones; counted in ``taskmanagers`` too
     taskmanagers_of_another_store: tuple[TaskManagerOfAnotherStore, ...] = ()  # not counted in ``taskmanagers``
-    problem: str = ""  # what the JobManager cannot do at present, and what to do; as its readiness says
-    blocklist_problem: str = ""  # why it is not known which nodes are blocked: nothing new is placed meanwhile
-    storage_problem: str = ""  # why nothing is deleted in the shared storage; empty where it is this cluster's
-    storage_unneeded: int = 0  # pieces of data there that no job needs
+    problem: str = ""  # what the JobManager cannot do now, and what to do about it; the same as in its readiness
+    blocklist_problem: str = ""  # why the blocked nodes are unknown; nothing new is placed until they are known
+    storage_problem: str = ""  # why nothing is deleted in the shared storage; empty if this cluster owns it
+    storage_unneeded: int = 0  # pieces of data in the storage that no job needs
 
 
 class ClusterOverview(Kebab, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class ClusterOverview(Kebab, frozen=True, kw_only=True):
     flink_commit: str
     emberkeep: ClusterExtension
     taskmanagers_blocked: int = 0
-    slots_free_and_blocked: int = 0  # of those available: nothing new goes there
+    slots_free_and_blocked: int = 0  # available slots on blocked task managers, where nothing new is placed
 
 
 class Features(Kebab, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ class Probe(Kebab, frozen=True, kw_only=True):
 
     status: str
     epoch: int
-    problem: str = ""  # what cannot be done at present all the same: nothing is decided, the storage cannot be read
+    problem: str = ""  # what cannot be done although the probe succeeds, such as decisions or storage reads
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class TaskCounts(Kebab, frozen=True, kw_only=True):
 
 class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
     attempt: int
-    executors: int  # that Spark can use now
+    executors: int  # executors that Spark can use now
     executors_wanted: int
     waiting: str
     exit_code: int | None
@@ -192,7 +192,7 @@ class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
 
 class DriverInfo(Kebab, frozen=True, kw_only=True):
     taskmanager_id: TaskManagerId
-    pid: int  # 0 while it is not known
+    pid: int  # 0 while unknown
 
 
 class DepartureInfo(Kebab, frozen=True, kw_only=True):
@@ -215,10 +215,10 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
     pid: int
     cores: int
     heap_mb: int
-    away: bool  # its task manager is silent; Spark says that it goes on
-    departure: DepartureInfo | None = None  # it leaves an evacuated node; its replacement is counted without it
-    outgoing: bool = False  # its node is blocked: another one is to take its place
-    cordoned: bool = False  # that one is there: it takes no new task, and keeps its blocks and the tasks that run
+    away: bool  # its task manager is silent, but Spark reports the executor alive
+    departure: DepartureInfo | None = None  # it is leaving an evacuated node, and not counted as one of those wanted
+    outgoing: bool = False  # its node is blocked: another executor will replace it
+    cordoned: bool = False  # its replacement is there: it gets no new tasks, and keeps its blocks and running tasks
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
@@ -268,15 +268,15 @@ class ProcedureInfo(Kebab, frozen=True, kw_only=True):
     requested: Millis
     started: Millis
     ended: Millis
-    duration: Duration  # since it was asked for, -1 where that is not known
-    location: str  # of the savepoint, once it is durable that there is one
+    duration: Duration  # since the request; -1 if that time is not known
+    location: str  # of the savepoint, once its completion is recorded durably
     manifest_sha256: str
     job_status: JobStatus
     warning: str = ""
 
 
 class JobExtension(Kebab, frozen=True, kw_only=True):
-    attempt: int  # 0: none was started yet
+    attempt: int  # 0 before the first start
     driver: DriverInfo | None
     waiting: str  # what the job waits for, in words; "" when nothing is missing
     executors: list[ExecutorInfo]
@@ -287,7 +287,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
     root_cause: str
     app_id: str
     active_stages: int
-    procedure: ProcedureInfo | None = None  # what the job does on request, or was stopped by, while it runs
+    procedure: ProcedureInfo | None = None  # the procedure in progress, or the one that stopped the job
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):
@@ -351,7 +351,7 @@ class ExecutionConfig(Kebab, frozen=True, kw_only=True):
     restart_strategy: str
     job_parallelism: int
     object_reuse_mode: bool
-    user_config: dict[str, str]  # Spark configuration and Emberkeep options; secret values are ``******``
+    user_config: dict[str, str]  # Spark configuration and Emberkeep options; secret values are shown as ``******``
 
 
 class JobConfigExtension(Kebab, frozen=True, kw_only=True):
@@ -395,7 +395,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     python: str  # the client's, "3.11"
     idempotency_key: str = ""
     jobid: str = ""
-    savepoint: str = ""  # the directory of the one that the job starts from
+    savepoint: str = ""  # directory of the savepoint that the job starts from
 
 
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -447,7 +447,7 @@ class DriverOnTaskManager(Kebab, frozen=True, kw_only=True):
 
 class TaskManagerState(enum.Enum):
     ALIVE = "ALIVE"
-    AWAY = "AWAY"  # silent; what jobs hold there goes on, nothing more is given
+    AWAY = "AWAY"  # silent: what jobs hold there continues, nothing new is allocated
 
 
 class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
@@ -531,7 +531,7 @@ class TaskManagerSummary(Camel, frozen=True, kw_only=True):
     free_resource: Resources
     hardware: Hardware
     emberkeep: TaskManagerExtension
-    blocked: bool = False  # by the blocklist: nothing new goes there
+    blocked: bool = False  # on the blocklist: nothing new is placed there
 
 
 class TaskManagers(Camel, frozen=True, kw_only=True):

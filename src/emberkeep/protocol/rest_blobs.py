@@ -1,4 +1,4 @@
-"""Bodies of the REST API about BLOBs."""
+"""REST bodies about BLOBs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from emberkeep.base.ids import JobId
 from emberkeep.blobs.model import BlobContent
 from emberkeep.protocol.rest import Kebab
 
-ATTEMPT_HEADER = "Emberkeep-Attempt"  # of a request to the BLOB server that acts for one attempt of its job
-BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # of a download: where the requester's own cache serves what it has fetched
+ATTEMPT_HEADER = "Emberkeep-Attempt"  # in requests to the BLOB server: the attempt of the job for which they act
+BLOB_PEER_HEADER = "Emberkeep-Blob-Peer"  # in downloads: the address at which the requester's own cache serves BLOBs
 
 
 class BlobGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

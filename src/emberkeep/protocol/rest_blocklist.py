@@ -1,4 +1,4 @@
-"""Bodies of the REST API about blocked nodes and task managers."""
+"""REST bodies about blocked nodes and task managers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A job's checkpoints over REST, in the shape of Flink's ``/jobs/:jobid/checkpoints`` as far as Spark has the thing.
+"""REST bodies about a job's checkpoints, in the shape of Flink's ``/jobs/:jobid/checkpoints`` as far as it fits Spark.
 
-What is a checkpoint in Flink is a committed micro-batch here. Each streaming query commits its own, and only the newest
-one of a query is known by name; those before it are counted.
+Flink's checkpoint corresponds to a committed micro-batch. Each streaming query commits its own. Only the newest commit
+of a query is shown by name; earlier ones are counted.
 """
 
 from __future__ import annotations

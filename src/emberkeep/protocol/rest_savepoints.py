@@ -1,7 +1,7 @@
-"""Savepoints and stops over REST, in the shapes of Flink's API; what is Emberkeep's own hangs below ``emberkeep``.
+"""REST bodies about savepoints and stops, in the shapes of Flink's API; our own fields are below ``emberkeep``.
 
-Operations are asynchronous: a request is answered with its trigger id, under which one asks for it until it is
-COMPLETED. A completed one has done what was asked, or names its failure.
+Operations are asynchronous. The reply to a request is its trigger id, with which the client polls until the operation
+is COMPLETED. A completed operation has succeeded or names its failure.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class SavepointStatus(Kebab, frozen=True, kw_only=True):
     emberkeep: ProcedureInfo
 
 
-# --- savepoints where they lie ----------------------------------------------------------------------------------------
+# --- savepoints by their directory ------------------------------------------------------------------------------------
 
 
 class SavepointPath(Kebab, frozen=True, kw_only=True, forbid_unknown_fields=True):

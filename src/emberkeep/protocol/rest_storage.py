@@ -1,4 +1,4 @@
-"""The shared storage as the REST API shows it."""
+"""REST bodies about the shared storage."""
 
 from __future__ import annotations
 
