@@ -105,7 +105,7 @@ class BlobStorage(Protocol):
         """Return everything that is stored."""
 
     async def close(self) -> None:
-        """Idempotent."""
+        """Free resources. Idempotent."""
 
 
 class BlobSource(Protocol):

@@ -347,7 +347,7 @@ class ProcedureMachine:
 
 
 def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
-    """Return the steps that undo those that were begun, whether these succeeded or not."""
+    """Return the steps that undo those that were begun, successful or not."""
     steps = []
     if Step.PAUSE in begun and Step.RESUME not in begun:
         steps.append(Step.RESUME)

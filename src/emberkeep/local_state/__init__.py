@@ -1,1 +1,1 @@
-"""State files of jobs on the node's own disk: what is kept, for whom, and for how long."""
+"""State files of jobs on the node's own disk: which copies are kept, for which allocation, and for how long."""

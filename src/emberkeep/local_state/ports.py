@@ -16,7 +16,7 @@ from emberkeep.local_state.model import CopyRecord, FileStatus, Holding, StatePa
 
 
 class DurableState(Protocol):
-    """The durable files of one root: a shared directory or an object store. Readers see all of a file or nothing of it.
+    """The durable files of one root: a shared directory or an object store. Readers see all of a file or none.
 
     Besides what each method says, raises RetryLater (the store does not answer), UnknownOutcome (the answer to a change
     was lost), Fatal (the store refuses: no space, no permission).
@@ -159,8 +159,9 @@ class LocalCopies(Protocol):
         """Return the records of all copies, least recently used first."""
 
     def holdings(self, job_id: JobId) -> tuple[Holding, ...]:
-        """Return the job's state store partitions with copies here, in Spark's layout:
-        ``state/<operator>/<partition>``.
+        """Return the job's state store partitions with copies here.
+
+        They are recognized by Spark's layout (``state/<operator>/<partition>``).
         """
 
     def used(self) -> int:

@@ -182,7 +182,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
       stored.
     - ``stale``: attempts that are over, and with each all older attempts of the job. Free their slots and end their
       drivers; report how these ended until that is acknowledged.
-    - ``ended``: those of the ``left`` jobs in the report that have ended. Nothing of them needs to be kept.
+    - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
     """
 
     epoch: int

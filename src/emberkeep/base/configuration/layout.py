@@ -65,7 +65,10 @@ class StateLayout:
 
     @property
     def storage_record(self) -> Path:
-        """Directory with the ownership record of the cluster's part of the storage, and the marks of data to delete."""
+        """Directory with the storage's ownership record, and the marks of data to delete there.
+
+        It covers this cluster's part of the storage.
+        """
         if self.configuration[HA_TYPE] == "embedded":
             return self.storage
         return self.storage / "clusters" / self.configuration[HA_CLUSTER_ID]
