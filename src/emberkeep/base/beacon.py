@@ -24,7 +24,7 @@ def answer_timeout(rpc_timeout: float, silence_timeout: float) -> float:
 
 
 class Beacon:
-    """Sends until cancelled. ``interval``, in seconds, may be changed in between."""
+    """Sends the state of one actor. ``interval``, in seconds, may be changed while it runs."""
 
     def __init__(self, interval: float, rng: random.Random) -> None:
         self.interval = interval

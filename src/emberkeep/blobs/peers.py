@@ -57,7 +57,10 @@ class _Swarm:
 
 
 class Peers:
-    """``direct``: downloads of one BLOB that the server serves at a time to caches that could also use a peer."""
+    """Assigns downloads to the server and to peers.
+
+    ``direct``: downloads of one BLOB that the server serves at a time to caches that could also use a peer.
+    """
 
     def __init__(self, direct: int, *, children: int = CHILDREN, patience: int = PATIENCE) -> None:
         self._limit = direct

@@ -298,7 +298,10 @@ class ServerMachine(ServerState):
         self._settle_all(owner_id, transient)
 
     def end(self, owner_id: JobId) -> None:
-        """Delete everything of a globally terminal job at once, whatever its reference counts (BLOB-15)."""
+        """Delete everything of a globally terminal job, whatever its reference counts (BLOB-15).
+
+        It is deleted at once, or as soon as the uploads and reads in progress have ended.
+        """
         self._remember_end(owner_id)
         self._fences.forget(owner_id)
         owner = self._owner(owner_id)

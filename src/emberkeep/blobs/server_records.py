@@ -72,7 +72,7 @@ class Owner:
     recovering: bool = False  # the job will be resubmitted: until then its permanent BLOBs need no reference (BLOB-17)
     over: bool = False  # the job has ended permanently: everything is deleted
     sweeping: bool = False  # the whole directory is being deleted
-    bare: bool = False  # an empty directory exists
+    bare: bool = False  # a directory without BLOBs was found
     strange: bool = False  # in the HA store, but of no known job: possibly another cluster's, so nothing is deleted
 
     @property

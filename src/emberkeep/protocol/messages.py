@@ -248,7 +248,7 @@ class AllocateSlot(Message, frozen=True, kw_only=True):
 
 
 class ListLogs(Message, frozen=True, kw_only=True):
-    """Return the list of logs of one job, or with None of all logs, including the TaskManager's own."""
+    """List the logs of one job, or with None all logs, including the TaskManager's own."""
 
     job_id: JobId | None
 
@@ -286,7 +286,7 @@ class UploadLog(Message, frozen=True, kw_only=True):
 
 
 class LogUploaded(Message, frozen=True, kw_only=True):
-    """The piece that begins at ``offset``; empty and without a BLOB if ``key`` is "".
+    """Answer to UploadLog: the piece begins at ``offset``. It is empty and has no BLOB if ``key`` is "".
 
     ``size``: bytes of the log now. ``complete``: the piece reaches the log's end, and nothing more will be appended.
     """
@@ -401,7 +401,7 @@ class SlotsReply(Message, frozen=True, kw_only=True):
 
 
 class ListLocalState(Message, frozen=True, kw_only=True):
-    """Return the job's state on the TaskManager's disk, so that tasks can be placed where their state is.
+    """List the copies of the job's state on the TaskManager's disk, so that tasks can be placed where their state is.
 
     Answered by LocalStateListed, which is empty if nothing is kept. Conflict: a newer attempt is known.
     """
