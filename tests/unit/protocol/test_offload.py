@@ -11,12 +11,23 @@ from hypothesis import strategies as st
 
 from emberkeep.base.errors import InvalidInput
 from emberkeep.base.ids import AllocationId, ExecutorId, JobId
+from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.model import NO_JOB, permanent, transient
-from emberkeep.protocol.messages import Ack, ReleaseSlot, StartExecutor
+from emberkeep.jobs.model import AttemptOutcome
+from emberkeep.protocol.messages import (
+    Ack,
+    JobMasterHeartbeat,
+    JobMasterStatus,
+    ReleaseSlot,
+    ReportOutcome,
+    StartExecutor,
+    StopDriver,
+)
 from emberkeep.protocol.offload import (
     REST,
     OffloadedMessage,
     Part,
+    attempt_of,
     decode_offloaded,
     encode_offloaded,
     join,
@@ -154,3 +165,14 @@ def test_another_size_and_fields_that_are_there_twice_are_refused() -> None:
         join(reference(inline=inline, parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})
     with pytest.raises(InvalidInput):
         join(reference(inline=b"\xc1", parts={"environ": Part(key=key, size=1)}), {key: b"\x80"})
+
+
+@pytest.mark.req("HA-7")
+def test_for_which_attempt_a_message_acts() -> None:
+    """What a leader orders acts for none, and what a JobMaster reports for its own, whatever epoch it knows."""
+    outcome = AttemptOutcome(exit_code=0)
+    assert attempt_of(ReportOutcome(job_id=JOB, attempt=3, outcome=outcome, epoch=7)) == 3
+    status = JobMasterStatus(sequence=1, requirements=(), executors=())
+    assert attempt_of(JobMasterHeartbeat(job_id=JOB, attempt=3, status=status, epoch=7)) == 3
+    assert attempt_of(StopDriver(epoch=7, job_id=JOB, attempt=3, grace=1.0)) == NO_ATTEMPT
+    assert attempt_of(Ack(), ReleaseSlot(job_id=JOB, attempt=2, allocation_id=AllocationId("b"))) == 2
