@@ -286,7 +286,7 @@ class ProcedureMachine:
         self._failure = event.reason
         if event.hangs and event.step in _WITH_QUERIES:
             return self._fail_attempt(now_ms)
-        self._ahead = (event.step, *_way_back(self._request.procedure, self.calls))
+        self._ahead = (event.step, *_way_back(self._request.procedure, self.calls, event.step))
         return self._next(now_ms)
 
     def _way_back_failed(self, event: StepFailed, now_ms: int) -> list[Effect]:
@@ -346,10 +346,10 @@ class ProcedureMachine:
         self.progress = msgspec.structs.replace(self.progress, **fields)
 
 
-def _way_back(procedure: Procedure, begun: list[Step]) -> tuple[Step, ...]:
-    """Return the steps that undo those that were begun, successful or not."""
+def _way_back(procedure: Procedure, begun: list[Step], failed: Step) -> tuple[Step, ...]:
+    """Return the steps that undo those that were begun, successful or not. ``failed``: the last one of these."""
     steps = []
-    if Step.PAUSE in begun and Step.RESUME not in begun:
+    if Step.PAUSE in begun and (Step.RESUME not in begun or failed is Step.RESUME):
         steps.append(Step.RESUME)
     if Step.WRITE_SAVEPOINT in begun:
         steps.append(Step.DISCARD_SAVEPOINT)
