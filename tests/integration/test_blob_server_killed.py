@@ -14,7 +14,7 @@ import pytest
 
 pytestmark = pytest.mark.integration
 
-PROGRAM = Path(__file__).with_name("blob_server_kills.py")
+PROGRAM = [sys.executable, "-m", "tests.integration.blob_server_kills"]
 
 
 @pytest.mark.req("BLOB-3")
@@ -26,9 +26,7 @@ def test_a_server_may_be_killed_between_any_two_steps(tmp_path: Path) -> None:
     # A process's death loses nothing that it has written: syncing to a slow disk would only take time.
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else tmp_path) as directory:
-        done = subprocess.run(
-            [sys.executable, PROGRAM, directory], capture_output=True, text=True, timeout=1800, check=False
-        )
+        done = subprocess.run([*PROGRAM, directory], capture_output=True, text=True, timeout=1800, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert not result["failures"], "\n".join(result["failures"])

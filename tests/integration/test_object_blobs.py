@@ -252,7 +252,8 @@ asyncio.run(main())
 
 
 def test_without_obstore_the_way_to_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.partition(".")[0] == "obstore" or "object_blobs" in name]:
+    own = "emberkeep.adapters.blobs.objects"
+    for name in [name for name in sys.modules if name.partition(".")[0] == "obstore" or name == own]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "obstore", None)
     with pytest.raises(Fatal) as told:

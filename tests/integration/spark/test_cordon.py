@@ -12,7 +12,7 @@ SCRIPT = '''
 import json, os, time
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
-from emberkeep.spark import cordon
+from emberkeep.spark.executors import cordon
 from emberkeep.spark.errors import SparkUnavailable
 
 spark = SparkSession.builder.config("spark.excludeOnFailure.enabled", "true").config(
