@@ -24,7 +24,7 @@ _KEY = re.compile(r"([pt])-([0-9a-f]{64})")
 
 
 class BlobKind(enum.StrEnum):
-    """How long a BLOB's bytes have to last."""
+    """How long a BLOB's bytes must last."""
 
     PERMANENT = "p"  # kept in the HA store for recovery: artefacts
     TRANSIENT = "t"  # can be made again: messages, logs
@@ -69,7 +69,7 @@ def parse_blob_key(text: str) -> BlobKey:
 
 
 class BlobContent(Compatible, frozen=True, kw_only=True):
-    """A member of a group to be uploaded: SHA-256 and size in bytes. Transient is only an off-loaded submission."""
+    """A BLOB to upload: SHA-256 and size in bytes. Only an off-loaded submission is transient."""
 
     sha256: str
     size: int

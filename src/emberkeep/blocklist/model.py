@@ -20,14 +20,14 @@ NODE_ID_LENGTH = 253  # characters
 
 
 class BlockAction(enum.Enum):
-    """What an entry means for what runs there already."""
+    """What happens to processes that run on a blocked node or task manager."""
 
     MARK_BLOCKED = "MARK_BLOCKED"  # what runs there stays; no new slot is allocated there
     MARK_BLOCKED_AND_EVACUATE_TASKS = "MARK_BLOCKED_AND_EVACUATE_TASKS"  # also replaces its executors elsewhere
 
 
 class EvacuatedDrivers(enum.Enum):
-    """What an evacuation means for drivers of jobs without a streaming query; the others always move."""
+    """What an evacuation does with drivers of jobs without a streaming query. Other drivers always move."""
 
     WAIT = "wait"  # each stays until its job ends
     RESTART = "restart"  # each restarts elsewhere, from the beginning of its script

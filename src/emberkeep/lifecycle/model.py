@@ -11,7 +11,7 @@ from emberkeep.base.compatible import Compatible
 
 
 class Procedure(enum.Enum):
-    """What is done with the job's streaming queries, always between two micro-batches."""
+    """What to do with the job's streaming queries, always between two micro-batches."""
 
     SAVEPOINT = "SAVEPOINT"  # copy the state; the job runs on
     SUSPEND = "SUSPEND"  # stop, savepoint; the script continues after its awaits, and the job ends with it
@@ -43,7 +43,7 @@ class ProcedureRequest(Compatible, frozen=True, kw_only=True):
 
 
 class ProcedurePhase(enum.Enum):
-    """How far a procedure has come. COMPLETED and FAILED are final."""
+    """Progress of a procedure. COMPLETED and FAILED are final."""
 
     FINISHING_BATCHES = "FINISHING_BATCHES"  # waiting for the running micro-batches to commit
     DRAINING = "DRAINING"  # running the batches that a drain plans, with the highest watermark

@@ -38,15 +38,18 @@ class Camel(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """``{}``: done, or accepted."""
+    """``{}``: done or accepted."""
 
 
 # --- errors -----------------------------------------------------------------------------------------------------------
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error (RFC 9457), with Flink's ``errors`` list. ``field`` names the part of the request that was wrong:
-    a path such as ``artefacts[0].sha256``, a query parameter or a header."""
+    """An error (RFC 9457), with Flink's ``errors`` list.
+
+    ``field`` names the invalid part of the request: a path such as ``artefacts[0].sha256``, a query parameter or a
+    header.
+    """
 
     title: str
     status: int
@@ -61,7 +64,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskManagerOfAnotherStore(Kebab, frozen=True, kw_only=True):
-    """One that is not used here, as it works for JobManagers with the job store ``store``. ``path``: its address."""
+    """A task manager that this cluster does not use, because it works for JobManagers with the job store ``store``.
+
+    ``path``: its address.
+    """
 
     id: TaskManagerId
     path: str
@@ -87,7 +93,7 @@ class ClusterExtension(Kebab, frozen=True, kw_only=True):
 
 
 class ClusterOverview(Kebab, frozen=True, kw_only=True):
-    """Counts of the whole cluster; ``flink-version`` is what Flink's tools show as version."""
+    """Counts of the whole cluster. ``flink-version`` is the version that Flink's tools show."""
 
     taskmanagers: int
     slots_total: int
@@ -118,7 +124,7 @@ class DashboardConfiguration(Kebab, frozen=True, kw_only=True):
 
 
 class ConfigurationEntry(Kebab, frozen=True, kw_only=True):
-    """One option; secret values are shown as ``******``. ``origin``: default, a file, environment …, -D."""
+    """One option. Secret values are shown as ``******``. ``origin``: default, a file, environment …, -D."""
 
     key: str
     value: str
@@ -126,7 +132,7 @@ class ConfigurationEntry(Kebab, frozen=True, kw_only=True):
 
 
 class Probe(Kebab, frozen=True, kw_only=True):
-    """Answer to load balancers: 200 when true, 503 with a problem when not."""
+    """Reply to a load balancer's probe: status 200 if the probe succeeds, else 503 with a problem."""
 
     status: str
     epoch: int
@@ -146,7 +152,7 @@ class JobIdsWithStatus(Kebab, frozen=True, kw_only=True):
 
 
 class TaskCounts(Kebab, frozen=True, kw_only=True):
-    """Spark tasks of the present attempt by Flink's task states; the states that Spark does not have stay 0."""
+    """Spark tasks of the current attempt, by Flink's task states. States that Spark does not have stay 0."""
 
     total: int = 0
     created: int = 0
@@ -170,7 +176,10 @@ class JobSummaryExtension(Kebab, frozen=True, kw_only=True):
 
 
 class JobDetails(Kebab, frozen=True, kw_only=True):
-    """One job in the overview of all jobs. ``pending-operators``: always 0; Flink's client refuses a job without it."""
+    """One job in the overview of all jobs.
+
+    ``pending-operators`` is always 0: Flink's client refuses a job without it.
+    """
 
     jid: JobId
     name: str
@@ -185,7 +194,7 @@ class JobDetails(Kebab, frozen=True, kw_only=True):
 
 
 class MultipleJobsDetails(Kebab, frozen=True, kw_only=True):
-    """Newest submission first."""
+    """All jobs, newest submission first."""
 
     jobs: list[JobDetails]
 
@@ -196,9 +205,12 @@ class DriverInfo(Kebab, frozen=True, kw_only=True):
 
 
 class DepartureInfo(Kebab, frozen=True, kw_only=True):
-    """How far an executor is that leaves. ``begun`` false: it goes on, and waits for another one that can take over its
-    blocks. Blocks that still lie there: map outputs of shuffles, and cached RDD blocks, as Spark's driver knows them;
-    -1: not known. ``at-least``: there are more map outputs than were counted."""
+    """Progress of an executor that is leaving.
+
+    ``begun`` false: it continues to work, and waits for another executor that can take over its blocks.
+    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that it still holds, as
+    Spark's driver knows; -1: not known. ``at-least``: there are more map outputs than were counted.
+    """
 
     begun: bool
     shuffle_blocks: int
@@ -222,7 +234,7 @@ class ExecutorInfo(Kebab, frozen=True, kw_only=True):
 
 
 class StreamingQuery(Kebab, frozen=True, kw_only=True):
-    """Newest progress of one streaming query, as Spark reports it."""
+    """The newest progress of one streaming query, as Spark reports it."""
 
     id: str
     run_id: str
@@ -239,7 +251,10 @@ class StreamingQuery(Kebab, frozen=True, kw_only=True):
 
 
 class AttemptInfo(Kebab, frozen=True, kw_only=True):
-    """One start of the driver. ``failure-kind`` and ``root-cause`` are empty for a success and while it runs."""
+    """One start of the driver.
+
+    ``failure-kind`` and ``root-cause`` are empty while the attempt runs and after a success.
+    """
 
     attempt: int
     taskmanager_id: TaskManagerId
@@ -251,9 +266,11 @@ class AttemptInfo(Kebab, frozen=True, kw_only=True):
 
 
 class ProcedureInfo(Kebab, frozen=True, kw_only=True):
-    """How far a savepoint, a stop or a move has come. ``procedure``: null where only its savepoint is known. ``phase``:
-    null before it is begun; ``detail`` and ``waiting`` say in words what is done or waited for, ``warning`` what is to
-    be known of it beside that it has succeeded."""
+    """Progress of a savepoint, a stop or a move.
+
+    ``procedure``: null if only its savepoint is known. ``phase``: null before the start. ``detail`` and ``waiting``:
+    what is being done or waited for, in words. ``warning``: what people should know although the procedure succeeded.
+    """
 
     trigger_id: str
     procedure: Procedure | None
@@ -291,7 +308,7 @@ class JobExtension(Kebab, frozen=True, kw_only=True):
 
 
 class JobPlan(Kebab, frozen=True, kw_only=True):
-    """Spark plans at run time, so ``nodes`` is empty; Flink's tools expect the object."""
+    """Flink's tools expect this object. Spark plans at run time, so ``nodes`` is empty."""
 
     jid: JobId
     name: str
@@ -299,7 +316,7 @@ class JobPlan(Kebab, frozen=True, kw_only=True):
 
 
 class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
-    """One job. ``timestamps``: when each status was entered last, 0 for those never entered (as in Flink)."""
+    """One job. ``timestamps``: when the job last entered each status, 0 if it never did (as in Flink)."""
 
     jid: JobId
     name: str
@@ -318,7 +335,7 @@ class JobDetailsInfo(Kebab, frozen=True, kw_only=True):
 
 
 class ExceptionInfo(Camel, frozen=True, kw_only=True):
-    """One entry of a job's history; ``failureLabels`` holds the attempt. ``message`` is its one-line form."""
+    """One entry of a job's history. ``failureLabels`` contains the attempt. ``message`` is the entry in one line."""
 
     exception_name: str
     stacktrace: str
@@ -332,7 +349,7 @@ class ExceptionInfo(Camel, frozen=True, kw_only=True):
 
 
 class ExceptionHistory(Camel, frozen=True, kw_only=True):
-    """Newest first."""
+    """The entries, newest first."""
 
     entries: list[ExceptionInfo]
     truncated: bool
@@ -366,7 +383,10 @@ class JobConfigExtension(Kebab, frozen=True, kw_only=True):
 
 
 class JobConfigInfo(Kebab, frozen=True, kw_only=True):
-    """``emberkeep`` is null for jobs that ended before this JobManager started: only their results are kept."""
+    """A job's configuration.
+
+    ``emberkeep`` is null for jobs that ended before this JobManager started, because only their results are kept.
+    """
 
     jid: JobId
     name: str
@@ -378,10 +398,13 @@ class JobConfigInfo(Kebab, frozen=True, kw_only=True):
 
 
 class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job graph without what the JobManager adds (job id, time). Names are the job graph's, with underscores.
+    """A job graph without the fields that the JobManager adds (job id, time).
 
-    ``idempotency_key`` may stand in the Idempotency-Key header instead; repeats with one key start one job. ``jobid``
-    is the client's choice, as its files are uploaded below it before; "" when the job has none: the JobManager chooses.
+    Field names are those of the job graph, with underscores.
+
+    ``idempotency_key`` may be sent as the Idempotency-Key header instead; requests with the same key start one job.
+    ``jobid``: chosen by the client, which uploads its files under this id first. If it is "", the job has no files to
+    upload and the JobManager chooses an id.
     """
 
     name: str
@@ -399,7 +422,7 @@ class JobSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Instead of a large JobSubmission: the transient BLOB of the same job that holds it as JSON."""
+    """Sent instead of a large JobSubmission: the transient BLOB of the same job that holds the submission as JSON."""
 
     jobid: str
     blob: BlobContent
@@ -407,7 +430,7 @@ class OffloadedSubmission(msgspec.Struct, frozen=True, kw_only=True, forbid_unkn
 
 
 class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True):
-    """``created`` false: the key was known; this is the job that it started."""
+    """The submitted job. ``created`` false: the idempotency key was known, and this is the job that it started."""
 
     jobid: JobId
     job_url: str = field(name="jobUrl")
@@ -418,7 +441,7 @@ class JobSubmitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Resources(Camel, frozen=True, kw_only=True):
-    """Memory in MiB, heap and overheads of drivers and executors together, under Flink's ``taskHeapMemory``."""
+    """Memory in MiB. ``taskHeapMemory`` (Flink's name) is heap and overhead of drivers and executors together."""
 
     cpu_cores: float
     task_heap_memory: int
@@ -429,7 +452,7 @@ class Resources(Camel, frozen=True, kw_only=True):
 
 
 class Hardware(Camel, frozen=True, kw_only=True):
-    """Memory in bytes, of what the task manager may give away."""
+    """The resources that the task manager may allocate. Memory in bytes."""
 
     cpu_cores: int
     physical_memory: int
@@ -451,7 +474,7 @@ class TaskManagerState(enum.Enum):
 
 
 class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
-    """What a node's disk holds of one job's state."""
+    """One job's state on a node's disk."""
 
     jid: JobId
     files: int
@@ -459,8 +482,10 @@ class LocalStateOfJob(Kebab, frozen=True, kw_only=True):
 
 
 class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
-    """What a state gateway holds now and has done since its process started; see ``emberkeep_state_gateway_…`` at
-    /metrics."""
+    """Contents of a state gateway, and what it has done since its process started.
+
+    See ``emberkeep_state_gateway_…`` at /metrics.
+    """
 
     copies: int
     used_bytes: int
@@ -479,9 +504,13 @@ class StateGatewayCounters(Kebab, frozen=True, kw_only=True):
 
 
 class EvacuationInfo(Kebab, frozen=True, kw_only=True):
-    """What still runs on an evacuated task manager. ``executors-waiting``: of ``executors``, those without another one
-    that could take over their blocks. Blocks: map outputs of shuffles, and cached RDD blocks, that were not handed over
-    yet; ``at-least``: there may be more that was not counted. ``drivers-staying``: until their jobs end."""
+    """What still runs on an evacuated task manager.
+
+    ``executors-waiting``: those of ``executors`` for which no other executor can take over their blocks.
+    ``shuffle-blocks`` and ``cached-blocks``: map outputs of shuffles and cached RDD blocks that are not handed over
+    yet. ``at-least``: there may be more that were not counted. ``drivers-staying``: drivers that stay until their jobs
+    end.
+    """
 
     executors: int
     executors_waiting: int
@@ -493,8 +522,11 @@ class EvacuationInfo(Kebab, frozen=True, kw_only=True):
 
 
 class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
-    """``adopted``: drivers and executors that this process has taken over from the one before it. ``state_gateway``:
-    null where ``state.backend.local-recovery`` is off. ``evacuation``: null where nothing is to leave."""
+    """Our own fields of a task manager.
+
+    ``adopted``: drivers and executors that this process has taken over from the previous one. ``state_gateway``: null
+    if ``state.backend.local-recovery`` is off. ``evacuation``: null if nothing has to leave.
+    """
 
     state: TaskManagerState
     instance: str
@@ -518,7 +550,7 @@ class TaskManagerExtension(Kebab, frozen=True, kw_only=True):
 
 
 class TaskManagerSummary(Camel, frozen=True, kw_only=True):
-    """``timeSinceLastHeartbeat`` is the time of the last heartbeat, as in Flink in spite of its name."""
+    """One task manager. ``timeSinceLastHeartbeat`` is the time of the last heartbeat, as in Flink, despite its name."""
 
     id: TaskManagerId
     path: str  # address of its RPC
@@ -553,10 +585,10 @@ class TaskManagerDetails(TaskManagerSummary, frozen=True, kw_only=True):
 
 
 class LogInfo(Kebab, frozen=True, kw_only=True):
-    """One log. ``name`` is its id on the process that holds it; ``id`` is what ``/jobs/{jid}/logs/{log_id}`` takes.
+    """One log. ``name``: its id on the process that holds it. ``id``: its id in ``/jobs/{jid}/logs/{log_id}``.
 
     ``kind``: jobmanager, taskmanager, driver-stdout, driver-stderr, executor-stdout, executor-stderr. ``complete``:
-    nothing will be added any more. The fields after it are empty for logs that belong to no job.
+    nothing more will be appended. The fields after ``complete`` are empty for logs that belong to no job.
     """
 
     name: str
@@ -572,7 +604,10 @@ class LogInfo(Kebab, frozen=True, kw_only=True):
 
 
 class LogList(Kebab, frozen=True, kw_only=True):
-    """``unreachable``: task managers that did not answer or are gone, so their logs are missing here."""
+    """A list of logs.
+
+    ``unreachable``: task managers that did not answer or are gone, so their logs are missing from the list.
+    """
 
     logs: list[LogInfo]
     unreachable: list[str] = []

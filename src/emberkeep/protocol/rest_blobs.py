@@ -19,13 +19,13 @@ class BlobGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class BlobGroupOpened(msgspec.Struct, frozen=True, kw_only=True):
-    """``missing``: SHA-256 of each content that has to be uploaded; the others are there already."""
+    """``missing``: SHA-256 of each content to upload. The JobManager has the others already."""
 
     missing: list[str]
 
 
 class BlobStored(Kebab, frozen=True, kw_only=True):
-    """Answer to an upload: every store that the BLOB belongs in holds it now."""
+    """Reply to an upload: every store in which the BLOB belongs has it now."""
 
     jobid: JobId
     key: str
@@ -60,7 +60,7 @@ class BlobProblem(Kebab, frozen=True, kw_only=True):
 
 
 class BlobCheck(Kebab, frozen=True, kw_only=True):
-    """``checked`` and ``bytes`` count each store's copy."""
+    """Result of a check. ``checked`` and ``bytes`` count the copies in each store separately."""
 
     checked: int
     bytes: int

@@ -10,11 +10,13 @@ from emberkeep.protocol.rest import Camel, Millis
 
 
 class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to block a node or a task manager with. ``endTimestamp``: Unix milliseconds, as a number or a string;
-    without it the entry does not time out. ``allowMerge``: where there is an entry, merge into it; a boolean, or one
-    as a string. ``drivers``: where
-    tasks are evacuated, what becomes of drivers without a streaming query; without it what the entry says that is
-    merged into, or they are restarted elsewhere."""
+    """How to block a node or a task manager.
+
+    ``endTimestamp``: Unix milliseconds, as a number or a string; without it the entry does not time out.
+    ``allowMerge``: merge into an existing entry; a boolean, or a boolean as a string. ``drivers``: what happens to
+    drivers without a streaming query if tasks are evacuated. Without ``drivers`` the setting of the entry that is
+    merged into applies, else they are restarted elsewhere.
+    """
 
     action: BlockAction
     cause: str
@@ -24,8 +26,11 @@ class BlockRequest(Camel, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=True):
-    """``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: "wait" where tasks are evacuated
-    and drivers without a streaming query stay; else it is not there."""
+    """One entry.
+
+    ``endTimestamp`` 9223372036854775807: it does not time out. ``drivers``: "wait" if tasks are evacuated but drivers
+    without a streaming query stay; otherwise the field is absent.
+    """
 
     action: BlockAction
     start_timestamp: Millis
@@ -35,7 +40,7 @@ class BlockedTaskManagerInfo(Camel, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class BlockedNodeInfo(BlockedTaskManagerInfo, frozen=True, kw_only=True):
-    """Likewise; with the registered task managers that stand on the node."""
+    """One entry about a node, with the registered task managers on that node."""
 
     task_managers: list[TaskManagerId]
 

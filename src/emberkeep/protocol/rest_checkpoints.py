@@ -14,7 +14,10 @@ from emberkeep.protocol.rest import Duration, Kebab, Millis
 
 
 class CheckpointCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """``completed``: committed micro-batches of all queries that are known, and savepoints. The others are always 0."""
+    """``completed`` and ``total``: known committed micro-batches of all queries, and savepoints.
+
+    The other counts are always 0.
+    """
 
     restored: int
     total: int
@@ -24,7 +27,7 @@ class CheckpointCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointExtension(Kebab, frozen=True, kw_only=True):
-    """``query`` and ``query-id`` are empty for savepoints, ``manifest-sha256`` for others."""
+    """``query`` and ``query-id`` are empty for savepoints. ``manifest-sha256`` is empty for all others."""
 
     query: str
     query_id: str
@@ -32,8 +35,11 @@ class CheckpointExtension(Kebab, frozen=True, kw_only=True):
 
 
 class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """``id``: number of the micro-batch; of a savepoint when it was made. ``trigger_timestamp``: when the batch began;
-    ``latest_ack_timestamp``: when it was known to be committed. ``external_path``: the checkpoint's location."""
+    """A committed micro-batch or a savepoint.
+
+    ``id``: number of the micro-batch; for a savepoint, the time when it was made. ``trigger_timestamp``: when the batch
+    began. ``latest_ack_timestamp``: when it was known to be committed. ``external_path``: location of the checkpoint.
+    """
 
     id: int
     status: Literal["COMPLETED"]
@@ -47,7 +53,7 @@ class CheckpointInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LatestCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
-    """``failed`` and ``restored`` are always null; Flink's tools expect them."""
+    """The newest of each kind. ``failed`` and ``restored`` are always null; Flink's tools expect them."""
 
     completed: CheckpointInfo | None
     savepoint: CheckpointInfo | None
@@ -56,7 +62,11 @@ class LatestCheckpoints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointStatistics(msgspec.Struct, frozen=True, kw_only=True):
-    """``history``: the newest commit of each query, and savepoints; newest first. Of an ended job the savepoints."""
+    """A job's checkpoints.
+
+    ``history``: the newest commit of each query and the savepoints, newest first. Jobs that have ended have only
+    savepoints.
+    """
 
     counts: CheckpointCounts
     latest: LatestCheckpoints

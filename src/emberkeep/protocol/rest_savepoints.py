@@ -21,11 +21,11 @@ FormatType = Literal["CANONICAL", "NATIVE", "UNALIGNED"]
 
 
 class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Stop a job with a savepoint. ``drain``: everything that its event-time state holds comes out before.
+    """Stop a job with a savepoint. ``drain``: first emit everything that its event-time state holds.
 
-    ``targetDirectory``: null or absent: the default one. ``triggerId``: the client's choice, 32 hex digits, so that it
-    may repeat the request. ``timeout``: how long the micro-batches that run may take to end, in milliseconds; then the
-    operation fails and the job goes on. Default: execution.stop.batch-timeout. ``formatType`` means nothing: there is
+    ``targetDirectory``: null or absent: the default one. ``triggerId``: chosen by the client (32 hex digits), so that
+    it can repeat the request. ``timeout``: milliseconds that the running micro-batches may take to end; after that the
+    operation fails and the job runs on. Default: execution.stop.batch-timeout. ``formatType`` has no effect: there is
     one format.
     """
 
@@ -37,7 +37,10 @@ class StopRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class SavepointRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Make a savepoint of a job that runs on; with ``cancel-job`` it is suspended. The others as in StopRequest."""
+    """Make a savepoint of a job, which runs on; with ``cancel-job`` it is suspended.
+
+    The other fields are as in StopRequest.
+    """
 
     target_directory: str | None = field(default=None, name="target-directory")
     cancel_job: bool = field(default=False, name="cancel-job")
@@ -47,8 +50,10 @@ class SavepointRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 
 class TriggerExtension(Kebab, frozen=True, kw_only=True):
-    """``target-directory``: below which the savepoint gets a directory of its own. ``deadline``: until when the
-    micro-batches that run may take to end."""
+    """``target-directory``: the savepoint gets a directory of its own below it.
+
+    ``deadline``: time by which the running micro-batches must have ended.
+    """
 
     procedure: Procedure
     target_directory: str
@@ -56,7 +61,7 @@ class TriggerExtension(Kebab, frozen=True, kw_only=True):
 
 
 class TriggerResponse(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """The operation is under way, durably where it is about a job."""
+    """The operation is in progress. If it is about a job, it is recorded durably."""
 
     request_id: str
     emberkeep: TriggerExtension | None = None
@@ -72,8 +77,11 @@ class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailureCause(Kebab, frozen=True, kw_only=True):
-    """``class``: what kind of failure; ``stack-trace``: what was wrong, where, and what to do.
-    ``serialized-throwable``: the same for Flink's client, which reads it from there."""
+    """Why an operation failed.
+
+    ``class``: kind of the failure. ``stack-trace``: what was wrong, where, and what to do about it.
+    ``serialized-throwable``: the same for Flink's client, which reads it from there.
+    """
 
     kind: str = field(name="class")
     stack_trace: str
@@ -81,14 +89,14 @@ class FailureCause(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointOutcome(Kebab, frozen=True, kw_only=True, omit_defaults=True):
-    """Of a completed operation, one of the two."""
+    """Result of a completed operation: one of the two fields."""
 
     location: str | None = None
     failure_cause: FailureCause | None = None
 
 
 class SavepointStatus(Kebab, frozen=True, kw_only=True):
-    """``operation``: null while it is in progress."""
+    """State of a savepoint operation. ``operation``: null while it is in progress."""
 
     status: QueueStatus
     operation: SavepointOutcome | None
@@ -99,22 +107,27 @@ class SavepointStatus(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointPath(Kebab, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which savepoint: its directory."""
+    """A savepoint, by its directory."""
 
     savepoint_path: str
 
 
 class SavepointFiles(SavepointPath, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which files of a savepoint: ``count`` ones of its manifest's list, from number ``first`` on; null: all that
-    follow."""
+    """Some files of a savepoint: ``count`` files of its manifest's list, from number ``first`` on.
+
+    ``count`` null: all that follow.
+    """
 
     first: Annotated[int, Meta(ge=0)] = 0
     count: Annotated[int, Meta(ge=1)] | None = None
 
 
 class DisposalStatus(Kebab, frozen=True, kw_only=True):
-    """``operation``: null while it is in progress; its ``location`` is never set. ``left``: files in the savepoint's
-    directory that are left because they are not its own, a few of many."""
+    """State of a disposal.
+
+    ``operation``: null while it is in progress; its ``location`` is never set. ``left``: files that remain in the
+    savepoint's directory because they are not part of the savepoint; only some if there are many.
+    """
 
     status: QueueStatus
     operation: SavepointOutcome | None
@@ -134,7 +147,10 @@ class SavepointEntry(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointList(Kebab, frozen=True, kw_only=True):
-    """Those of running jobs and of jobs whose results are kept, newest first. Others are where they were made."""
+    """Savepoints of running jobs and of jobs whose results are kept, newest first.
+
+    Other savepoints are only found in their directories.
+    """
 
     savepoints: list[SavepointEntry]
 
@@ -146,9 +162,9 @@ class SavepointFileInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointQueryInfo(Kebab, frozen=True, kw_only=True):
-    """A streaming query after batch ``batch-id`` (-1: none). ``watermark``: 0 where there is none yet.
+    """A streaming query after batch ``batch-id`` (-1: none).
 
-    ``drained-from``: the last batch before those of a drain, -1 where it was not drained.
+    ``watermark``: 0 if there is none yet. ``drained-from``: the last batch before those of a drain, -1 without a drain.
     """
 
     key: str
@@ -167,7 +183,7 @@ class SavepointQueryInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointInfo(Kebab, frozen=True, kw_only=True):
-    """What a savepoint's manifest says. ``functions``: names of the user functions whose state is in it."""
+    """The contents of a savepoint's manifest. ``functions``: names of the user functions whose state is in it."""
 
     path: str
     manifest_sha256: str
@@ -186,9 +202,11 @@ class SavepointInfo(Kebab, frozen=True, kw_only=True):
 
 
 class SavepointCheck(Kebab, frozen=True, kw_only=True):
-    """``files`` and ``size``: of what was to be looked at. ``problems``: one sentence for each file that is missing or
-    was changed, bounded; empty: all is as it was. ``warnings``: why a job here could fail to start from it all the
-    same."""
+    """Result of a check.
+
+    ``files`` and ``size``: of the files to check. ``problems``: one sentence for each missing or changed file, bounded;
+    empty if the savepoint is intact. ``warnings``: why a job on this cluster could nevertheless fail to start from it.
+    """
 
     path: str
     files: int

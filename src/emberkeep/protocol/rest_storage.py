@@ -7,9 +7,11 @@ from emberkeep.protocol.rest import Kebab, Millis, TaskManagerOfAnotherStore
 
 
 class StorageData(Kebab, frozen=True, kw_only=True):
-    """Data of one job that no job needs. ``kind``: checkpoints, blobs, graph, result, or damaged (what is kept of a job
-    that failed because of it). ``known``: the job is known to have ended; else the job store does not know the job.
-    ``marked``, ``due``: since when it is marked and when it will be removed; -1 while it is not marked, or not known.
+    """Data of one job that no job needs.
+
+    ``kind``: checkpoints, blobs, graph, result, or damaged (data kept from a job that failed because of it). ``known``:
+    the job is known to have ended; otherwise the job store does not know the job. ``marked`` and ``due``: when the data
+    was marked and when it will be removed; -1 if it is not marked, or not known.
     """
 
     jobid: JobId
@@ -20,10 +22,12 @@ class StorageData(Kebab, frozen=True, kw_only=True):
 
 
 class StorageInfo(Kebab, frozen=True, kw_only=True):
-    """The shared storage. ``owned``: it belongs to this cluster's job store, and what no job needs is deleted in
-    stages; else ``problem`` says why nothing is deleted there, or in ``blobs``: where BLOBs lie, "" for in the storage.
-    ``used_by``: task managers of another job store, whose jobs may use what lies there: periods of data of unknown jobs
-    begin anew while one is heard of.
+    """The shared storage.
+
+    ``owned``: it belongs to this cluster's job store, and data that no job needs is deleted in stages; otherwise
+    ``problem`` says why nothing is deleted there, or in ``blobs``. ``blobs``: location of BLOBs, "" if they are in the
+    storage. ``used_by``: task managers of another job store, whose jobs may use data in the storage. The waiting
+    periods for data of unknown jobs start over while such a task manager is in contact.
     """
 
     location: str
