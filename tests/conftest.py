@@ -1,5 +1,6 @@
 """What every test gets."""
 
+import signal
 from typing import Any
 
 import pytest
@@ -26,6 +27,13 @@ BEGIN_FIRST = (
     "test_stop_faults", "test_job_manager_failover", "test_local_state", "test_failures", "test_rolling_file_sink",
     "test_blocklist", "test_agents", "test_stop_sequences", "test_driver_runtime", "test_scripts", "test_run_embedded",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C work in tests, and in what they start: a shell without job control starts background jobs with SIGINT
+    ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
