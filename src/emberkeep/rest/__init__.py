@@ -1,1 +1,1 @@
-"""The REST API: thin handlers over the JobManager's gateway, one route table for server, OpenAPI and reference."""
+"""The REST API: thin handlers over the JobManager's gateway. One route table feeds server, OpenAPI and reference."""

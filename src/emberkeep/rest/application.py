@@ -1,4 +1,4 @@
-"""The JobManager's HTTP application: REST API and metrics, and whatever routes its process adds (RPC, web pages)."""
+"""The JobManager's HTTP application: REST API, metrics, and the routes its process adds (RPC, web pages)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from emberkeep.rest.table import ROUTES
 
 
 def rest_routes(api: Api) -> list[web.RouteDef]:
-    """All routes of the API. Fixed paths come before patterns, so that ``/jobs/overview`` is no job's id."""
+    """Return all routes of the API and ``/metrics``.
+
+    Fixed paths precede patterns, so that ``overview`` in ``/jobs/overview`` is not taken for a job id.
+    """
     rows = sorted(ROUTES, key=lambda route: "{" in route.path)
     bound = [each for route in rows for each in bind(route, api)]
     return [*bound, metrics_route(api.metrics, api.gateway, api.blobs, api.storage)]
@@ -27,10 +30,11 @@ def build_application(
     routes: Iterable[web.AbstractRouteDef] = (),
     middlewares: Iterable[Middleware] = (),
 ) -> web.Application:
-    """The application of a JobManager's port.
+    """Return the application that a JobManager's port serves.
 
-    ``secure`` puts the access checks, and what makes errors to problem documents, before everything; there is no
-    application without it. ``routes`` and ``middlewares`` are served behind it. Waiting requests end at shutdown.
+    ``secure`` adds the access checks and turns errors into problem documents. It is required, and only the timing of
+    requests runs before it. ``routes`` and ``middlewares`` run behind it. Shutdown ends waiting requests and cancels
+    running disposals of savepoints.
     """
     app = web.Application()
     app.middlewares.append(measuring(api.metrics))

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the route table and the types of its bodies."""
+"""The OpenAPI 3.1 document, generated from the route table and the types of its bodies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from emberkeep.rest.serving.routing import PATH_PARAMETERS, Header, Route
 Json = dict[str, Any]
 
 _REFS = "#/components/schemas/{name}"
-# Any request may be refused for these reasons; a route adds its own.
+# Statuses with which any request may be refused; a route adds its own.
 COMMON_PROBLEMS = (400, 401, 403, 500)
 
 
 def document(routes: Sequence[Route]) -> Json:
-    """The whole document."""
+    """Return the OpenAPI document of all routes."""
     kinds = [kind for route in routes for kind in (route.reply, route.body, route.reference) if kind is not None]
     kinds.append(Problem)
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
@@ -66,7 +66,7 @@ def _operation(route: Route, schema_of: dict[str, Json]) -> Json:
 
 
 def operation_id(route: Route) -> str:
-    """A name for code generators: the handler's module and name, or the row's own.
+    """Return a name for code generators: the handler's module, then the row's ``operation`` or the handler's name.
 
     >>> operation_id(Route("GET", "/x", operation_id, "", ""))
     'openapi_operation_id'
@@ -75,7 +75,7 @@ def operation_id(route: Route) -> str:
 
 
 def parameters(route: Route) -> list[Json]:
-    """Path, query and header parameters of a route, as OpenAPI describes them."""
+    """Return the path, query and header parameters of a route, in OpenAPI's form."""
     in_path = [
         {
             "name": name,

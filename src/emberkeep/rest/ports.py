@@ -1,4 +1,4 @@
-"""What the REST API needs from outside, beside the JobManager's gateway."""
+"""Ports of the REST API, besides the JobManager's gateway: logs, savepoints, shared storage."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class LogKind(enum.Enum):
 class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One log file of this process or of a process that it started.
 
-    ``id`` matches ``[A-Za-z0-9][A-Za-z0-9._-]{0,199}`` and is not derived from ``path`` by joining: clients send ids
-    only. ``complete``: its writer has ended, nothing will be added.
+    ``id`` matches ``[A-Za-z0-9][A-Za-z0-9._-]{0,199}``. Clients send ids only, and no path is built from an id.
+    ``complete`` is True if the writer has ended and adds nothing more.
     """
 
     id: str
@@ -44,18 +44,21 @@ class LogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogCatalogue(Protocol):
-    """The logs of one process. Called in a worker thread, as it looks at files."""
+    """The logs of one process. Call it in a worker thread: it reads the file system."""
 
     def entries(self, job_id: JobId | None) -> list[LogEntry]:
-        """Logs of one job, or with None all logs; a stable order."""
+        """Return the logs of one job, or with None all logs, in a stable order."""
 
     def find(self, log_id: str) -> LogEntry:
-        """One log as it is now. Raises Absent."""
+        """Return the current entry of a log. Raises Absent."""
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which bytes of a log; ``job_id`` None: of whichever job. ``from_start``: an offset beyond the end means that the
-    log was replaced, so that its first bytes are wanted; else there is nothing."""
+    """Which bytes of a log to read. If ``job_id`` is None, the log may belong to any job or to none.
+
+    An offset beyond the end means that the log was replaced, if ``from_start`` is True: reading starts at byte 0.
+    Otherwise such an offset selects no bytes.
+    """
 
     offset: int
     limit: int  # bytes
@@ -65,8 +68,10 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a log from ``offset`` on; ``size`` is what the log holds now. ``owner``: the job while it may still
-    write the log, else NO_JOB: whom a copy belongs to."""
+    """Bytes of a log from ``offset`` on, and the log's current ``size``.
+
+    ``owner`` is the owner of a BLOB with a copy of these bytes: the job while it may still write the log, else NO_JOB.
+    """
 
     data: bytes
     offset: int
@@ -76,51 +81,64 @@ class LogChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Savepoints(Protocol):
-    """Savepoints where they lie. ``path``: a directory's path or URI."""
+    """Savepoints in their directories. ``path`` is a directory's path or URI."""
 
     async def manifest(self, path: str) -> tuple[Manifest, str]:
-        """What a savepoint consists of, and its manifest's SHA-256. Raises Absent, InvalidInput (damaged), RetryLater,
-        Fatal (no such kind of place, no permission)."""
+        """Return a savepoint's manifest and the manifest's SHA-256.
+
+        Raises Absent, InvalidInput (damaged), RetryLater, Fatal (unsupported kind of location, missing permission).
+        """
 
     async def verify(self, path: str, first: int = 0, count: int | None = None) -> SavepointCheck:
-        """Read ``count`` of its files, from number ``first`` of the manifest's list on; None: all that follow. Raises
-        Absent, RetryLater, Fatal."""
+        """Read ``count`` files, from index ``first`` of the manifest's list, and compare them with the manifest.
+
+        If ``count`` is None, read all files from ``first`` on. Raises Absent, RetryLater, Fatal.
+        """
 
     async def dispose(self, path: str) -> tuple[str, ...]:
-        """Delete it. Returns names of files in its directory that are left because they are not its own, a few of
-        many. Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal."""
+        """Delete a savepoint. Return names of files left in its directory that are not part of it, at most a few.
+
+        Raises Absent, InvalidInput (damaged), RetryLater, UnknownOutcome, Fatal.
+        """
 
 
 class StorageCondition(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the shared storage at its last look. ``problem``: why nothing is deleted there; empty where it is this
-    cluster's. ``unneeded``: how many pieces of data lie there that no job needs."""
+    """Condition of the shared storage when it was last inspected.
+
+    ``problem`` says why nothing is deleted there, "" if the storage is this cluster's. ``unneeded`` is the number of
+    pieces of data that no job needs.
+    """
 
     problem: str
     unneeded: int
 
 
 class Storage(Protocol):
-    """Whose the shared storage is, and what lies there that no job needs."""
+    """The shared storage: which cluster owns it, and its data that no job needs."""
 
     def condition(self) -> StorageCondition: ...
 
     async def status(self) -> StorageInfo:
-        """Raises RetryLater."""
+        """Return the storage's owner and its data that no job needs. Raises RetryLater."""
 
     async def adopt(self) -> StorageInfo:
-        """Let what lies there belong to this cluster: what no job needs is deleted in stages. Raises Conflict (it is
-        another cluster's), RetryLater, Fatal."""
+        """Make this cluster the owner of the storage, so that data that no job needs is deleted in stages.
+
+        Raises Conflict (it is another cluster's), RetryLater, Fatal.
+        """
 
     async def purge(self, *, force: bool = False) -> StorageInfo:
-        """The same, and what belongs to no known job is deleted at once; with ``force`` also while task managers of
-        another job store run, which is a Conflict else. Raises as ``adopt``."""
+        """Adopt the storage and delete at once the data that belongs to no known job.
+
+        Raises as ``adopt`` does, and Conflict while task managers of another job store run, unless ``force`` is True.
+        """
 
 
 class RemoteLogs(Protocol):
-    """Logs held by task managers, which upload them piece by piece. Only ever given addresses of registered ones."""
+    """Logs on task managers, which upload them piece by piece. Callers pass addresses of registered ones only."""
 
     async def entries(self, address: str, job_id: JobId | None) -> list[LogInfo]:
-        """What ``LogCatalogue.entries`` says there. Raises RetryLater (it does not answer)."""
+        """Return the task manager's ``LogCatalogue.entries``. Raises RetryLater if it does not answer."""
 
     async def read(self, address: str, log_id: str, query: LogQuery) -> LogChunk:
-        """Raises Absent, InvalidInput, RetryLater."""
+        """Return the bytes that ``query`` selects. Raises Absent, InvalidInput, RetryLater."""

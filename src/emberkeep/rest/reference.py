@@ -1,4 +1,4 @@
-"""Writes docs/rest.md from the route table, so that the page cannot differ from what is served."""
+"""Generates docs/rest.md from the route table, so that the page cannot differ from the served routes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ $ curl -H "Authorization: Bearer $(cat ~/.local/state/emberkeep/token)" http://1
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the text of docs/rest.md."""
     described = document(ROUTES)
     by_tag = sorted(ROUTES, key=lambda route: [r.tag for r in ROUTES].index(route.tag))
     lines = [_HEAD]
@@ -80,7 +80,7 @@ def _section(route: Route) -> Iterator[str]:
 
 
 def _parameter(schema: Json) -> str:
-    """A parameter's type with its bounds and default.
+    """Return a parameter's type with its bounds and default.
 
     >>> _parameter({"type": "integer", "minimum": 0, "maximum": 9, "default": 2})
     'integer, 0 to 9, 2 if not given'
@@ -123,7 +123,7 @@ def _body(name: str, schema: Json) -> Iterator[str]:
 
 
 def _type(schema: Json) -> str:
-    """A JSON schema as a few words.
+    """Describe a JSON schema in a few words.
 
     >>> _type({"type": "array", "items": {"type": "string"}})
     'list of string'

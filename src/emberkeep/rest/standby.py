@@ -1,4 +1,4 @@
-"""What a JobManager that does not lead answers: probes for itself, and for all else the way to the leader."""
+"""Replies of a JobManager that is not the leader: its own probes, and redirects to the leader for everything else."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ def build_standby(
     routes: Iterable[web.AbstractRouteDef] = (),
     problem: Callable[[], str] = str,
 ) -> web.Application:
-    """``leader``: where another JobManager leads ("host:port"); None: nobody is known to. ``routes`` come first.
-    ``problem``: why this JobManager would not take over well, "" where it would."""
+    """Return the application of a JobManager that is not the leader.
+
+    ``leader`` returns the leader's address ("host:port"), or None if no leader is known. ``routes`` come before the
+    redirects. ``problem`` returns why this JobManager is not ready to become the leader, "" if it is ready.
+    """
     app = web.Application()
     secure(app)
 
@@ -46,7 +49,7 @@ def build_standby(
         location = f"{request.scheme}://{address}{request.raw_path}"
         answer = web.Response(status=HTTPStatus.TEMPORARY_REDIRECT, headers={hdrs.LOCATION: location})
         if request.can_read_body:
-            answer.force_close()  # the body is for the leader: it is not read here
+            answer.force_close()  # the body is meant for the leader and is not read here
         return answer
 
     app.add_routes(

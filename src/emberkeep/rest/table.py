@@ -1,4 +1,4 @@
-"""The route table: the one source of what is served, of the OpenAPI document and of the reference page."""
+"""The route table: single source of the served routes, the OpenAPI document and the reference page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""BLOBs of jobs: files, off-loaded messages and logs by their content's SHA-256 (BLOB-1). No name of a client's is ever
-part of a path."""
+"""BLOBs of jobs: files, off-loaded messages and logs, named by the SHA-256 of their content (BLOB-1).
+
+A file name that a client chose is never part of a path.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ _PEER = Header(BLOB_PEER_HEADER, "Address (host:port) of the requesting task man
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of an upload."""
+    """Query parameters of an upload."""
 
     holder: Annotated[
         list[str],
@@ -50,7 +52,7 @@ class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Download(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a download."""
+    """Query parameters of a download."""
 
     direct: Annotated[bool, Meta(description="Do not send on to another cache.")] = False
 

@@ -1,4 +1,4 @@
-"""A BLOB as the answer to a download: all of it, or one range of it."""
+"""The response to a BLOB download: the whole BLOB, or one range of bytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from emberkeep.base.errors import Absent, RetryLater
 from emberkeep.blobs.model import BlobKey
 from emberkeep.rest.serving.transfers import send_file
 
-# Read and sent as one piece: cheaper than sendfile, and too little to hold up the event loop.
+# Up to this size, read and send in one piece: cheaper than sendfile, and too little to delay the event loop.
 _SMALL = 64 * 1024  # bytes
-# Whatever the bytes are, no browser is to take them for a page.
+# No browser may render the bytes as a page, whatever they are.
 _HEADERS = {
     hdrs.CONTENT_TYPE: "application/octet-stream",
     hdrs.CONTENT_DISPOSITION: "attachment",
@@ -28,16 +28,17 @@ _HEADERS = {
 
 @dataclass
 class Sent:
-    """What became of a download: bytes that were sent, and whether they were the whole BLOB."""
+    """Outcome of a download: number of bytes sent. ``complete`` is True if they were the whole BLOB."""
 
     count: int = 0
     complete: bool = False
 
 
 async def send_blob(request: web.Request, key: BlobKey, path: Path, sent: Sent | None = None) -> web.StreamResponse:
-    """Answer with the verified file, and fill in ``sent``.
+    """Respond with the verified file or a range of it, and record in ``sent`` how much was sent (nothing for HEAD).
 
-    Raises Absent, RetryLater, HTTPRequestRangeNotSatisfiable.
+    Raises Absent (the file has just been deleted), RetryLater (this process has too many open files),
+    HTTPRequestRangeNotSatisfiable (the range is invalid or beyond the end).
     """
     sent = Sent() if sent is None else sent
     with _open(path, key) as source:
@@ -74,7 +75,10 @@ def _open(path: Path, key: BlobKey) -> FileIO:
 
 
 def _range(request: web.Request, size: int) -> tuple[int, int]:
-    """First byte and number of bytes. Raises HTTPRequestRangeNotSatisfiable: none of it is there, or it is no range."""
+    """Return the range's first byte and number of bytes.
+
+    Raises HTTPRequestRangeNotSatisfiable if the range is invalid or contains no byte of the BLOB.
+    """
     try:
         wanted = request.http_range
     except ValueError:

@@ -1,4 +1,4 @@
-"""The side of a task manager's BLOB cache that other caches see (BLOB-22): what is here, whole and verified.
+"""The route by which other caches read a task manager's BLOB cache (BLOB-22): complete, verified BLOBs only.
 
 This route is internal: people and tools read BLOBs through the JobManager.
 """
@@ -18,7 +18,7 @@ from emberkeep.rest.blobs.response import send_blob
 from emberkeep.rest.serving.routing import parse_query
 from emberkeep.rest.serving.transfers import Places
 
-READERS = 32  # at once; more are told to ask elsewhere
+READERS = 32  # at once; more get RetryLater, and ask elsewhere
 
 Find = Callable[[JobId, BlobKey], Awaitable[Path]]
 
@@ -28,9 +28,10 @@ class _NoQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def routes(find: Find, *, readers: int = READERS) -> list[web.RouteDef]:
-    """Routes to add to the task manager's application, behind the security layer that also makes errors to problems.
+    """Return the routes to add to the task manager's application.
 
-    ``find`` gives the verified file of a BLOB that is here, or raises Absent; it brings nothing.
+    They belong behind its security layer, which also turns errors into problem documents. ``find`` returns the
+    verified file of a BLOB in this cache or raises Absent; it fetches nothing.
     """
     places = Places(readers, line=0)
 

@@ -23,7 +23,7 @@ from emberkeep.blocklist.model import (
 from emberkeep.protocol.rest_blocklist import BlockedNodeInfo, BlockedTaskManagerInfo, BlocklistInfo, BlockRequest
 from emberkeep.rest.serving.routing import Call, Route, json_response
 
-_DECIMALS = 19  # of the largest time
+_DECIMALS = 19  # digits of the largest time
 
 
 async def blocklist(call: Call) -> msgspec.Struct:
@@ -62,13 +62,16 @@ def _node(entry: Blocked, standing: Mapping[str, list[TaskManagerId]]) -> Blocke
 
 
 def _drivers_said(entry: Blocked) -> EvacuatedDrivers | None:
-    """Only what is out of the ordinary: all other entries have exactly the fields that were agreed on."""
+    """Return WAIT if an evacuation lets drivers stay, else None, which omits the field.
+
+    Thus all other entries have exactly the fields that were agreed on.
+    """
     stay = entry.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS and entry.drivers is EvacuatedDrivers.WAIT
     return entry.drivers if stay else None
 
 
 def _place(call: Call) -> Place:
-    """What the path names."""
+    """Return the node or task manager that the path names."""
     if "nodeid" in call.path:
         return Place(PlaceKind.NODE, call.path["nodeid"])
     return Place(PlaceKind.TASK_MANAGER, call.path["taskmanagerid"])
@@ -94,7 +97,10 @@ async def block(call: Call) -> web.StreamResponse:
 
 
 def _drivers(body: BlockRequest) -> EvacuatedDrivers:
-    """What becomes of drivers that no streaming query lets move. Raises InvalidInput."""
+    """Return what happens to drivers that cannot move, since they run no streaming query.
+
+    Raises InvalidInput if the request sets ``drivers`` but does not evacuate.
+    """
     if body.action is BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS:
         return body.drivers or EvacuatedDrivers.RESTART
     if body.drivers is not None:
@@ -105,7 +111,7 @@ def _drivers(body: BlockRequest) -> EvacuatedDrivers:
 
 
 def _number(value: int | str | None, field: str) -> int | None:
-    """A number that came as a number or as a string. Raises InvalidInput."""
+    """Return a whole number that was sent as a number or as a string. Raises InvalidInput."""
     if value is None or isinstance(value, int):
         return value
     if value.isascii() and value.removeprefix("-").isdecimal() and len(value) <= _DECIMALS + 1:
@@ -126,7 +132,7 @@ _PUT_DOC = (
 
 
 def _routes(path: str, kind: str, reply: type[msgspec.Struct]) -> tuple[Route, Route]:
-    """How entries of one kind are put there and removed."""
+    """Return the routes that add and remove entries of one kind."""
     return (
         Route(
             "PUT",

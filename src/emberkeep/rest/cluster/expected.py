@@ -1,7 +1,7 @@
-"""Task managers that a new leader has not heard yet.
+"""Task managers that have not yet registered with a new leader.
 
-They register with it one after the other, within moments. Until then what lies on one of them is not missing: who asks
-for it waits for a moment, and is told to ask again after that.
+They register one after the other, within moments. Until then their data is not missing: a request that needs one of
+them waits for up to LONGEST_WAIT, and its handler may then ask the client to retry.
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from emberkeep.base.ids import TaskManagerId
 from emberkeep.jobmanager.views.cluster import TaskManagerView
 from emberkeep.rest.serving.api import Api
 
-LONGEST_WAIT = 8.0  # seconds; clients wait longer for an answer
+LONGEST_WAIT = 8.0  # seconds; clients wait longer than this for an answer
 _POLL = 0.1
 
 
 def may_still_come(api: Api) -> bool:
-    """Whether this JobManager leads for so short a time that a task manager which lives may not be registered yet."""
+    """True if running task managers may not have registered yet: the leader is younger than one heartbeat timeout."""
     return api.now_ms() - api.gateway.started_ms() < api.configuration[HEARTBEAT_TIMEOUT] * 1000
 
 
 async def task_managers(api: Api, wanted: Collection[TaskManagerId]) -> list[TaskManagerView]:
-    """All that are registered, once the ``wanted`` ones are among them or late. Raises RetryLater: too many wait."""
+    """Return all registered task managers, after waiting for the ``wanted`` ones while they may still register.
+
+    Waits for at most LONGEST_WAIT, and stops waiting when the server stops. Raises RetryLater if too many requests
+    wait already.
+    """
     clock, views = api.system.clock, await api.gateway.task_managers()
     if not _missing(wanted, views) or not may_still_come(api):
         return views

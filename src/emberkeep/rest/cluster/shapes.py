@@ -1,4 +1,4 @@
-"""The cluster and its task managers as the REST API shows them. Plain functions from views to bodies."""
+"""Conversion of views of the cluster and its task managers to bodies of the REST API. Pure functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cluster_overview(
     storage: StorageCondition,
     problem: str,
 ) -> ClusterOverview:
-    """Counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
+    """Return counts over all jobs and task managers. As in Flink, every job that has not ended counts as running."""
     counts = Counter(job.status for job in jobs)
     return ClusterOverview(
         taskmanagers=len(task_managers),
@@ -85,7 +85,7 @@ def of_another_store(others: Iterable[Stranger]) -> tuple[TaskManagerOfAnotherSt
 
 
 def task_manager_summary(view: TaskManagerView) -> TaskManagerSummary:
-    """The line of a task manager in the list of all."""
+    """Return a task manager's entry in the list of all task managers."""
     info = view.info
     return TaskManagerSummary(
         id=info.id,
@@ -108,7 +108,7 @@ def task_manager_summary(view: TaskManagerView) -> TaskManagerSummary:
 
 
 def task_manager_details(view: TaskManagerView) -> TaskManagerDetails:
-    """One task manager with its allocated slots, by slot index."""
+    """Return one task manager with its allocated slots, ordered by slot index."""
     summary = task_manager_summary(view)
     allocations = sorted(view.report.allocations, key=lambda allocation: allocation.slot_index)
     return TaskManagerDetails(

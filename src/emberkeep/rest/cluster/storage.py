@@ -1,4 +1,4 @@
-"""The shared storage: whose it is, and what lies there that no job needs."""
+"""The shared storage: which cluster owns it, and its data that no job needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.rest.serving.routing import Call, Route
 
 
 class PurgeStorage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a purge."""
+    """Query parameters of a purge."""
 
     force: Annotated[
         bool, Meta(description="Also while task managers of another job store run, whose jobs may use it.")

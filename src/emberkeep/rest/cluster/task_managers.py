@@ -1,4 +1,4 @@
-"""Task managers: list and detail."""
+"""Task managers: list, details, stop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DRAIN = 7 * 24 * 3600  # seconds
 
 
 class StopTaskManager(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a task manager's end."""
+    """Query parameters of a task manager's stop."""
 
     drain: Annotated[
         float,

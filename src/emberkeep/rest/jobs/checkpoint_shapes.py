@@ -1,4 +1,4 @@
-"""A job's checkpoints as the REST API shows them. Plain functions from stored pointers to bodies."""
+"""Conversion of a job's stored checkpoint pointers to bodies of the REST API. Pure functions."""
 
 from __future__ import annotations
 

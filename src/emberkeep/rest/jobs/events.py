@@ -1,4 +1,4 @@
-"""The live view of a job: its detail as server-sent events whenever it changes."""
+"""The live view of a job: a server-sent event with its details after each change."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from emberkeep.jobmanager.views.cluster import JobView
 from emberkeep.rest.jobs.shapes import job_details_info
 from emberkeep.rest.serving.api import Api
 
-KEEP_ALIVE = 15.0  # seconds after which a silent stream gets a comment, so that proxies keep it open
+KEEP_ALIVE = 15.0  # seconds without an event, after which a comment makes proxies keep the stream open
 
 
 async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamResponse:
-    """Send the job at first and after each change, until it has ended or the client or the server goes.
+    """Send the job now and after each change, until it ends, the client disconnects or the server stops.
 
-    Raises Absent, RetryLater (too many requests wait already).
+    Raises Absent (no such job), RetryLater (too many requests wait already).
     """
     view = await api.gateway.job(job_id)
     with api.waiting.place():
@@ -32,7 +32,7 @@ async def stream(api: Api, request: web.Request, job_id: JobId) -> web.StreamRes
             }
         )
         await response.prepare(request)
-        with suppress(ConnectionResetError):  # the client has gone, which is how streams usually end
+        with suppress(ConnectionResetError):  # the client disconnected, which is how streams usually end
             await _send_changes(api, response, view)
     return response
 

@@ -1,7 +1,7 @@
 """A failure as Flink's client reads it: an object of its class ``SerializedThrowable`` in Java's serialization format.
 
-The client reads nothing else of a ``failure-cause``, and asks for ever where this is missing. So the few bytes that say
-"an exception with this text" are written here. They are never read here.
+The client reads nothing else from a ``failure-cause``, and polls forever if the object is missing. This module writes
+the few bytes that mean "an exception with this text". It never reads such objects.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-MOST_CHARACTERS: Final = 10_000  # of a text: its length in bytes has 16 bits
+MOST_CHARACTERS: Final = 10_000  # per text: the format has 16 bits for the length in bytes
 
 _MAGIC: Final = b"\xac\xed\x00\x05"
 _NULL, _OBJECT, _CLASS, _STRING, _END = b"\x70", b"\x73", b"\x72", b"\x74", b"\x78"
-_SERIALIZABLE, _WITH_DATA = 2, 3  # flags: its fields; also what its own method writes
+_SERIALIZABLE, _WITH_DATA = 2, 3  # flags of a class: writes its fields; also what its own writeObject adds
 _TEXT: Final = "Ljava/lang/String;"
 # Name, serialVersionUID, flags, and the fields in the format's order.
 _CLASSES: Final = (
@@ -39,7 +39,7 @@ _CLASSES: Final = (
 
 
 def serialized_throwable(kind: str, text: str) -> bytes:
-    """An exception that was of class ``kind``, and shows ``text``."""
+    """Return a serialized exception of original class ``kind`` that shows ``text``, both cut to MOST_CHARACTERS."""
     described = b"".join(_class(*each) for each in _CLASSES) + _NULL
     throwable = _NULL + _string(text) + _NULL + _NULL + _END
     own = _string(text) + _string(kind) + _NULL
@@ -56,7 +56,7 @@ def _string(text: str) -> bytes:
 
 
 def _utf(text: str) -> bytes:
-    """Java's own form of UTF-8: each half of a surrogate pair by itself, and no byte 0."""
+    """Return a length prefix and Java's modified UTF-8: surrogates are encoded one by one, NUL as two bytes."""
     halves = text.encode("utf-16-be", "surrogatepass")
     units = (chr(unit) for (unit,) in struct.iter_unpack(">H", halves))
     data = b"".join(b"\xc0\x80" if unit == "\0" else unit.encode("utf-8", "surrogatepass") for unit in units)

@@ -1,4 +1,4 @@
-"""Jobs: lists, details, exceptions, configuration, cancellation."""
+"""Jobs: lists, details, exceptions, checkpoints, configuration, live view, cancellation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_GRACE = 3600  # seconds
 
 
 class ReadExceptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a job's exceptions."""
+    """Query parameters of a job's exceptions."""
 
     max_exceptions: Annotated[int, Meta(ge=0, le=1000, description="Most entries in the reply.")] = msgspec.field(
         default=20, name="maxExceptions"
@@ -36,7 +36,7 @@ class ReadExceptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class TerminateJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a job's termination. Flink's other mode, ``stop``, is not offered."""
+    """Query parameters of a job's termination. Flink's other mode, ``stop``, is not offered."""
 
     mode: Annotated[Literal["cancel"], Meta(description="How to end the job.")] = "cancel"
     grace: Annotated[

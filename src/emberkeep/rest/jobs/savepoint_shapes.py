@@ -1,4 +1,4 @@
-"""Savepoints as the REST API shows them. Plain functions from views to bodies."""
+"""Conversion of views of savepoints to bodies of the REST API. Pure functions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def procedure_info(view: ProcedureView, job: JobView, now_ms: int) -> ProcedureI
     requested = view.request.requested_ms if view.request is not None else _NEVER
     ended = told.ended_ms or _NEVER
     if view.request is not None and view.request.procedure in (Procedure.SUSPEND, Procedure.DRAIN) and not view.failure:
-        ended = job.ended_ms if job.ended_ms is not None else _NEVER  # it ends with the job
+        ended = job.ended_ms if job.ended_ms is not None else _NEVER  # such a procedure ends with the job
     until = ended if ended != _NEVER else now_ms
     return ProcedureInfo(
         trigger_id=view.trigger_id,
@@ -73,12 +73,12 @@ def failure_cause(kind: str, text: str) -> FailureCause:
 
 
 def _nothing(trigger_id: str) -> ProcedureProgress:
-    """Stands for a word that was not heard; only its numbers are shown."""
+    """Return the progress to show for a procedure that has not reported any: its phase is never shown."""
     return ProcedureProgress(trigger_id=trigger_id, phase=ProcedurePhase.FINISHING_BATCHES)
 
 
 def savepoint_entries(jobs: Iterable[JobView]) -> list[SavepointEntry]:
-    """Newest first."""
+    """Return the savepoints of all jobs, newest first."""
     entries = [
         SavepointEntry(
             path=pointer.path,

@@ -1,4 +1,4 @@
-"""Stops and savepoints of jobs, and savepoints where they lie."""
+"""Stops and savepoints of jobs, and operations on savepoint directories."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TRIGGER = re.compile(r"[0-9a-f]{32}")
 
 
 class ReadSavepoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a savepoint's manifest."""
+    """Query parameters of a savepoint's manifest."""
 
     path: Annotated[str, Meta(description="The savepoint's directory.")]
 
@@ -94,7 +94,7 @@ def _trigger(api: Api, given: str | None) -> str:
 
 
 def _checked_timeout(given: int) -> int:
-    """Raises InvalidInput."""
+    """Return ``given``, in milliseconds. Raises InvalidInput unless it is more than 0 and at most MAX_TIMEOUT."""
     if not 0 < given <= MAX_TIMEOUT:
         raise InvalidInput(
             f"{given} ms is no timeout", field="timeout", hint=f"milliseconds, more than 0, at most {MAX_TIMEOUT}"
@@ -103,14 +103,14 @@ def _checked_timeout(given: int) -> int:
 
 
 def _target(given: str | None, field: str) -> str:
-    """A directory's URI or path; "" for the default. Raises InvalidInput."""
+    """Return a directory's URI or path, or "" for the default. Raises InvalidInput."""
     if given is None:
         return ""
     check_location(given, field)
     return given
 
 
-# --- savepoints where they lie ----------------------------------------------------------------------------------------
+# --- savepoint directories --------------------------------------------------------------------------------------------
 
 
 async def savepoints(call: Call) -> msgspec.Struct:
@@ -141,7 +141,10 @@ async def dispose(call: Call) -> msgspec.Struct:
 
 
 async def _dispose(api: Api, path: str) -> tuple[str, ...]:
-    """Raises Conflict while a job may start from it."""
+    """Delete the savepoint at ``path``. Return names of files left there that are not part of it.
+
+    Raises Conflict if a job that has not ended started from it: the next attempt may read it again.
+    """
     for view in await api.gateway.jobs():
         starts_from = view.graph.savepoint if view.graph is not None and not view.status.is_globally_terminal else ""
         if starts_from and is_same_place(starts_from, path):

@@ -1,4 +1,4 @@
-"""Jobs as the REST API shows them. Plain functions from views to bodies."""
+"""Conversion of views of jobs to bodies of the REST API. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NEVER = -1
 
 
 def job_details(view: JobView, now_ms: int) -> JobDetails:
-    """The line of a job in the overview."""
+    """Return a job's entry in the overview."""
     return JobDetails(
         jid=view.job_id,
         name=view.name,
@@ -56,7 +56,7 @@ def job_details(view: JobView, now_ms: int) -> JobDetails:
 
 
 def job_details_info(view: JobView, now_ms: int) -> JobDetailsInfo:
-    """Everything about one job."""
+    """Return all details of one job."""
     return JobDetailsInfo(
         jid=view.job_id,
         name=view.name,
@@ -76,7 +76,7 @@ def job_details_info(view: JobView, now_ms: int) -> JobDetailsInfo:
 
 
 def job_exceptions(view: JobView, maximum: int) -> JobExceptions:
-    """The newest ``maximum`` entries of the job's exception history."""
+    """Return the newest ``maximum`` entries of the job's exception history, and the newest as root exception."""
     newest_first = sorted(view.exceptions, key=lambda entry: entry.timestamp_ms, reverse=True)
     shown = newest_first[:maximum]
     truncated = len(shown) < len(newest_first)
@@ -91,7 +91,7 @@ def job_exceptions(view: JobView, maximum: int) -> JobExceptions:
 
 
 def job_config(view: JobView, configuration: Configuration) -> JobConfigInfo:
-    """What the job was submitted with; secret values are hidden."""
+    """Return the configuration that the job was submitted with, without secret values."""
     graph = view.graph
     options = {} if graph is None else redacted(graph.options)
     spark_conf = {} if graph is None else redacted(graph.spark_conf)
@@ -186,7 +186,7 @@ def _query(query: QueryProgress, status: JobStatus) -> StreamingQuery:
         processed_rows_per_second=query.processed_rows_per_second,
         state_rows=query.state_rows,
         watermark=query.watermark,
-        # What Spark said last is not what the query does once its job is over.
+        # Spark's last report does not describe the query once its job has ended.
         status="ended" if status.is_globally_terminal else query.status,
         checkpoint_location=query.checkpoint_location,
     )

@@ -1,4 +1,4 @@
-"""Submission of jobs: in the request itself, or off-loaded to a BLOB that the request names (BLOB-19)."""
+"""Submission of jobs: in the request's body, or off-loaded to a BLOB that the body names (BLOB-19)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _submit_offloaded(api: Api, offloaded: OffloadedSubmission, header: st
     try:
         submission = await _read(api, job_id, blob, offloaded.blob.size)
     except Absent:
-        # A repeat may come after the first one's job has ended, and taken its BLOBs along.
+        # A repeated request may arrive after the job has ended and its BLOBs were deleted.
         if await _started_by(api, job_id, key):
             return Submission(job_id=job_id, created=False)
         raise NotUploaded(f"{blob} is not here for job {job_id}", field="blob") from None
@@ -92,7 +92,7 @@ def _blob_key(offloaded: OffloadedSubmission) -> BlobKey:
 
 
 async def _read(api: Api, job_id: JobId, key: BlobKey, size: int) -> JobSubmission:
-    """The submission in a BLOB, which is referenced while it is read. Raises Absent, InvalidInput."""
+    """Return the submission in a BLOB; hold the BLOB while reading it. Raises Absent, InvalidInput."""
     holder = f"submission-{api.system.ids.hex32()}"
     api.blobs.hold(job_id, key, [holder])
     try:

@@ -1,4 +1,4 @@
-"""Whether a submission can be a job graph at all. Plain rules; each refusal names the field and what is expected."""
+"""Checks that a submission can become a job graph. Pure functions; a refusal names the field and what is expected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emberkeep.rest.serving.locations import check_location
 
 MAX_NAME = 256  # characters
 MAX_ARTEFACTS = 1000
-MAX_FILE_NAME = 255  # bytes, as file systems have it
+MAX_FILE_NAME = 255  # bytes, the limit of most file systems
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -23,7 +23,7 @@ _LINKED_ROLES = (ArtefactRole.FILE, ArtefactRole.ARCHIVE)
 
 
 def check_submission(submission: JobSubmission) -> None:
-    """Raises InvalidInput for the first thing that is wrong. Whether it fits the cluster, the JobManager decides."""
+    """Raise InvalidInput for the first invalid field. The JobManager checks whether the job fits the cluster."""
     _check_name(submission.name)
     if submission.artefacts and not submission.jobid:
         raise InvalidInput(
@@ -48,7 +48,10 @@ def check_submission(submission: JobSubmission) -> None:
 
 
 def idempotency_key(in_body: str, header: str | None) -> str:
-    """The key from the header or the body. Raises InvalidInput: there is none, or two, or it cannot be stored."""
+    """Return the key from the header or the body.
+
+    Raises InvalidInput if both are empty, if they differ, or if the key is not 1 to 200 printable ASCII characters.
+    """
     if header is not None and in_body and header != in_body:
         raise InvalidInput(
             f"the {IDEMPOTENCY_HEADER} header and idempotency_key differ",

@@ -1,4 +1,4 @@
-"""Logs of every process, by id. Those of task managers, drivers and executors come from registered task managers."""
+"""Logs of every process, by id. Registered task managers provide their own logs, and those of drivers and executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emberkeep.rest.serving.api import Api
 from emberkeep.rest.serving.log_ids import JobLogId
 from emberkeep.rest.serving.routing import Call, Route
 
-_ASKED_AT_ONCE = 32  # task managers
+_ASKED_AT_ONCE = 32  # task managers to which one request sends calls concurrently
 _READ_DOC = (
     "Bytes as they are. To follow a log, ask again with `offset` = `X-Log-Offset` + length of the body and a `wait`, "
     "until `X-Log-Complete` is `true`. An `X-Log-Offset` of 0 after a larger one means that the log was rotated."
@@ -47,9 +47,10 @@ async def task_manager_log(call: Call) -> web.StreamResponse:
 
 
 async def job_logs(call: Call) -> msgspec.Struct:
-    """Ask every task manager: an attempt's executors may have lived, and ended, on any of them.
+    """Return the job's logs from all task managers: its executors may have run, and ended, on any of them.
 
-    One that is gone, and on which a driver was started, holds logs all the same.
+    List as unreachable the task managers that do not answer, and unregistered ones that ran a driver or executor of
+    the job: they may hold logs.
     """
     api, job_id = call.api, call.path["jobid"]
     holders = _known_holders(await api.gateway.job(job_id))
@@ -72,7 +73,7 @@ async def job_logs(call: Call) -> msgspec.Struct:
 
 
 def _known_holders(job: JobView) -> set[TaskManagerId]:
-    """Task managers on which a driver of the job was started, and those where its executors live."""
+    """Return the task managers on which a driver of the job was started, and those that run its executors."""
     executors = job.status_report.executors if job.status_report is not None else ()
     named = [*(attempt.task_manager for attempt in job.attempts), *(executor.task_manager for executor in executors)]
     return set(filter(None, named))

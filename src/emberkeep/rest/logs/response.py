@@ -1,4 +1,4 @@
-"""A piece of a log over HTTP: the query that asks for it and the response that carries it."""
+"""Part of a log over HTTP: the query parameters that select it, and the response that contains it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG_REPLY_HEADERS = (
 
 
 class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Query of a log. The reply waits only while the log has no bytes after ``offset`` and may still grow."""
+    """Query parameters of a log. The reply waits only while there is no byte after ``offset`` and the log may grow."""
 
     offset: Annotated[
         int, Meta(ge=-_FARTHEST, le=_FARTHEST, description="First byte; negative: this many before the end.")
@@ -45,7 +45,10 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for new bytes.")] = 0.0
 
     def of(self, job_id: JobId | None) -> LogQuery:
-        """This query for a log of one job, or of whichever. Raises InvalidInput."""
+        """Return the query for a log of one job; with None, the log may belong to any job or to none.
+
+        Raises InvalidInput if ``range`` is malformed or combined with ``offset`` or ``limit``.
+        """
         if not self.range:
             return LogQuery(offset=self.offset, limit=self.limit, wait=self.wait, job_id=job_id)
         if self.offset != 0 or self.limit != DEFAULT_LIMIT:
@@ -61,7 +64,7 @@ class ReadLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 def log_response(chunk: LogChunk) -> web.Response:
-    """Text that no browser takes for anything else."""
+    """Return the bytes as plain text that no browser renders as anything else."""
     return web.Response(
         body=chunk.data,
         content_type="text/plain",

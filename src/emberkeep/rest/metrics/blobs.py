@@ -1,4 +1,4 @@
-"""Metrics of the BLOB server and of every task manager's BLOB cache, as they counted themselves."""
+"""Metrics of the BLOB server and of every task manager's BLOB cache, from their own counters."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _CACHE_COUNTERS = (
     ("emberkeep_blob_cache_cleanup_runs", "Staged clean-ups of a BLOB cache.", "cleanup_runs"),
     ("emberkeep_blob_cache_deleted", "BLOBs that a BLOB cache's clean-up deleted.", "deleted"),
 )
-# Where a cache found what it was asked for; what was transferred came from "ha" or "server" (or a peer).
+# Where a cache found a requested BLOB. A transfer comes from "ha" or "server", which includes the caches of peers.
 _CACHE_HITS = (("local", "hits"), ("shared", "shared"))
 _CACHE_TRANSFERS = (("ha", "ha_hits"), ("server", "downloads"))
 _TASK_MANAGER = "task_manager"
 
 
 class BlobMetrics(Collector):
-    """Shows the newest picture that it was given."""
+    """Collector that exposes what ``show`` was last given."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._server: BlobStatistics | None = None
@@ -51,12 +51,12 @@ class BlobMetrics(Collector):
         registry.register(self)
 
     def show(self, server: BlobStatistics, caches: Sequence[TaskManagerView]) -> None:
-        """The state of now."""
+        """Replace what is exposed: the server's counters, and the reports of the caches."""
         self._server = server
         self._caches = caches
 
     def collect(self) -> Iterable[Metric]:
-        """For the registry."""
+        """Yield the metrics for the registry; nothing before the first ``show``."""
         if self._server is not None:
             yield from _of_server(self._server)
             yield from _of_caches(self._caches)

@@ -1,7 +1,7 @@
-"""What Prometheus scrapes. Names begin with ``emberkeep_`` and carry base units. Labels have few values: at most as
-many as there are task managers.
+"""Metrics for Prometheus. Names begin with ``emberkeep_`` and carry base units. Labels have few values: their number
+grows with the task managers, never with jobs or requests.
 
-Counts of jobs and slots are read from the gateway when they are scraped, so they cannot drift from the truth.
+Each scrape reads the counts of jobs and slots from the gateway, so they cannot drift from its state.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Metrics:
         self._submissions.labels(outcome).inc()
 
     async def exposition(self, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage) -> bytes:
-        """The text that Prometheus reads, with the gateways' state of now."""
+        """Return the text that Prometheus reads, with the current state of the gateways."""
         self._show_jobs(await gateway.jobs(), gateway.started_ms())
         task_managers = await gateway.task_managers()
         self._show_task_managers(task_managers)
@@ -150,7 +150,7 @@ class Metrics:
         self._places_free.set(sum(view.free_driver_places for view in views))
 
     def observe_request(self, request: web.Request, status: int, seconds: float) -> None:
-        """Record an answered request by its route template, so that ids make no label values."""
+        """Record a request's time by route template, or by message for an RPC: ids must not become label values."""
         if request.path.startswith(RPC_PREFIX):
             message = request.path.removeprefix(RPC_PREFIX)
             self._rpc.labels(message if message in REQUESTS else "unknown", str(status)).observe(seconds)
@@ -169,7 +169,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"
 
 
 class _Restarts:
-    """Counts restarts from pictures of all jobs. What happened before this JobManager led is not counted again."""
+    """Counts restarts by comparing successive views of all jobs. Restarts under earlier leaders do not count."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
@@ -186,12 +186,12 @@ class _Restarts:
 
 
 def measuring(metrics: Metrics) -> Middleware:
-    """Middleware that times every request. Belongs outermost, where errors have become responses."""
+    """Return middleware that times every request. It belongs outermost, where errors have become responses."""
 
     @web.middleware
     async def measure(request: web.Request, handler: Handler) -> web.StreamResponse:
         started = time.perf_counter()
-        status = 499  # the client went away before there was an answer
+        status = 499  # recorded if the client disconnects before the response
         try:
             response = await handler(request)
             status = response.status
@@ -204,7 +204,7 @@ def measuring(metrics: Metrics) -> Middleware:
 
 @asynccontextmanager
 async def loop_lag(metrics: Metrics) -> AsyncIterator[None]:
-    """While inside, measure how late the running event loop gets to a timer."""
+    """Measure how late the running event loop runs a timer, while the context is open."""
     loop = asyncio.get_running_loop()
     timers: list[asyncio.TimerHandle] = []
 
@@ -226,7 +226,7 @@ async def loop_lag(metrics: Metrics) -> AsyncIterator[None]:
 def metrics_route(
     metrics: Metrics, gateway: JobManagerGateway, blobs: BlobServerGateway, storage: Storage
 ) -> web.RouteDef:
-    """``GET /metrics``."""
+    """Return the route ``GET /metrics``."""
 
     async def serve(request: web.Request) -> web.Response:
         text = await metrics.exposition(gateway, blobs, storage)

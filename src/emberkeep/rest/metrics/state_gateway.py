@@ -1,4 +1,4 @@
-"""Metrics of every task manager's state gateway, as it counted itself: how much state came from the node's own disk."""
+"""Metrics of every task manager's state gateway, from its own counters: how much state came from the node's disk."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _COUNTERS = (
 
 
 class StateGatewayMetrics(Collector):
-    """Shows the newest picture that it was given. Names are the fields of StateGatewayReport."""
+    """Collector that exposes what ``show`` was last given. Metrics are named after the fields of StateGatewayReport."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._views: Sequence[TaskManagerView] = ()
         registry.register(self)
 
     def show(self, views: Sequence[TaskManagerView]) -> None:
-        """The state of now."""
+        """Replace what is exposed: the reports of the task managers."""
         self._views = views
 
     def collect(self) -> Iterable[Metric]:
-        """For the registry. Nothing where no task manager keeps local state."""
+        """Yield the metrics for the registry; nothing if no task manager keeps local state."""
         reports = [(view.info.id, report) for view in self._views if (report := view.report.state_gateway) is not None]
         for field, doc in _GAUGES if reports else ():
             yield _filled(GaugeMetricFamily(_PREFIX + field, doc, labels=[_LABEL]), field, reports)

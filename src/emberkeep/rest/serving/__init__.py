@@ -1,1 +1,1 @@
-"""What all REST resources stand on: routes, bodies, bounds."""
+"""What all REST resources share: routes, bodies, bounds."""

@@ -1,4 +1,4 @@
-"""What the handlers work with: the JobManager's gateway and the ports beside it, in one value."""
+"""The JobManager's gateway, and the other ports that handlers use, in one value."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from emberkeep.rest.serving.operations import Operations
 from emberkeep.rest.serving.transfers import Places
 from emberkeep.rest.serving.waiting import WaitingRoom
 
-# At once. A download holds a socket and a file, an upload a few MiB besides.
+# Concurrent transfers. A download holds a socket and a file; an upload also holds a few MiB.
 _DOWNLOADS = 256
 _UPLOADS = 64
 
 
 @dataclass(frozen=True)
 class Api:
-    """Everything that handlers may touch. ``shut_down`` asks the process to end; it returns at once.
+    """Everything that handlers may use.
 
-    ``problem``: what it cannot do at present though it leads, "" mostly.
-    ``poll_interval``: seconds between two looks at a job or log that a client waits for. ``closing`` is set when the
-    server stops, so that waiting requests end. ``uploads``, ``downloads``: how many BLOBs may be under way at once.
+    ``shut_down`` asks the process to end and returns at once. ``problem`` returns what this JobManager cannot do
+    although it is the leader, "" in normal operation. ``poll_interval``: seconds between two reads of a job that a
+    client watches. ``closing`` is set when the server stops, so that waiting requests end. ``uploads`` and
+    ``downloads`` bound the concurrent BLOB transfers.
     """
 
     gateway: JobManagerGateway
@@ -55,14 +56,14 @@ class Api:
 
     @cached_property
     def peers(self) -> Peers:
-        """Caches that downloads are sent on to."""
+        """Caches to which downloads may be redirected."""
         return Peers(self.gateway, self.blobs, self.system.clock)
 
     def now_ms(self) -> int:
         return self.system.clock.now_ms()
 
     async def pause(self, seconds: float) -> bool:
-        """Wait; True when the server is stopping, which ends the wait."""
+        """Wait for ``seconds``, or until the server stops. Return True if it stops."""
         try:
             async with asyncio.timeout(seconds):
                 await self.closing.wait()

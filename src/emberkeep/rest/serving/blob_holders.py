@@ -1,4 +1,4 @@
-"""Who holds references to a BLOB, and for which attempt of a job somebody acts, as they come from outside."""
+"""Checks of two values in requests: a BLOB's holder, and the attempt of a job for which the request acts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emberkeep.base.errors import InvalidInput
 from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.protocol.rest_blobs import ATTEMPT_HEADER
 
-MAX_HOLDERS = 100  # of one upload; they are part of its address
+MAX_HOLDERS = 100  # of one upload; they are part of its URL
 HOLDER_PATTERN = "[A-Za-z0-9][A-Za-z0-9._~:-]{0,199}"
 
 _HOLDER = re.compile(HOLDER_PATTERN)
@@ -16,7 +16,7 @@ _ATTEMPT = re.compile("[1-9][0-9]{0,8}")
 
 
 def parse_holder(text: str) -> str:
-    """Check a holder's name. Raises InvalidInput."""
+    """Return a holder's name, checked. Raises InvalidInput."""
     if not _HOLDER.fullmatch(text):
         raise InvalidInput(
             f"{text[:80]!r} cannot name a holder",
@@ -27,7 +27,7 @@ def parse_holder(text: str) -> str:
 
 
 def parse_attempt(text: str | None) -> int:
-    """Check the header of a request that acts for an attempt; NO_ATTEMPT where it has none. Raises InvalidInput."""
+    """Return the attempt in a request's header, checked, or NO_ATTEMPT if there is no header. Raises InvalidInput."""
     if text is None:
         return NO_ATTEMPT
     if not _ATTEMPT.fullmatch(text):

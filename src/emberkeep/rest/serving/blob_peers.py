@@ -1,4 +1,4 @@
-"""Which caches downloads may be sent on to (BLOB-22): those of registered task managers, whoever else is named."""
+"""Caches to which downloads may be redirected (BLOB-22): only those of registered task managers."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from emberkeep.blobs.model import BlobKey
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 
-_FRESH = 1.0  # seconds for which the list of registered addresses is used again
+_FRESH = 1.0  # seconds for which the registered addresses are cached
 
 
 class Peers:
-    """Asks the BLOB server for a peer. A requester's own word for where it serves becomes nobody's address unless it is
-    a registered one, so nobody is sent to a place that an outsider names."""
+    """Chooses the cache that serves a download in place of the BLOB server.
+
+    An address that a request names counts only if it is registered, so no client is redirected to an outsider's
+    address.
+    """
 
     def __init__(self, gateway: JobManagerGateway, blobs: BlobServerGateway, clock: Clock) -> None:
         self._gateway = gateway
@@ -23,13 +26,14 @@ class Peers:
         self._known_until = float("-inf")
 
     async def known(self, requester: str | None) -> str:
-        """The requesting cache's address, "" when it names none or one that is not registered."""
+        """Return the requesting cache's address, "" if the request names none or an unregistered one."""
         return requester if requester and requester in await self._registered() else ""
 
     async def instead(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        """Address of the cache that the known ``requester`` is to ask; None: serve it here.
+        """Return the address of the cache that the registered ``requester`` must ask, or None: serve the BLOB here.
 
-        Raises Absent; RetryLater: as many are being served as may be.
+        A peer that is no longer registered is forgotten. Raises Absent, RetryLater (the requester must ask
+        again shortly).
         """
         peer = self._blobs.peer_for(owner, key, requester)
         if peer is None or (peer != requester and peer in await self._registered()):

@@ -1,4 +1,4 @@
-"""What msgspec says about a request, as a refusal that names the field."""
+"""Conversion of msgspec's errors about a request to refusals that name the field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NAMED = re.compile(r"(?:required|unknown) field `(?P<name>[^`]*)`")
 
 
 def invalid_body(error: msgspec.DecodeError) -> InvalidInput:
-    """The refusal, with the field's path taken out of msgspec's sentence.
+    """Return the refusal, with the field's path extracted from msgspec's message.
 
     >>> invalid_body(msgspec.ValidationError("Expected `int`, got `str` - at `$.resources.executors`")).field
     'resources.executors'

@@ -1,4 +1,4 @@
-"""Whether a text can name a directory that a savepoint lies in, and whether two name the same one."""
+"""Checks of a savepoint's location: can it be a directory, and do two locations mean the same one."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from emberkeep.jobs.checkpoints import LOCATION_LIMIT
 
 _LOCATION = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}  # of object stores as Spark knows them
+HADOOP_SCHEMES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's schemes of S3, and the usual one
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NAME_LENGTH = 64  # characters that a savepoint's own directory adds
 
 
 def check_location(location: str, field: str) -> None:
-    """Raises InvalidInput where no directory can be meant."""
+    """Raise InvalidInput if ``location`` is too long, or neither an absolute path nor a URI."""
     if len(location) > LOCATION_LIMIT - _NAME_LENGTH:
         raise InvalidInput(f"{field} has {len(location)} characters", field=field, hint="choose a shorter one")
     if _CONTROL.search(location) or not _LOCATION.match(location):
@@ -29,7 +29,7 @@ def check_location(location: str, field: str) -> None:
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Whether both may name the same directory, as the ways to write one go; links are not followed.
+    """True if both may name the same directory, compared in normalised form; links are not followed.
 
     >>> is_same_place("file:///savepoints/a", "/savepoints/a/")
     True
@@ -40,7 +40,7 @@ def is_same_place(one: str, other: str) -> bool:
 
 
 def _plain(location: str) -> tuple[str, str, str]:
-    """Scheme, authority and path. Escapes are undone: some readers do that, and others do not."""
+    """Return scheme, authority and path. Escapes are decoded: some readers decode them, others do not."""
     found = _SCHEME.match(location)
     scheme = found.group(1).lower() if found else "file"
     rest = location[found.end() :] if found else location

@@ -1,6 +1,6 @@
-"""Names of logs as clients give them: checked text, never part of a path.
+"""Ids of logs as clients send them: checked text, never part of a path.
 
-A log's id is unique on its process; a job's log id puts the task manager's id before it: ``<task manager>~<log>``.
+A log's id is unique within its process. A job's log id has the task manager's id in front: ``<task manager>~<log>``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOG_ID = re.compile(LOG_ID_PATTERN)
 
 @dataclass(frozen=True)
 class JobLogId:
-    """A log on a task manager."""
+    """Id of a log on a task manager."""
 
     task_manager: TaskManagerId
     log_id: str
@@ -28,14 +28,14 @@ class JobLogId:
 
 
 def parse_log_id(text: str) -> str:
-    """Check a log's id. Raises InvalidInput."""
+    """Return a log's id, checked. Raises InvalidInput."""
     if not _LOG_ID.fullmatch(text):
         raise InvalidInput(f"{text[:64]!r} is not a log's name", field="name", hint="take `name` from the list of logs")
     return text
 
 
 def parse_job_log_id(text: str) -> JobLogId:
-    """Check a job's log id. Raises InvalidInput."""
+    """Return a job's log id, checked. Raises InvalidInput."""
     task_manager, separator, log_id = text.partition("~")
     if not separator or not _LOG_ID.fullmatch(log_id):
         raise InvalidInput(

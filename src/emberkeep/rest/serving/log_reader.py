@@ -1,4 +1,4 @@
-"""Reads logs of this process's catalogue in pieces, and waits for more where a reader follows a log."""
+"""Reads parts of this process's logs, and waits for new bytes when a client follows a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POLL_INTERVAL = 0.2  # seconds
 
 
 class LogReader:
-    """Lists and reads the logs of a catalogue. ``close`` ends all waits; ``monotonic`` counts seconds."""
+    """Lists and reads the logs of a catalogue. ``close`` ends all waits; ``monotonic`` returns seconds."""
 
     def __init__(
         self, catalogue: LogCatalogue, monotonic: Callable[[], float], *, poll_interval: float = POLL_INTERVAL
@@ -29,19 +29,19 @@ class LogReader:
         self._closing = asyncio.Event()
 
     def close(self) -> None:
-        """End all waits: the process is about to stop."""
+        """End all waits, because the process is about to stop."""
         self._closing.set()
 
     async def entries(self, job_id: JobId | None) -> list[LogInfo]:
-        """Logs of one job, or all."""
+        """Return the logs of one job, or with None all logs."""
         return [_info(entry) for entry in await asyncio.to_thread(self._catalogue.entries, job_id)]
 
     async def read(self, log_id: str, query: LogQuery) -> LogChunk:
-        """Bytes of a log from ``query.offset`` on; a negative offset counts from the end.
+        """Return bytes of a log from ``query.offset`` on; a negative offset counts from the end.
 
         While there are none and the log may still grow, wait for up to ``query.wait`` seconds. With
-        ``query.from_start`` an offset beyond the end means that the file was replaced (rotated) since: reading starts
-        over at 0. Raises Absent, also for a log of another job than ``query.job_id``.
+        ``query.from_start``, an offset beyond the end means that the file was replaced (rotated): reading starts again
+        at 0. Raises Absent, also if the log belongs to another job than ``query.job_id``.
         """
         deadline = self._monotonic() + query.wait
         while True:
@@ -88,7 +88,10 @@ def _read(entry: LogEntry, start: int, limit: int) -> LogChunk:
 
 
 def _open(path: Path, log_id: str) -> int:
-    """Open a regular file. Jobs own their log directories, so a link or a pipe may stand where their log was."""
+    """Open a regular file. Raises Absent.
+
+    Jobs own their log directories, so a job may have replaced its log by a link or a pipe.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

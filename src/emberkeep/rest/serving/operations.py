@@ -1,4 +1,4 @@
-"""Work that a client has asked for and asks about later, by a trigger id. Of this JobManager's life only; bounded."""
+"""Operations that a client starts and then polls by trigger id. Bounded; a later leader does not know them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 from emberkeep.base.errors import Absent, EmberkeepError, RetryLater
 
 AT_ONCE = 8
-_KEPT = 1000  # whose outcome is remembered
+_KEPT = 1000  # operations that are remembered
 
 
 @dataclass
 class Operation:
-    """``done`` with ``error`` None: it has succeeded."""
+    """State of an operation: it has succeeded if ``done`` is True and ``error`` is None. ``left``: what it returned."""
 
     done: bool = False
     error: EmberkeepError | None = None
@@ -24,16 +24,16 @@ class Operation:
 
 
 class Operations:
-    """All of one kind. Belongs to one event loop."""
+    """All operations of one kind. Belongs to one event loop."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Operation] = OrderedDict()
         self._running: set[asyncio.Task[None]] = set()
 
     def start(self, trigger_id: str, work: Coroutine[Any, Any, tuple[str, ...]]) -> None:
-        """Run ``work``, which may raise EmberkeepErrors. A trigger id that is known is the same operation again.
+        """Run ``work``, which may raise EmberkeepError, in the background. Do nothing if the trigger id is known.
 
-        Raises RetryLater when as many run as may.
+        Raises RetryLater if AT_ONCE operations run already.
         """
         if trigger_id in self._known:
             work.close()
@@ -56,13 +56,13 @@ class Operations:
         except asyncio.CancelledError:
             operation.error = RetryLater("the JobManager has stopped leading in the middle of it", hint="ask again")
             raise
-        except Exception as error:  # noqa: BLE001 - a mistake of ours is this operation's failure, not the process's
+        except Exception as error:  # noqa: BLE001 - a bug fails this operation, not the process
             operation.error = EmberkeepError(f"internal error: {type(error).__name__}: {error}")
         finally:
             operation.done = True
 
     def find(self, trigger_id: str) -> Operation:
-        """Raises Absent."""
+        """Return an operation. Raises Absent."""
         operation = self._known.get(trigger_id)
         if operation is None:
             raise Absent(
@@ -72,7 +72,7 @@ class Operations:
         return operation
 
     async def close(self) -> None:
-        """Give up what runs."""
+        """Cancel the running operations and wait until they have ended."""
         tasks = list(self._running)
         for task in tasks:
             task.cancel()

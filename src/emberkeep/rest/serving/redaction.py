@@ -1,4 +1,4 @@
-"""Hides secret values where settings are shown. The settings themselves are stored and used as they are."""
+"""Hides secret values where settings are shown. Stored and used settings stay unchanged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _SECRET_VALUE = re.compile(
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Whether the value of a setting must not be shown: by its option, its key's name or what it looks like."""
+    """True if the value of a setting must not be shown.
+
+    Its option decides; if it has none, the key's name and the form of the value do.
+    """
     option = REGISTRY.get(key)
     if option is not None:
         return option.secret
@@ -27,5 +30,5 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def redacted(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings with secret values replaced by ``******``."""
+    """Return the settings with secret values replaced by ``******``."""
     return {key: HIDDEN if is_secret(key, value) else value for key, value in settings.items()}

@@ -1,4 +1,4 @@
-"""Bodies of requests, read with a bound on their size and on how long a client may take."""
+"""Reads bodies of requests, with bounds on their size and on the time that a client takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SLOWEST_PACE = 16 * 1024  # bytes per second, on average, once SILENCE is over
 
 
 async def read_bounded(request: web.Request, limit: int) -> bytes:
-    """The whole body. Raises what ``stream_body`` raises."""
+    """Return the whole body. Raises what ``stream_body`` raises."""
     if (request.content_length or 0) > limit:
         raise too_large(limit, request.content_length or 0)
     data = bytearray()
@@ -26,15 +26,15 @@ async def read_bounded(request: web.Request, limit: int) -> bytes:
 
 
 async def stream_body(request: web.Request, limit: int) -> AsyncIterator[bytes]:
-    """The bytes that a client sends, in as large pieces as have arrived.
+    """Yield the bytes that a client sends, in pieces as large as have arrived.
 
-    Raises HTTPRequestEntityTooLarge as soon as there are more than ``limit``, HTTPRequestTimeout (nothing for
-    SILENCE, or far too little), InvalidInput (it ended early or is garbled).
+    Raises HTTPRequestEntityTooLarge as soon as there are more than ``limit`` bytes, HTTPRequestTimeout (no byte for
+    SILENCE, or after that less than SLOWEST_PACE on average), InvalidInput (the body ends early or is malformed).
     """
     received, started = 0, time.monotonic()
     while True:
         try:
-            if request.content.is_eof():  # all of it is here: there is nothing to wait for
+            if request.content.is_eof():  # all of the body has arrived, so do not wait
                 chunk = request.content.read_nowait()
             else:
                 async with asyncio.timeout(SILENCE):
@@ -62,7 +62,7 @@ def _ended_early(request: web.Request, received: int) -> InvalidInput:
 
 
 def too_large(limit: int, actual: int) -> web.HTTPRequestEntityTooLarge:
-    """The error for a body of at least ``actual`` bytes where ``limit`` are allowed."""
+    """Return the error for a body of at least ``actual`` bytes where ``limit`` are allowed."""
     return web.HTTPRequestEntityTooLarge(
         max_size=limit, actual_size=actual, text=f"the body is larger than the {limit} bytes that are allowed"
     )

@@ -1,6 +1,6 @@
-"""The route table's row, and how a row becomes an aiohttp route: parse path, query and body, call, encode.
+"""The row type of the route table, and the aiohttp route of a row: parse path, query and body, call, encode.
 
-The same rows make the OpenAPI document and the reference page, so none of the three can differ from the others.
+The OpenAPI document and the reference page are generated from the same rows, so the three cannot differ.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_JSON_BODY = 16 * 1024**2  # bytes; arguments and Spark configuration, never 
 
 @dataclass(frozen=True)
 class PathParameter:
-    """A part of a path. ``parse`` raises InvalidInput."""
+    """A variable part of a path. ``parse`` raises InvalidInput."""
 
     pattern: str
     doc: str
@@ -46,7 +46,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, checked: ``path`` has the parsed path parameters, ``query`` and ``body`` are of the row's types."""
+    """One checked request: ``path`` has the parsed path parameters, ``query`` and ``body`` have the row's types."""
 
     api: Api
     request: web.Request
@@ -60,13 +60,15 @@ Handler = Callable[[Call], Awaitable[msgspec.Struct | list[Any] | web.StreamResp
 
 @dataclass(frozen=True)
 class Route:
-    """One row. ``reply`` is the JSON body's type; None with ``media`` set when the body is something else.
+    """One row of the route table.
 
-    ``also``: statuses of further answers that are no errors. ``problems``: statuses of errors that this route adds to
-    those which every route may answer. ``reference``: what the body may be instead of ``body`` where that is large: it
-    names a BLOB that holds it, in its field ``blob``. ``operation``: the row's name, where its handler serves several
-    rows; else the handler's. ``names_empty``: an empty id in the path is bad input that is
-    named (400), not another path (404). ``unversioned``: served without ``/v1`` as well.
+    - ``reply``: type of the JSON reply; None if ``media`` names another kind of body.
+    - ``also``: statuses of further replies that are not errors.
+    - ``problems``: statuses of errors that this route adds to those that every route may return.
+    - ``reference``: type of the body that may replace a large ``body``: its field ``blob`` names the BLOB with it.
+    - ``operation``: name of the row if its handler serves several rows; "" for the handler's name.
+    - ``names_empty``: if True, an empty id in the path is bad input (400), not an unknown path (404).
+    - ``unversioned``: if True, the route is also served without ``/v1``.
     """
 
     method: str
@@ -81,7 +83,7 @@ class Route:
     query: type[msgspec.Struct] | None = None
     body: type[msgspec.Struct] | None = None
     reference: type[msgspec.Struct] | None = None
-    raw_body: str = ""  # what the bytes are, where the body is no JSON
+    raw_body: str = ""  # describes the bytes of a body that is not JSON
     headers: tuple[Header, ...] = ()
     reply_headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()
@@ -118,7 +120,7 @@ PATH_PARAMETERS: dict[str, PathParameter] = {
 
 
 def bind(route: Route, api: Api) -> list[web.RouteDef]:
-    """The aiohttp routes that serve a row."""
+    """Return the aiohttp routes that serve a row."""
 
     async def serve(request: web.Request) -> web.StreamResponse:
         path = {name: PATH_PARAMETERS[name].parse(request.match_info[name]) for name in route.path_parameters}
@@ -129,7 +131,7 @@ def bind(route: Route, api: Api) -> list[web.RouteDef]:
             return answer
         return json_response(answer, route.status)
 
-    # aiohttp would answer HEAD wherever there is a GET; here only what the table lists is served.
+    # aiohttp would also serve HEAD for every GET; serve only what the table lists.
     options = {"allow_head": False} if route.method == "GET" else {}
     paths = [route.full_path, route.path] if route.unversioned else [route.full_path]
     return [
@@ -139,7 +141,7 @@ def bind(route: Route, api: Api) -> list[web.RouteDef]:
 
 
 def json_response(body: msgspec.Struct | list[Any], status: int = 200) -> web.Response:
-    """A body as JSON, never cached: it is a picture of this moment."""
+    """Return ``body`` as a JSON response that is never cached, since it shows the state of this moment."""
     return web.Response(
         status=status,
         body=msgspec.json.encode(body),
@@ -157,7 +159,7 @@ def _route_query(request: web.Request, route: Route) -> msgspec.Struct | None:
 
 
 def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
-    """The query string as a struct. Raises InvalidInput naming the parameter that is unknown, repeated or wrong."""
+    """Return the query string as a struct. Raises InvalidInput for an unknown, repeated or invalid parameter."""
     known = _parameter_names(kind)
     given: dict[str, str | list[str]] = {}
     for name in request.query:
@@ -176,7 +178,7 @@ def parse_query(request: web.Request, kind: type[QueryT]) -> QueryT:
 
 @functools.cache
 def _parameter_names(kind: type[msgspec.Struct]) -> dict[str, bool]:
-    """Names of a query's parameters, and whether each may be repeated."""
+    """Return the names of a query's parameters; the value is True if the parameter may be repeated."""
     types = get_type_hints(kind)
     return {item.encode_name: get_origin(types[item.name]) is list for item in msgspec.structs.fields(kind)}
 

@@ -1,6 +1,6 @@
-"""Bounds what transfers may take up: how many there are at once, and for how long a reader may hold a file.
+"""Bounds on transfers: how many run at once, and for how long a reader may hold a file.
 
-A download that nobody reads holds a file and a connection, so it goes on only while bytes move.
+A download holds a file and a connection even if its client reads nothing, so it continues only while bytes move.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from aiohttp import web
 
 from emberkeep.base.errors import RetryLater
 
-_FIRST_PIECE = 1024**2  # bytes that a reader has to take within a minute …
-_LARGEST_PIECE = 16 * 1024**2  # … and once it proved to be quick; larger ones cost less
+_FIRST_PIECE = 1024**2  # bytes that a client must read within _PIECE_SECONDS
+_LARGEST_PIECE = 16 * 1024**2  # bytes of a piece for a quick client; larger pieces cost less
 _PIECE_SECONDS = 60.0
-_QUICK = 1.0  # seconds
+_QUICK = 1.0  # seconds; after a piece that took less, the next one is twice as large
 
 _log = structlog.get_logger(__name__)
 
 
 class Places:
-    """A number of places, and a line of those who wait for one. All of it is bounded."""
+    """A bounded number of places, with a bounded queue of callers that wait for one."""
 
     def __init__(self, places: int, *, line: int = 4096, patience: float = 15.0) -> None:
-        """``line``: how many may wait; ``patience``: for how many seconds."""
+        """Create ``places`` free places. At most ``line`` callers wait, each for at most ``patience`` seconds."""
         self._free = asyncio.Semaphore(places)
         self._line = line
         self._patience = patience
@@ -37,7 +37,7 @@ class Places:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[None]:
-        """Hold a place. Raises RetryLater when none gets free soon."""
+        """Hold a place. Raises RetryLater if the queue is full or no place becomes free in time."""
         if self._free.locked():
             await self._wait()
         else:
@@ -67,10 +67,10 @@ def _busy() -> RetryLater:
 
 
 async def send_file(response: web.StreamResponse, request: web.Request, source: FileIO, offset: int, count: int) -> int:
-    """Send a part of a file after the head of ``response``, without copying it through this process; returns how many
-    bytes the client has surely been sent.
+    """Send a part of a file after the head of ``response``, without copying it through this process.
 
-    A client that does not take it fast enough loses its connection, as does one to which it cannot be sent whole.
+    Return how many bytes have certainly been sent. The connection is aborted if the client reads too slowly, or if
+    the part cannot be sent completely.
     """
     await response.prepare(request)
     loop, piece, done = asyncio.get_running_loop(), _FIRST_PIECE, 0
@@ -88,7 +88,7 @@ async def send_file(response: web.StreamResponse, request: web.Request, source: 
                 _log.warning("download_cut_off", reason=str(error) or "the client does not read", path=request.path)
             transport.abort()
             return done
-        if sent < size:  # somebody has cut the file short: the client must not take this for all of it
+        if sent < size:  # the file was truncated: the client must not take this for the whole part
             transport.abort()
             return done
         done += size

@@ -1,4 +1,4 @@
-"""Bounds how many requests may wait at once (event streams, followed logs): they must not take all connections."""
+"""Bound on the requests that wait at once (event streams, followed logs), so that others find a free connection."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MAX_WAITING = 256
 
 
 class WaitingRoom:
-    """A number of places."""
+    """A bounded number of places for waiting requests."""
 
     def __init__(self, places: int = MAX_WAITING) -> None:
         self._places = places
@@ -19,12 +19,12 @@ class WaitingRoom:
 
     @property
     def taken(self) -> int:
-        """How many requests wait now."""
+        """Number of requests that wait now."""
         return self._taken
 
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Hold a place. Raises RetryLater when all are taken."""
+        """Hold a place. Raises RetryLater if all places are taken."""
         if self._taken >= self._places:
             raise RetryLater(f"{self._taken} requests wait already", hint="close live views, or ask without waiting")
         self._taken += 1
