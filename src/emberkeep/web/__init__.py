@@ -1,1 +1,1 @@
-"""The web page of the JobManager: server-rendered, escaped by the template engine, kept fresh by small ES modules."""
+"""The JobManager's web pages: rendered on the server, escaped by the template engine, refreshed by small ES modules."""

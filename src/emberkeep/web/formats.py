@@ -1,4 +1,4 @@
-"""How times, durations and amounts are written for people. Plain functions."""
+"""Times, durations and amounts as text for people. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ DASH = "–"
 
 
 def moment(time_ms: int | None) -> str:
-    """A point in time, in UTC: pages are looked at from many places.
+    """Return a point in time as text in UTC, because readers are in different time zones.
 
     >>> moment(1795000000000)
     '2026-11-18 11:06:40'
@@ -17,7 +17,7 @@ def moment(time_ms: int | None) -> str:
 
 
 def clock_time(time_ms: int) -> str:
-    """The time of day, in UTC.
+    """Return the time of day in UTC.
 
     >>> clock_time(1795000000000)
     '11:06:40'
@@ -26,7 +26,7 @@ def clock_time(time_ms: int) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """A duration in its two largest units.
+    """Return a duration in its two largest units.
 
     >>> span(850), span(62_000), span(7_260_000), span(200_000_000)
     ('850 ms', '1 min 2 s', '2 h 1 min', '2 d 7 h')
@@ -48,7 +48,7 @@ def span(milliseconds: int) -> str:
 
 
 def mebibytes(amount: int) -> str:
-    """Memory or disk from MiB.
+    """Return an amount of memory or disk, given in MiB, with its unit.
 
     >>> mebibytes(512), mebibytes(8192), mebibytes(51200)
     ('512 MiB', '8 GiB', '50 GiB')
@@ -59,7 +59,7 @@ def mebibytes(amount: int) -> str:
 
 
 def byte_size(amount: int) -> str:
-    """A size in its largest unit.
+    """Return a size, given in bytes, in its largest unit up to GiB.
 
     >>> byte_size(700), byte_size(1536), byte_size(30_000_000), byte_size(5 * 1024**3)
     ('700 B', '1.5 KiB', '28.6 MiB', '5 GiB')
@@ -73,7 +73,7 @@ def byte_size(amount: int) -> str:
 
 
 def count(amount: float) -> str:
-    """A number with thousands apart; fractions only where they matter.
+    """Return a number with its thousands separated, and with one decimal only if it is a fraction below 100.
 
     >>> count(1234567), count(2048.52), count(0.5)
     ('1\u202f234\u202f567', '2\u202f049', '0.5')
@@ -83,5 +83,5 @@ def count(amount: float) -> str:
 
 
 def short_id(identifier: str) -> str:
-    """The beginning of a long id, enough to tell a few apart."""
+    """Return the first 8 characters of an id, enough to tell a few ids apart."""
     return identifier[:8]

@@ -1,4 +1,4 @@
-"""What a job does on request, in words. Plain functions."""
+"""A job's procedure (stop, savepoint or move) in words. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def procedure_name(view: ProcedureView | None) -> str:
 
 
 def procedure_text(view: ProcedureView | None) -> str:
-    """How far it has come."""
+    """Describe how far the procedure has come; "" if there is none."""
     if view is None:
         return ""
     if view.savepoint:

@@ -1,4 +1,4 @@
-"""Nodes for the page: who stands there, what runs there, whether it is blocked. Plain functions."""
+"""Nodes for the page: their task managers, what runs on them, and their blocklist entries. Pure functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST_DAY = 253_402_214_400_000  # 9999-12-31
 
 
 class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One node. ``entry`` None: it is not blocked. ``leaving``: what is still to leave it, line by line."""
+    """One node. ``entry`` is None if it is not blocked. ``leaving``: what must still leave the node, line by line."""
 
     id: str
     task_managers: tuple[TaskManagerId, ...]
@@ -26,7 +26,7 @@ class NodeLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def node_lines(blocklist: Blocklist, task_managers: Iterable[TaskManagerView]) -> list[NodeLine]:
-    """Nodes with a task manager, and nodes that are blocked, by id."""
+    """Return the nodes that have a task manager or are blocked, ordered by id."""
     entries = {entry.id: entry for entry in blocklist.entries if isinstance(entry, BlockedNode)}
     standing: dict[str, list[TaskManagerView]] = {node: [] for node in entries}
     for view in task_managers:
@@ -60,11 +60,11 @@ def _leaving(evacuations: list[Evacuation]) -> tuple[str, ...]:
 
 
 def blocked_task_managers(blocklist: Blocklist) -> list[Blocked]:
-    """Entries about single task managers, by id."""
+    """Return the entries about single task managers, ordered by id."""
     entries = [entry for entry in blocklist.entries if not isinstance(entry, BlockedNode)]
     return sorted(entries, key=lambda entry: entry.id)
 
 
 def lapse(end_ms: int) -> int | None:
-    """When an entry ends; None: when somebody ends it, as it may be taken for beyond the last year of the calendar."""
+    """Return when an entry times out, in Unix milliseconds; None if it never does, which means from 9999-12-31 on."""
     return None if end_ms >= _LAST_DAY else end_ms

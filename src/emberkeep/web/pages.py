@@ -1,4 +1,4 @@
-"""The pages: what each shows, taken from the JobManager's gateway."""
+"""The pages. Each shows data from the JobManager's gateway."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Page = Callable[[web.Request], Awaitable[web.Response]]
 def web_routes(
     gateway: JobManagerGateway, clock: Clock, storage_problem: Callable[[], str]
 ) -> list[web.AbstractRouteDef]:
-    """All pages and their static files, to serve behind the access checks. ``/static/{name}`` may be public.
+    """Return the routes of all pages and static files, to serve behind the access checks; static files may be public.
 
-    ``storage_problem``: why nothing is deleted in the shared storage; empty where it is this cluster's.
+    ``storage_problem`` returns why nothing is deleted in the shared storage, "" if the storage is this cluster's.
     """
     pages = _Pages(gateway, clock, make_environment(), storage_problem)
     shown: list[tuple[str, Page]] = [
@@ -66,7 +66,7 @@ class _Pages:
         self._environment = environment
 
     def guarded(self, page: Page) -> Page:
-        """The page, or a page that says why there is none."""
+        """Wrap ``page``: an EmberkeepError becomes a page that shows the error."""
 
         async def show(request: web.Request) -> web.Response:
             try:
@@ -171,14 +171,17 @@ def _status(error: EmberkeepError) -> HTTPStatus:
 
 
 def _split(jobs: Sequence[JobView]) -> tuple[list[JobView], list[JobView]]:
-    """Jobs that have not ended, and the others with the latest end first."""
+    """Return the jobs that have not ended, and the ended ones with the latest end first."""
     running = [job for job in jobs if not job.status.is_globally_terminal]
     ended = [job for job in jobs if job.status.is_globally_terminal]
     return running, sorted(ended, key=lambda job: job.ended_ms or 0, reverse=True)
 
 
 def _timeline(job: JobView, now_ms: int) -> list[tuple[JobStatus, int, int | None]]:
-    """(status, when it was entered last, milliseconds until the next one); None for the last status of an ended job."""
+    """Return for each status when the job last entered it, and for how many milliseconds it stayed.
+
+    The current status lasts until now. A globally terminal status has no duration (None).
+    """
     entered = sorted(job.status_times_ms.items(), key=lambda item: item[1])
     ends = [time for _, time in entered[1:]] + [now_ms]
     return [

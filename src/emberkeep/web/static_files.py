@@ -1,4 +1,4 @@
-"""Style sheet, scripts and icon: a fixed set of files of this package, read once."""
+"""Style sheet, scripts and icon: a fixed set of files in this package, read once at start."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _File:
 
 
 def static_route() -> web.RouteDef:
-    """``GET /static/{name}``. Holds nothing secret, so it may be public."""
+    """Return the route ``GET /static/{name}``. The files contain no secrets, so it may be public."""
     files = {name: _read(name) for name in sorted(entry.name for entry in _FOLDER.iterdir()) if _suffix(name) in _TYPES}
 
     async def serve(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""The template engine: everything that is put into a page is escaped, and a name that is missing is an error."""
+"""The template engine: it escapes every value in a page, and raises an error for an undefined name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TONES = {
 
 
 def make_environment() -> jinja2.Environment:
-    """The environment of all pages."""
+    """Return the template environment of all pages."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("emberkeep.web", "templates"),
         autoescape=True,

@@ -1,4 +1,4 @@
-// The buttons that cancel a job, stop it or make a savepoint of it, each after a question.
+// The buttons that cancel a job, stop it or make a savepoint. Each asks for confirmation first.
 
 import { refresh } from "./live.js";
 

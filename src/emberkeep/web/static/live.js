@@ -1,4 +1,4 @@
-// Keeps a page fresh: fetches it again and puts in those of its parts that have changed.
+// Keeps a page fresh: fetches the page again and replaces the parts that have changed.
 //
 // Parts are elements with `data-live` and an id. The markup comes from the same server and the same escaping templates
 // as the page itself, so it is exactly as trustworthy as a reload; nothing else is ever parsed as HTML.
@@ -32,7 +32,7 @@ function replaceParts(fresh) {
   for (const old of document.querySelectorAll("[data-live]")) {
     const part = fresh.getElementById(old.id);
     if (part === null) continue;
-    // What the reader has opened stays open.
+    // Sections that the reader has opened stay open.
     for (const open of old.querySelectorAll("details[open]")) fresh.getElementById(open.id)?.setAttribute("open", "");
     if (old.isEqualNode(part) || old.contains(document.activeElement) && old.querySelector(":focus-visible")) continue;
     if (document.getSelection()?.containsNode(old, true) && !document.getSelection().isCollapsed) continue;
@@ -67,7 +67,7 @@ function tick() {
   else refresh();
 }
 
-// A running job's page is told of changes, so that they show at once.
+// The page of a running job receives events, so that it shows changes at once.
 function listen() {
   const source = document.querySelector("[data-events]")?.dataset.events ?? null;
   if (source === null || document.hidden) {

@@ -1,4 +1,4 @@
-// Shows a log and follows it by long polls. Text only; terminal colours are left out.
+// Shows a log and follows it by long polls. Text only, without terminal colours.
 
 const FIRST_BYTES = 256 * 1024;
 const KEPT_CHARACTERS = 2 * 1024 * 1024;

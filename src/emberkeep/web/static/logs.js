@@ -29,7 +29,7 @@ function cell(row, label, content, kind = "") {
   element.append(content);
 }
 
-// A process's own logs go by their names; those of jobs by what wrote them, since their names are long.
+// Logs of a process show their name. Logs of jobs have long names, so they show which process wrote them.
 function title(log, page) {
   if (!log["job-id"]) return log.name;
   const [process, stream] = log.kind.split("-");

@@ -1,4 +1,4 @@
-// The buttons that block a node or a task manager, after a form, and unblock it.
+// The buttons that block a node or a task manager, after a form, and those that unblock it.
 
 import { refresh } from "./live.js";
 
@@ -39,7 +39,7 @@ function open(button) {
   (button.dataset.blocks === "" ? form.elements.id : form.elements.cause).focus();
 }
 
-// The end of an entry is judged by the JobManager's clock, not by this computer's. It tells whole seconds.
+// An entry ends by the JobManager's clock, not by this computer's. Its clock is read in whole seconds.
 async function clock() {
   const response = await fetch(form.dataset.api);
   const moment = Date.parse(response.headers.get("Date"));
