@@ -1,5 +1,5 @@
-"""The BLOB stores of a simulated cluster: outlive its JobManagers; the HA store may be slow, refuse, or do what it says
-it did not do."""
+"""The BLOB stores of a simulated cluster. They outlive its JobManagers. The HA store may be slow, refuse an operation,
+or carry out an operation that it reports as failed."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _HA, _LOCAL = Path("/ha"), Path("/local")
 
 
 class Uploading(msgspec.Struct, frozen=True):
-    """What a client sends for a job that it is about to submit."""
+    """Upload of a client's files for the job that it submits next."""
 
     job_id: JobId
     contents: tuple[bytes, ...]
 
 
-_STRANGE_SECONDS = 45.0  # longer than a client may take between its upload and its submission
+_STRANGE_SECONDS = 45.0  # longer than a client takes between upload and submission
 
 
 class SimBlobs:
-    """The disk of the JobManager's machine, and the HA store. They are in trouble when the job store is."""
+    """The disk of the JobManager's machine, and the HA store, which fails while the job store does."""
 
     def __init__(self, seed: str, store: SimStore, history: History) -> None:
         self.disk = MemoryFiles()
@@ -47,24 +47,24 @@ class SimBlobs:
         self._history = history
 
     def server(self, configuration: Configuration, confirm: Callable[[], Awaitable[None]]) -> BlobServer:
-        """The BLOB server of one life of the JobManager. ``confirm``: of its job store."""
+        """Return the BLOB server of one JobManager process. ``confirm`` is that of its job store."""
         local = MemoryLocalStore(self.disk, _LOCAL, step=self._local_step)
         ha = MemoryBlobStorage(self.disk, self.shared, step=self._ha_step)
         return BlobServer(configuration, local, ha, confirm=confirm, disk=self.disk)
 
     async def keep(self, server: BlobServer) -> None:
-        """What the storage's keeper does for a life of the JobManager: what no job has needed for long is given up."""
+        """Release BLOBs of unknown jobs every 45 s, as the storage's keeper does in a JobManager process."""
         while True:
             await asyncio.sleep(_STRANGE_SECONDS)
-            with contextlib.suppress(RetryLater):  # the HA store has not said what it holds
+            with contextlib.suppress(RetryLater):  # the HA store has not been listed yet
                 server.give_up(server.strangers())
 
     def is_kept(self, job_id: JobId, key: BlobKey) -> bool:
-        """Whether the HA store holds it."""
+        """True if the HA store holds the BLOB."""
         return _HA / job_id / str(key) in self.shared.contents
 
     def left(self) -> list[str]:
-        """Everything that is stored, in words."""
+        """List the paths of everything that is stored."""
         return [str(path) for files in (self.disk, self.shared) for path in files.contents]
 
     async def _local_step(self, name: str) -> None:
@@ -85,14 +85,14 @@ class SimBlobs:
 
 
 def artefact_of(content: bytes) -> Artefact:
-    """The script of a simulated job."""
+    """Return the script of a simulated job as an artefact."""
     return Artefact(
         role=ArtefactRole.SCRIPT, name="script.py", sha256=hashlib.sha256(content).hexdigest(), size=len(content)
     )
 
 
 async def receive(server: BlobServer, data: bytes) -> None:
-    """What the REST edge does for a client: a group is announced, then what is missing is uploaded."""
+    """Announce a group of BLOBs, then upload the missing ones, as the REST API does for a client."""
     uploading = msgspec.msgpack.decode(data, type=Uploading)
     by_hash = {hashlib.sha256(content).hexdigest(): content for content in uploading.contents}
     announced = [BlobContent(sha256=sha256, size=len(content)) for sha256, content in by_hash.items()]

@@ -1,4 +1,4 @@
-"""Blocking nodes of a simulated cluster, from the client's machine: what was acknowledged is a promise (P7)."""
+"""Blocking nodes of a simulated cluster, from the client's machine: an acknowledged block must hold (P7)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 
 CLIENT_TIMEOUT = 10.0
 CLIENT_PAUSE = 1.0
-LATE = 30.0  # seconds after which no message is under way any more
+LATE = 30.0  # seconds after which no message is in transit any more
 
 
 class BlockCall(msgspec.Struct, frozen=True):
@@ -39,16 +39,16 @@ class BlockCall(msgspec.Struct, frozen=True):
 
 @dataclass
 class SimBlocklist:
-    """``machine``: where the JobManager runs, whose clock counts."""
+    """The client's blocks, and the check of property (i). ``machine`` runs the JobManager, whose clock counts."""
 
     network: SimNetwork
     history: History
     client: Process
     address: str
     machine: Machine
-    promises: dict[str, int] = field(default_factory=dict)  # by node: until when it is blocked, as was acknowledged
-    _wanted: dict[str, int] = field(default_factory=dict)  # the newest wish of the client about each node
-    _may_unblock: dict[str, float] = field(default_factory=dict)  # until when what was sent before may unblock a node
+    promises: dict[str, int] = field(default_factory=dict)  # by node: until when the acknowledged block lasts
+    _wanted: dict[str, int] = field(default_factory=dict)  # number of the client's newest request for each node
+    _may_unblock: dict[str, float] = field(default_factory=dict)  # until when a sent request may unblock a node
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
@@ -59,12 +59,12 @@ class SimBlocklist:
         seconds: float | None = None,
         drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT,
     ) -> None:
-        """Block until it is acknowledged; a later wish about the node puts an end to this one."""
+        """Request a block until it is acknowledged; a later request for the node replaces this one."""
         wish = self._wish(node)
         self.client.party.scope.spawn(self._block(node, action, seconds, drivers, wish), f"block {node}")
 
     def unblock(self, node: str) -> None:
-        """Unblock until it is acknowledged."""
+        """Request an unblock until it is acknowledged."""
         self.promises.pop(node, None)
         wish = self._wish(node)
         self.client.party.scope.spawn(self._unblock(node, wish), f"unblock {node}")
@@ -99,7 +99,7 @@ class SimBlocklist:
     async def _unblock(self, node: str, wish: int) -> None:
         place = Place(PlaceKind.NODE, node)
         while self._wanted[node] == wish:
-            # Without an answer it may be done at any time; what is answered may arrive once more.
+            # Without a reply it may take effect at any time; an answered request may still be delivered again.
             self._may_unblock[node] = float("inf")
             try:
                 await self._exchange("unblock", msgspec.msgpack.encode(place))
@@ -119,15 +119,17 @@ class SimBlocklist:
     # --- what must hold -----------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Let promises lapse with the clock of the JobManager's machine."""
+        """Forget blocks that have timed out by the clock of the JobManager's machine."""
         now = self.machine.clock.now_ms()
         for node, end_ms in list(self.promises.items()):
             if end_ms <= now:
                 del self.promises[node]
 
     def ordered(self, node: str, request: Message) -> None:
-        """The JobManager sends this to a task manager on a node. A driver that was ordered before is not ordered
-        again: an order that was not taken by then is given up."""
+        """Check a request that the JobManager sends to a task manager on a node.
+
+        A start that was requested before the block must not be repeated either: the JobManager abandons it.
+        """
         self.tick()
         if node not in self.promises:
             return
@@ -137,18 +139,18 @@ class SimBlocklist:
             self.history.violate("i", f"a driver of {request.graph.job_id[:8]} is started on {node}, which is blocked")
 
     def left(self) -> list[str]:
-        """What has not been unblocked yet, in words."""
+        """Describe the nodes that are still blocked."""
         return [f"{node} is blocked" for node in self.promises]
 
 
 @dataclass(frozen=True)
 class WatchedRpc:
-    """The RpcClient of a JobManager: ``told`` hears of each request before it is sent, with the address."""
+    """The RpcClient of a JobManager. It calls ``told`` with the address and each request before sending it."""
 
     inner: RpcClient
     told: Callable[[str, Message], None]
 
     async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
-        """See the port."""
+        """Report the request, then send it, as RpcClient defines."""
         self.told(address, request)
         return await self.inner.call(address, request, reply, timeout=timeout)

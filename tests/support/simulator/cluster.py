@@ -1,4 +1,4 @@
-"""A simulated cluster: the real actors in simulated processes on simulated machines, and what may be done to them."""
+"""A simulated cluster: the real actors in simulated processes on simulated machines, and its clients' requests."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ CLIENT_PAUSE = 1.0
 CLIENT_AGAIN = 4.0
 
 OPTIONS = {
-    # An executor that was to hand over and hangs is ended before a run must have settled.
+    # An executor that hangs while it hands over its blocks is ended before the run must have settled.
     "blocklist.evacuation.timeout": "60s",
-    # Half of the defaults, in the same proportions: more happens in a virtual second.
+    # Half of the defaults, in the same proportions, so that more happens in a virtual second.
     "heartbeat.interval": "1500ms",
     "heartbeat.timeout": "5s",
     "rpc.ask.timeout": "5s",
@@ -68,7 +68,7 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What a cluster is made of. Every task manager is alike."""
+    """Configuration of a cluster. All task managers are alike."""
 
     seed: str
     task_managers: int = 3
@@ -79,16 +79,16 @@ class ClusterPlan:
     options: dict[str, str] = field(default_factory=dict)
     clinging_executors: bool = False
     slow_starts: float = 0.0
-    slow_ends: float = 0.0  # chance that a process takes seconds to end
+    slow_ends: float = 0.0  # probability that a process takes seconds to end
     skews: bool = False  # wall clocks differ
     files: bool = True  # each job has a file, which its client uploads
     on_demand: bool = False  # the JobManager starts task managers itself
-    only_agents: bool = False  # nothing is done to drivers, executors and the network: no work may be lost (P2)
+    only_agents: bool = False  # no faults of drivers, executors and the network: no work may be lost (P2)
 
 
 @dataclass(eq=False)
 class TaskManagerNode:
-    """A machine with a task manager on it, in one of its lives or between two. ``record``: on its disk."""
+    """A machine and its task manager, whose process may be down. ``record`` is on the machine's disk."""
 
     id: TaskManagerId
     machine: Machine
@@ -107,16 +107,16 @@ class SubmittedJob:
     script: Script
     options: dict[str, str]
     submitted: bool = False
-    job_id: JobId | None = None  # once the submission was answered
+    job_id: JobId | None = None  # set when the submission was accepted
     rejected: str = ""
     cancel_wanted: bool = False
     cancel_answer: str = ""
-    asked: ProcedureRequest | None = None  # of the job: the newest
-    ask_answer: str = ""  # "done": it is a promise
+    asked: ProcedureRequest | None = None  # the newest request for a savepoint or stop
+    ask_answer: str = ""  # "done": accepted, so it must happen
 
 
 class SimCluster:
-    """Make one, ``await start()``, do things to it."""
+    """A cluster in virtual time. Call ``start`` before anything else."""
 
     def __init__(self, loop: VirtualLoop, plan: ClusterPlan) -> None:
         self.loop = loop
@@ -129,7 +129,7 @@ class SimCluster:
         self.sparks: dict[str, SimSpark] = {}
         self.store = SimStore(seeded_random(plan.seed, "store"), self.history)
         self.blobs = SimBlobs(plan.seed, self.store, self.history)
-        self.on_order: list[Callable[[Process, Message], None]] = []  # who orders something from a task manager
+        self.on_order: list[Callable[[Process, Message], None]] = []  # called for JobManagers' requests
         self.jobs: list[SubmittedJob] = []
         self.jm_lives = 0
         self.jm_process: Process | None = None
@@ -165,13 +165,13 @@ class SimCluster:
     # --- starting processes -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the JobManager and all task managers, unless it does that itself."""
+        """Start the JobManager and, unless it starts them on demand, all task managers."""
         self.start_job_manager()
         for node in [] if self.plan.on_demand else self.nodes:
             self.start_agent(node)
 
     def start_job_manager(self) -> None:
-        """A new life of the JobManager over the same store. Nothing happens while one lives."""
+        """Start a JobManager process over the same store, unless one is running."""
         if self.jm_process is not None and self.jm_process.alive:
             return
         self.jm_lives += 1
@@ -203,7 +203,7 @@ class SimCluster:
                 self.blocklist.ordered(node.machine.name, request)
 
     def start_agent(self, node: TaskManagerNode) -> None:
-        """A new life of a task manager. Nothing happens while one lives or the machine is off."""
+        """Start a task manager process, unless one is running or the machine is off."""
         if (node.agent is not None and node.agent.alive) or not node.machine.up:
             return
         node.lives += 1
@@ -243,7 +243,7 @@ class SimCluster:
         process.party.scope.spawn(self._retire(process, service), "retire")
 
     async def _retire(self, process: Process, service: TaskManagerService) -> None:
-        """The JobManager has told a task manager to end for good."""
+        """Wait until the JobManager has stopped a task manager permanently, then end its process."""
         await service.retired()
         await service.shutdown(self.configuration[CANCELLATION_TIMEOUT])
         self.machines.exit(process, 0)
@@ -265,7 +265,7 @@ class SimCluster:
     # --- clients ------------------------------------------------------------------------------------------------------
 
     def submit(self, name: str, script: Script, options: dict[str, str] | None = None) -> SubmittedJob:
-        """Submit a job from the client's machine, trying again until there is an answer."""
+        """Submit a job from the client's machine, with retries until there is a reply."""
         job = SubmittedJob(name, script, options or {})
         self.jobs.append(job)
         self.client.party.scope.spawn(self._submit(job), f"submit {name}")
@@ -274,7 +274,7 @@ class SimCluster:
     async def _submit(self, job: SubmittedJob) -> None:
         graph = self._graph(job, self._new_id())
         while True:
-            # Each try gets an id of its own, as the REST edge does it, or the same: the idempotency key decides.
+            # A retry has a new job id, as from the REST API, or the same one: the idempotency key decides.
             if self._ids.random() < 0.5:
                 graph = self._graph(job, self._new_id())
             job.submitted = True
@@ -287,7 +287,7 @@ class SimCluster:
             except (RetryLater, UnknownOutcome):
                 await asyncio.sleep(CLIENT_PAUSE)
             except InvalidInput as error:
-                # The upload was acknowledged after this time: its BLOBs must exist for an interval at least (BLOB-6).
+                # The upload was acknowledged later than that, so its BLOBs must exist for an interval (BLOB-6).
                 if self.loop.time() - uploaded_at < self.configuration[BLOB_RETENTION]:
                     self.history.violate("h", f"{job.name} was uploaded, and is refused: {error}")
                     return
@@ -303,21 +303,21 @@ class SimCluster:
                 return
 
     async def _upload(self, job: SubmittedJob, job_id: JobId) -> None:
-        """Raises RetryLater, UnknownOutcome."""
+        """Upload the job's file, if it has one. Raises RetryLater, UnknownOutcome."""
         if not self.plan.files:
             return
         uploading = msgspec.msgpack.encode(Uploading(job_id, (_content(job),)))
         try:
             await self.network.exchange(self.client.party, self.jm_address, "upload", uploading, CLIENT_TIMEOUT)
         except Conflict:
-            # A job of this id has ended: an earlier submission has come through, its repetition will tell.
+            # A job with this id has ended, so an earlier submission has succeeded; the next one will show it.
             self.history.count("upload refused: Conflict")
 
     def _new_id(self) -> JobId:
         return JobId(f"{self._ids.getrandbits(128):032x}")
 
     def cancel(self, job: SubmittedJob) -> None:
-        """Cancel from the client's machine, trying again until there is an answer: then it is a promise."""
+        """Cancel from the client's machine, with retries until a reply; an accepted cancellation must happen."""
         if not job.cancel_wanted:
             job.cancel_wanted = True
             self.client.party.scope.spawn(self._cancel(job), f"cancel {job.name}")
@@ -346,8 +346,10 @@ class SimCluster:
             await asyncio.sleep(CLIENT_AGAIN)
 
     def ask(self, job: SubmittedJob, procedure: Procedure, seconds: float | None = None) -> ProcedureRequest:
-        """Ask a job for something from the client's machine, under one trigger id until there is an answer.
-        ``seconds``: that running batches may take; None: as configured."""
+        """Request a savepoint or stop from the client's machine, with retries under one trigger id until a reply.
+
+        ``seconds``: time that running micro-batches may take; None: as configured.
+        """
         now = self.client.machine.clock.now_ms()
         request = ProcedureRequest(
             trigger_id=self._new_id(),
@@ -412,7 +414,7 @@ def _content(job: SubmittedJob) -> bytes:
 
 
 def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handler:
-    """RPCs, and what the REST edge would pass on."""
+    """Return the handler of RPCs and of the calls that the REST API would make."""
     rpc = rpc_handler(service)
 
     async def handle(operation: str, data: bytes) -> bytes:
@@ -425,7 +427,7 @@ def _job_manager_handler(service: JobManagerService, blobs: BlobServer) -> Handl
             call = msgspec.msgpack.decode(data, type=BlockCall)
             return msgspec.msgpack.encode(await service.block(call.entry, merge=call.merge))
         if operation == "unblock":
-            with contextlib.suppress(NotBlocked):  # it has timed out, or an earlier try has done it
+            with contextlib.suppress(NotBlocked):  # the entry has timed out, or an earlier try removed it
                 await service.unblock(msgspec.msgpack.decode(data, type=Place))
             return b""
         if operation == "ask":

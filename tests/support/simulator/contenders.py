@@ -1,9 +1,9 @@
-"""Two JobManagers over one store: leadership is granted to one before the other knows that it has lost it.
+"""Two JobManagers over one store: one becomes the leader before the other knows that it is no longer the leader.
 
-What an election may do to them is drawn from the seed. The one that is followed goes on for a while as if nothing had
-happened, or stands still for that time and goes on then; for a while it may even be the one that others find. It ends
-when the store refuses it, or when it hears that it leads no more. The properties are those of all simulations: no two
-live attempts (P1), nothing that a deposed leader does counts (P3), a result is written once (P4).
+The effects of an election are drawn from the seed. The deposed leader continues for a while as if nothing had happened,
+or is frozen for that time and then continues; for a while others may even still find it at the leader's address. It
+ends when the store refuses its write, or when it learns that it is no longer the leader. The properties are those of
+all simulations: no two live attempts (P1), a deposed leader changes nothing (P3), a result is written once (P4).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.support.simulator.virtual_loop import VirtualLoop, seeded_random
 
 MEAN_PAUSE = 9.0  # seconds between two elections
 LEAST_PAUSE = 3.0
-LONGEST_IGNORANCE = 25.0  # seconds until the one that was followed hears of it
+LONGEST_IGNORANCE = 25.0  # seconds until the deposed leader learns of the election
 LONGEST_SUSPENSION = 25.0  # seconds; well beyond the heartbeat timeout and the lease of drivers
 LONGEST_LATENESS = 2.0  # seconds until all others have found the new leader; well below the lease of drivers
 
@@ -31,7 +31,7 @@ _THEME = Theme(0, (Menace(3.0, 0.2, 10.0, _KINDS), Menace(8.0, 0.2, 15.0, _KINDS
 
 
 class ContendedCluster(SimCluster):
-    """A cluster whose JobManager may be followed while it lives."""
+    """A cluster in which a new JobManager may become the leader while the old one is alive."""
 
     def __init__(self, loop: VirtualLoop, plan: ClusterPlan) -> None:
         super().__init__(loop, plan)
@@ -39,13 +39,13 @@ class ContendedCluster(SimCluster):
         self._deposed: set[Process] = set()
 
     async def contend(self) -> None:
-        """One election after the other, until cancelled."""
+        """Hold elections until cancelled."""
         while True:
             await asyncio.sleep(LEAST_PAUSE + self._rng.expovariate(1.0 / MEAN_PAUSE))
             self._suspend_for_a_moment() if self._rng.random() < 0.2 else self._grant_to_another()
 
     def heal(self) -> None:
-        """Only the newest leader is left."""
+        """End all deposed leaders and give the newest one access to the store."""
         for process in list(self._deposed):
             self._revoke(process)
         self.store.severed.clear()
@@ -53,7 +53,7 @@ class ContendedCluster(SimCluster):
             self.jm_service.resume()
 
     def _suspend_for_a_moment(self) -> None:
-        """The leader cannot confirm for some time that it leads."""
+        """Suspend the leader's session: for some time it cannot confirm that it is the leader."""
         service = self.jm_service
         if service is not None:
             self.history.add("election", "the leader's session is suspended")
@@ -90,7 +90,7 @@ class ContendedCluster(SimCluster):
         self.loop.call_later(ignorant, self._revoke, before)
 
     def _revoke(self, process: Process) -> None:
-        """It hears at last that it leads no more, and ends."""
+        """End a deposed leader that learns at last that it is no longer the leader."""
         self._deposed.discard(process)
         if process.alive:
             self.history.count("election: revoked")
@@ -106,7 +106,7 @@ class ContendedCluster(SimCluster):
 
 
 def contended_scene(seed: str) -> Scene:
-    """Draw a cluster without files (it is all about drivers), jobs and a menace."""
+    """Draw a cluster without files, since only drivers matter here, with jobs and a menace."""
     rng = seeded_random(seed, "scene")
     plan = ClusterPlan(seed=seed, task_managers=rng.choice((1, 2, 3)), slots=rng.choice((2, 3)), files=False)
     may_stream = True
@@ -118,7 +118,7 @@ def contended_scene(seed: str) -> Scene:
 
 
 def contended_story(scene: Scene) -> Story:
-    """Submissions, cancels, faults and elections; then one leader is left, and all must settle."""
+    """Return a story: submissions, cancels, faults and elections; then one leader stays, and all jobs must settle."""
 
     async def story(run: Run) -> None:
         cluster = run.cluster

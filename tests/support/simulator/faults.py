@@ -1,4 +1,4 @@
-"""The nemesis: draws faults from the seed, does them to a simulated cluster, and takes all of them back at the end."""
+"""The nemesis: draws faults from the seed, applies them to a simulated cluster, and undoes all of them at the end."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Undo = Callable[[], None]
 
 @dataclass(frozen=True)
 class Menace:
-    """How bad it gets. ``pause``: mean seconds between two faults; ``longest``: seconds of one that lasts."""
+    """Frequency and duration of faults, in seconds. ``pause``: mean time between two faults."""
 
     pause: float = 4.0
     shortest: float = 0.2
     longest: float = 45.0
-    kinds: tuple[str, ...] = ()  # empty: all
+    kinds: tuple[str, ...] = ()  # empty: all standard kinds
 
 
 class Nemesis:
-    """Picks its targets among what lives at that moment."""
+    """Applies faults to a cluster. Their targets are drawn from the processes that are alive at that moment."""
 
     def __init__(self, cluster: SimCluster, rng: random.Random, menace: Menace) -> None:
         self._cluster = cluster
         self._rng = rng
         self._menace = menace
         self._pending: dict[asyncio.Task[None], None] = {}
-        self._blocked: dict[str, None] = {}  # nodes that were ever
+        self._blocked: dict[str, None] = {}  # nodes that were ever blocked
         everything: dict[str, tuple[int, Callable[[], Undo | None]]] = {
             "kill executor": (5, self._kill_executor),
             "kill driver": (4, self._kill_driver),
@@ -56,7 +56,7 @@ class Nemesis:
             "bad store": (2, self._bad_store),
             "clock jump": (1, self._clock_jump),
         }
-        # Only where a menace names them: the seeds of all others stay what they are.
+        # Only if a menace names them, so that other seeds keep their meaning.
         asked: dict[str, tuple[int, Callable[[], Undo | None]]] = {
             "block node": (6, self._block_node),
             "unblock node": (3, self._unblock_node),
@@ -69,7 +69,7 @@ class Nemesis:
         self._kinds = {kind: fault for kind, fault in everything.items() if not menace.kinds or kind in menace.kinds}
 
     async def run(self) -> None:
-        """Do harm until cancelled."""
+        """Apply faults until cancelled."""
         kinds = list(self._kinds)
         weights = [weight for weight, _ in self._kinds.values()]
         while True:
@@ -77,7 +77,7 @@ class Nemesis:
             self.do(self._rng.choices(kinds, weights)[0])
 
     def do(self, kind: str) -> None:
-        """One fault of this kind, if there is anything to do it to; one that lasts is taken back in time."""
+        """Apply a fault of this kind if it has a target. Undo a fault that lasts after a random duration."""
         undo = self._kinds[kind][1]()
         if undo is not None:
             self._later(kind, undo, self._duration())
@@ -88,7 +88,7 @@ class Nemesis:
         task.add_done_callback(lambda done: self._pending.pop(done, None))
 
     def _duration(self) -> float:
-        """Mostly short, sometimes longer than any timeout."""
+        """Draw a duration in seconds: mostly short, sometimes up to ``longest``."""
         shortest, longest = self._menace.shortest, self._menace.longest
         if self._rng.random() < 0.65:
             longest = max(shortest, longest / 6)
@@ -100,7 +100,7 @@ class Nemesis:
         undo()
 
     def heal(self) -> None:
-        """Everything works again: nothing is frozen, cut off, or down."""
+        """Undo all faults: nothing stays frozen, cut off, blocked or down."""
         for task in self._pending:
             task.cancel()
         cluster = self._cluster
@@ -160,7 +160,7 @@ class Nemesis:
         return lambda: self._cluster.start_agent(node)
 
     def _lose_agent(self) -> None:
-        """Its task manager stays away for longer than its drivers and executors go on without it."""
+        """Kill a task manager for longer than its drivers and executors continue without it."""
         undo = self._kill_agent()
         if undo is not None:
             self._cluster.history.count("fault: lose agent")
@@ -197,7 +197,7 @@ class Nemesis:
         return victim.party.scope.thaw
 
     def _freeze_node(self) -> Undo:
-        """Everything on a machine stands still, as when its hypervisor pauses it."""
+        """Freeze all processes on a machine, as a hypervisor that pauses it does."""
         node = self._rng.choice(self._cluster.nodes)
         self._note(f"freezes everything on {node.machine.name}", "freeze node")
         frozen = list(self._cluster.machines.alive(node.machine))
@@ -211,8 +211,10 @@ class Nemesis:
         return undo
 
     def _abandon_driver(self) -> Undo | None:
-        """A driver sleeps for longer than its lease and wakes up while its task manager's agent is still away: nobody
-        but the driver itself can end it then."""
+        """Freeze a driver for longer than its lease, and its task manager's agent for longer than the driver.
+
+        When the driver wakes up, only the driver itself can end it.
+        """
         drivers = [driver for driver in self._cluster.machines.drivers() if not driver.frozen]
         if not drivers:
             return None
@@ -231,7 +233,7 @@ class Nemesis:
         return None
 
     def _cut(self, here: str, there: str, kind: str) -> Undo:
-        """Both ways, or one."""
+        """Cut the network between two places, in both directions or in one."""
         both = ((here, there), (there, here))
         ways = self._rng.choice((both, both, both[:1], both[1:]))
         network = self._cluster.network
@@ -249,7 +251,7 @@ class Nemesis:
         return self._cut(self._rng.choice(self._cluster.nodes).machine.name, JM_NODE, "cut off node")
 
     def _cut_off_job_manager(self) -> Undo:
-        """From all task managers and drivers, or most of them."""
+        """Cut the JobManager off from all nodes, or from most of them."""
         nodes = [node.machine.name for node in self._cluster.nodes]
         chosen = self._rng.sample(nodes, self._rng.randint(len(nodes) // 2 + 1, len(nodes)))
         undos = [self._cut(node, JM_NODE, "cut off jobmanager") for node in chosen]
@@ -299,7 +301,7 @@ class Nemesis:
         return undo
 
     def _lose_store(self) -> Undo:
-        """Nobody can write to it, as when its disk is full."""
+        """Make the store unavailable for every JobManager, as when its disk is full."""
         store = self._cluster.store
         store.lose()
         self._note("takes the store away", "lose store")
@@ -310,7 +312,7 @@ class Nemesis:
         return undo
 
     def _sever_store(self) -> Undo | None:
-        """The leader cannot reach it; the next one can."""
+        """Make the store unavailable for the current leader, but not for the next one."""
         store = self._cluster.store
         for leader in self._job_managers():
             store.sever(leader)
@@ -319,7 +321,7 @@ class Nemesis:
         return None
 
     def _put_back_store(self) -> Undo | None:
-        """Its older copy takes its place; where there is none that would do, one is taken."""
+        """Replace the store by its older copy, or take a copy if there is none that fits."""
         store = self._cluster.store
         for leader in self._job_managers():
             if not store.may_put_back():

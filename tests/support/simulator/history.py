@@ -12,7 +12,7 @@ from tests.support.simulator.virtual_loop import VirtualLoop
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. ``routine`` ones (single messages) count for the digest but are rarely shown."""
+    """Something that happened. ``routine`` events (single messages) enter the digest but are shown only on request."""
 
     seconds: float
     process: str
@@ -24,7 +24,7 @@ class Event:
 
 
 class History:
-    """Events in order, violations of the properties, and counts of what has happened (for *sometimes* assertions)."""
+    """Events in order, violations of the properties, and counts of what happened (for *sometimes* assertions)."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -34,34 +34,34 @@ class History:
         self.on_step: list[Callable[[str, str], None]] = []  # process, what; see step
 
     def add(self, process: str, what: str, *, routine: bool = False) -> None:
-        """Write down that something happened now."""
+        """Record an event at the current time."""
         self.events.append(Event(self._loop.time(), process, what, routine))
 
     def count(self, what: str) -> None:
-        """Note that something interesting happened once more."""
+        """Count one more occurrence of ``what``."""
         self.counts[what] += 1
 
     def step(self, process: str, what: str) -> None:
-        """A process is about to do, or has just done, something that others or a disk can tell.
+        """Record that a process is about to do, or has just done, something visible to other processes or on a disk.
 
-        Between two of its steps it changes nothing that outlives it; whoever listens may end it here.
+        Between two of its steps a process changes nothing that outlives it. A listener may end the process here.
         """
         for told in self.on_step:
             told(process, what)
 
     def violate(self, rule: str, what: str) -> None:
-        """A property does not hold."""
+        """Record that a property does not hold."""
         self.violations.append(f"{rule}: {what}")
         self.add("property", f"VIOLATED {rule}: {what}")
 
     def digest(self) -> str:
-        """Hex digest of all events, routine ones included."""
+        """Return a hex digest of all events, including routine ones."""
         digest = hashlib.sha256()
         for event in self.events:
             digest.update(f"{event.seconds!r} {event.process} {event.what}\n".encode())
         return digest.hexdigest()
 
     def last(self, count: int, *, routine: bool = False) -> list[Event]:
-        """The newest events, oldest first."""
+        """Return the newest ``count`` events, oldest first."""
         shown = self.events if routine else [event for event in self.events if not event.routine]
         return shown[-count:]

@@ -1,6 +1,6 @@
-"""The job store of a simulated cluster: outlives its JobManagers; may be slow, refuse, or leave an outcome unknown.
+"""The job store of a simulated cluster. It outlives JobManagers and may be slow, refuse, or leave an outcome unknown.
 
-It may also be away: for everybody, as a disk that is full, or for one JobManager that has lost its way to it.
+It may also be unavailable: for every JobManager, as with a full disk, or for one that cannot reach it.
 """
 
 from __future__ import annotations
@@ -25,42 +25,42 @@ from tests.support.simulator.machines import Process
 
 T = TypeVar("T")
 
-SLOW = 0.05  # chance of an operation that takes long
+SLOW = 0.05  # probability that an operation takes long
 
 
 class SimStore:
-    """What is durable, and who is told of it. ``trouble``: chance that an operation does not answer as it should."""
+    """Durable data and its observers. ``trouble``: probability that an operation fails or its reply is lost."""
 
     def __init__(self, rng: random.Random, history: History) -> None:
         self.trouble = 0.0
-        self.away_since: float | None = None  # for everybody
-        self.severed: dict[Process, float] = {}  # JobManagers for which it is away, and since when
+        self.away_since: float | None = None  # for every JobManager
+        self.severed: dict[Process, float] = {}  # JobManagers that cannot reach it, and since when
         self.disk = MemoryDisk()
         self.leader: Process | None = None
-        self.graphs: dict[JobId, JobGraph] = {}  # of every job that was ever written
+        self.graphs: dict[JobId, JobGraph] = {}  # graph of every job that was ever written
         self.recorded: dict[JobId, JobResult] = {}  # every result that was ever written
         self.on_create: list[Callable[[JobId, str], None]] = []
         self.on_attempt: list[Callable[[JobId, int], None]] = []
         self.on_result: list[Callable[[JobResult], None]] = []
         self.on_put_back: list[Callable[[], None]] = []
         self._copy: MemoryDisk | None = None
-        self.stopped: dict[JobId, float] = {}  # jobs in which no attempt may follow, and since when
+        self.stopped: dict[JobId, float] = {}  # jobs that may start no further attempt, and since when
         self.rng = rng
         self.history = history
 
     def lose(self) -> None:
-        """It is away for everybody from now on."""
+        """Make the store unavailable for every JobManager."""
         if self.away_since is None:
             self.away_since = asyncio.get_running_loop().time()
 
     def take_copy(self) -> None:
-        """As a person who copies it while its JobManager works."""
+        """Copy the store, as a person does while its JobManager runs."""
         self._copy = replace(
             self.disk, jobs={job_id: replace(handle) for job_id, handle in self.disk.jobs.items()}, leader=None
         )
 
     def may_put_back(self) -> bool:
-        """Whether there is a copy that knows all jobs, and what has become of them."""
+        """True if there is a copy with the same jobs, results, cancellations and stops as the store."""
         copy, disk = self._copy, self.disk
         if copy is None or copy.jobs.keys() != disk.jobs.keys() or copy.results != disk.results:
             return False
@@ -70,8 +70,10 @@ class SimStore:
         )
 
     def put_back(self) -> None:
-        """The older copy takes the store's place, while no JobManager works. As the embedded store does it, the next
-        epoch is above all before."""
+        """Replace the store by its older copy, while no JobManager runs.
+
+        The epoch is kept, so that the next one is larger than all earlier ones, as in the embedded store.
+        """
         if self._copy is None:
             raise AssertionError("nobody has taken a copy")
         self.disk, self._copy = replace(self._copy, epoch=self.disk.epoch), None
@@ -80,21 +82,21 @@ class SimStore:
             told()
 
     def sever(self, process: Process) -> None:
-        """It is away for this JobManager from now on."""
+        """Make the store unavailable for this JobManager."""
         self.severed.setdefault(process, asyncio.get_running_loop().time())
 
     def away_from(self, process: Process) -> float | None:
-        """Since when every operation of this JobManager fails and changes nothing; None: it does not."""
+        """Return since when every operation of this JobManager fails without effect, or None."""
         since = [time for time in (self.away_since, self.severed.get(process)) if time is not None]
         return min(since, default=None)
 
     def session(self, process: Process) -> StoreSession:
-        """The JobStore port of one life of a JobManager."""
+        """Return the JobStore of one JobManager process."""
         return StoreSession(self, process)
 
 
 class StoreSession:
-    """The JobStore port: the fake store, with time and trouble."""
+    """Implements JobStore: the fake store, with delays and failures."""
 
     def __init__(self, store: SimStore, process: Process) -> None:
         self._store = store
@@ -102,7 +104,7 @@ class StoreSession:
         self._inner = MemoryJobStore(store.disk)
 
     async def _operate(self, what: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Take some time; in bad times fail before the operation, or after it."""
+        """Run ``operation`` with a delay; depending on ``trouble``, fail before or after it."""
         store = self._store
         store.history.step(self._process.name, f"store, before {what}")
         await asyncio.sleep(store.rng.uniform(0.0005, 0.01))

@@ -17,28 +17,28 @@ from tests.support.simulator.machines import Machine, Machines, Process
 from tests.support.simulator.scripts import DriverWork, ExecutorWork, SimSpark, Truth, script_of
 from tests.support.simulator.virtual_loop import seeded_random, seeded_system
 
-DRIVER_PORTS = 30_000  # plus the pid
-HANGS = 0.1  # chance that an executor which is decommissioned does not end
+DRIVER_PORTS = 30_000  # base of drivers' ports; the pid is added
+HANGS = 0.1  # probability that a decommissioned executor does not end
 
 
 @dataclass
 class LaunchRoom:
-    """What all launchers of a simulation share."""
+    """Data that all launchers of a simulation share."""
 
     machines: Machines
     configuration: Configuration
     truth: Truth
     sparks: dict[str, SimSpark]
     seed: str
-    clinging_executors: bool  # executors do not notice that their driver has gone
-    slow_starts: float  # chance that preparing a driver takes long
-    slow_ends: float  # chance that a process takes seconds to end
-    drivers: dict[int, DriverWork] = field(default_factory=dict)  # by pid, dead ones too
-    on_kill: list[Callable[[Process], None]] = field(default_factory=list)  # told before a task manager ends a process
+    clinging_executors: bool  # executors do not notice the end of their driver
+    slow_starts: float  # probability that preparing a driver takes long
+    slow_ends: float  # probability that a process takes seconds to end
+    drivers: dict[int, DriverWork] = field(default_factory=dict)  # by pid, including dead ones
+    on_kill: list[Callable[[Process], None]] = field(default_factory=list)  # called before a kill
 
 
 class SimLauncher:
-    """One per life of a task manager."""
+    """Implements Launcher for one task manager process."""
 
     def __init__(self, room: LaunchRoom, machine: Machine, agent: Process, rng: random.Random) -> None:
         self._room = room
@@ -168,14 +168,14 @@ class SimLauncher:
             done, _ = await asyncio.wait({gone}, timeout=grace)
             if done:
                 return
-        # A killed process may take its time to vanish: what it holds is not free before.
+        # A killed process may take some time to end, and holds its resources until then.
         await asyncio.sleep(self._rng.choice((0.002, self._rng.uniform(0.01, 1.0))))
         if self._room.slow_ends and self._rng.random() < self._room.slow_ends:
             await asyncio.sleep(self._rng.uniform(1.0, 12.0))
         self._kill(process)
 
     def decommission(self, key: ExecutorKey) -> None:
-        """The executor hands over its blocks and ends; now and then it hangs in that."""
+        """Let an executor hand over its blocks and end, or hang with probability HANGS."""
         process = self._processes.get(key)
         if process is None or not process.alive:
             return

@@ -1,7 +1,7 @@
 """Simulated machines and the processes on them: the independent census that the properties are checked against.
 
-A process here is what an operating system would know: a pid, whether it lives, who waits for its end. What it does is
-the business of its scope's tasks; what other simulated processes believe about it is not asked.
+A process here is what an operating system knows: a pid, whether the process is alive, who waits for its end. The tasks
+in its scope are its work. What other simulated processes believe about it does not matter here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIGKILL_CODE = -9
 
 @dataclass(eq=False)
 class Process:
-    """One life of a process. ``key`` only for drivers and executors, ``owner`` the task manager that started it."""
+    """A process. Only drivers and executors have a ``key``, and as ``owner`` the task manager that started them."""
 
     pid: int
     name: str
@@ -32,7 +32,7 @@ class Process:
     key: DriverKey | ExecutorKey | None = None
     owner: str = ""
     exit_code: int | None = None
-    outcome: AttemptOutcome | None = None  # what a driver has written to its disk
+    outcome: AttemptOutcome | None = None  # what a driver has written to its machine's disk
     term: asyncio.Event = field(default_factory=asyncio.Event)  # SIGTERM was sent
     on_exit: list[Callable[[Process], None]] = field(default_factory=list)
 
@@ -69,7 +69,7 @@ class Machines:
         self.on_end: list[Callable[[Process], None]] = []
 
     def add(self, name: str, host: str, clock: VirtualClock) -> Machine:
-        """Put a machine into the data centre."""
+        """Add a machine that is switched on."""
         machine = self.machines[name] = Machine(name, host, clock)
         self.network.add_host(host, name)
         return machine
@@ -88,7 +88,7 @@ class Machines:
         return process
 
     def exit(self, process: Process, code: int) -> None:
-        """A process ends (by itself, or by a signal: negative code). Nothing of it runs any more. Idempotent."""
+        """End a process with an exit code (negative: a signal). None of its tasks runs again. Idempotent."""
         if not process.alive:
             return
         process.exit_code = code
@@ -100,11 +100,11 @@ class Machines:
             told(process)
 
     def kill(self, process: Process) -> None:
-        """SIGKILL."""
+        """End a process with SIGKILL."""
         self.exit(process, SIGKILL_CODE)
 
     def crash(self, machine: Machine) -> None:
-        """Power off: every process is gone and nobody answers."""
+        """Switch a machine off: kill its processes and make its node unreachable."""
         machine.up = False
         self.network.node_down(machine.name)
         for process in list(self.alive(machine)):
@@ -115,13 +115,13 @@ class Machines:
         self.network.node_up(machine.name)
 
     def alive(self, machine: Machine | None = None) -> Iterator[Process]:
-        """The census: all living processes in the order of their starts."""
+        """Return the census: all living processes, or those on one machine, in the order of their starts."""
         return (process for process in self._alive.values() if machine is None or process.machine is machine)
 
     def drivers(self) -> Iterator[Process]:
-        """All living drivers."""
+        """Return all living drivers."""
         return (process for process in self._alive.values() if isinstance(process.key, DriverKey))
 
     def executors(self) -> Iterator[Process]:
-        """All living executors."""
+        """Return all living executors."""
         return (process for process in self._alive.values() if isinstance(process.key, ExecutorKey))

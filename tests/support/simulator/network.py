@@ -1,8 +1,8 @@
 """The network between simulated processes: delay, loss, repetition, reordering, partition and refused connections.
 
-Messages travel as bytes in the encoding that real processes use, so that a message that cannot be written or read fails
-here too. What the caller sees is what HTTP would show it: nobody listens: RetryLater at once; no answer in time, or the
-server died in the middle: UnknownOutcome; else the reply, or the error that the server raised.
+Messages travel as bytes in the encoding of real processes, so a message that cannot be encoded or decoded fails here
+too. The caller sees what HTTP would show: RetryLater at once if no process listens; UnknownOutcome if no reply comes in
+time or the server dies in the middle; otherwise the reply, or the error that the server raised.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REFUSAL_DELAY = 0.0005  # seconds until "connection refused"
 
 @dataclass(frozen=True, eq=False)
 class Party:
-    """One life of a process as the network sees it."""
+    """A process as the network sees it."""
 
     name: str
     node: str
@@ -37,15 +37,15 @@ class Party:
 
 @dataclass
 class Conditions:
-    """How well the network works at present. Chances are per message; seconds."""
+    """Quality of the network. Probabilities are per message; times are in seconds."""
 
     delay_min: float = 0.0002
-    delay_mean: float = 0.004  # of the exponential part
-    slow: float = 0.0  # chance of a message that takes up to slow_max
+    delay_mean: float = 0.004  # mean of the exponential part
+    slow: float = 0.0  # probability that a message takes up to slow_max longer
     slow_max: float = 5.0
-    loss: float = 0.0  # of a request or a reply
-    repeat: float = 0.0  # chance that a request arrives a second time
-    repeat_max: float = 8.0  # how much later at most
+    loss: float = 0.0  # probability that a request or a reply is lost
+    repeat: float = 0.0  # probability that a request arrives a second time
+    repeat_max: float = 8.0  # longest delay of the second arrival
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ Answer = bytes | _Refusal
 
 @dataclass(eq=False)
 class Listener:
-    """Who answers at an address."""
+    """The process that answers at an address."""
 
     party: Party
     handle: Handler
@@ -86,7 +86,7 @@ class SimNetwork:
         self._loop = loop
         self._rng = rng
         self._history = history
-        self._neutral = contextvars.Context()  # what happens on the wire belongs to no process
+        self._neutral = contextvars.Context()  # transport callbacks belong to no process
         self._numbers = itertools.count(1)
         self._listeners: dict[str, Listener] = {}
         self._nodes: dict[str, str] = {}  # host → node
@@ -97,18 +97,18 @@ class SimNetwork:
     # --- wiring -----------------------------------------------------------------------------------------------------
 
     def add_host(self, host: str, node: str) -> None:
-        """Say on which node a host address is."""
+        """Record that host address ``host`` is on ``node``."""
         self._nodes[host] = node
 
     def listen(self, address: str, party: Party, handle: Handler) -> None:
-        """Let a process answer at an address. Raises Fatal when another one does."""
+        """Let a process answer at an address. Raises Fatal if another process does."""
         known = self._listeners.get(address)
         if known is not None and known.party is not party:
             raise Fatal(f"{address} is in use by {known.party.name}")
         self._listeners[address] = Listener(party, handle)
 
     def hand_over(self, address: str, to: Listener | None = None) -> Listener | None:
-        """Let who had an address before, or nobody, answer there from now on; returns who did up to now."""
+        """Give an address to listener ``to``, or to none. Return its previous listener."""
         known = self._listeners.pop(address, None)
         if to is not None:
             self._listeners[address] = to
@@ -119,11 +119,11 @@ class SimNetwork:
         self.listen(address, party, rpc_handler(service))
 
     def client(self, party: Party) -> SimRpcClient:
-        """The RpcClient of one process."""
+        """Return the RpcClient of one process."""
         return SimRpcClient(self, party)
 
     def process_died(self, party: Party) -> None:
-        """Close the connections of a process: who waits for its answer gets UnknownOutcome."""
+        """Close the connections of a dead process: callers that wait for its reply get UnknownOutcome."""
         for address in [address for address, listener in self._listeners.items() if listener.party is party]:
             del self._listeners[address]
         for exchange, listener in list(self._serving.values()):
@@ -135,11 +135,11 @@ class SimNetwork:
     # --- faults -----------------------------------------------------------------------------------------------------
 
     def cut(self, source: str, target: str) -> None:
-        """Let nothing pass from ``source`` to ``target`` (places) any more. Cuts add up."""
+        """Drop all messages from place ``source`` to place ``target``. Cuts add up."""
         self._cuts[source, target] = self._cuts.get((source, target), 0) + 1
 
     def mend(self, source: str, target: str) -> None:
-        """Take back one cut."""
+        """Undo one cut."""
         left = self._cuts.get((source, target), 0) - 1
         if left > 0:
             self._cuts[source, target] = left
@@ -147,19 +147,19 @@ class SimNetwork:
             self._cuts.pop((source, target), None)
 
     def node_down(self, node: str) -> None:
-        """The machine is off: nothing reaches it, nobody is told."""
+        """Make a node unreachable, as a machine that is off: senders are not notified."""
         self._nodes_down.add(node)
 
     def node_up(self, node: str) -> None:
         self._nodes_down.discard(node)
 
     def heal(self) -> None:
-        """A perfect network from now on (machines that are off stay off)."""
+        """Undo all cuts and bad conditions. Nodes that are down stay down."""
         self._cuts.clear()
         self.conditions = Conditions()
 
     def passes(self, source: Party, target: Party) -> bool:
-        """Whether a message from one process reaches the other at present."""
+        """True if a message from one process can reach the other now."""
         return self._passes(source.name, source.node, target.name, target.node)
 
     def _passes(self, source: str, source_node: str, target: str, target_node: str) -> bool:
@@ -173,7 +173,7 @@ class SimNetwork:
     # --- one exchange -----------------------------------------------------------------------------------------------
 
     async def exchange(self, source: Party, address: str, operation: str, data: bytes, seconds: float) -> bytes:
-        """Send a request, return the reply's bytes, within ``seconds``. Raises what the module says."""
+        """Send a request and return the reply's bytes within ``seconds``. Raises what the module describes."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         if self.closed:
             return await answer  # the run is over: this task is about to be cancelled
@@ -225,7 +225,7 @@ class SimNetwork:
                 self._later(self._rng.uniform(0.0, self.conditions.repeat_max), self._repeat, exchange, listener)
 
     def _repeat(self, exchange: _Exchange, listener: Listener) -> None:
-        # A connection belongs to one life of the server: its next life does not hear the echo.
+        # A connection belongs to one process of the server: the next process does not receive the repetition.
         if listener.party.scope.alive and self.passes(exchange.source, listener.party):
             self._history.count("request repeated")
             self._serve(exchange, listener)
@@ -290,7 +290,7 @@ class SimNetwork:
 
 
 def rpc_handler(service: RpcService) -> Handler:
-    """What a process does with the RPCs that arrive."""
+    """Return a handler that passes incoming RPCs to ``service``."""
 
     async def handle(operation: str, data: bytes) -> bytes:
         return encode_message(await service.serve(decode_request(operation, data)))
@@ -306,7 +306,7 @@ class SimRpcClient:
         self._party = party
 
     async def call(self, address: str, request: Message, reply: type[ReplyT], *, timeout: float) -> ReplyT:  # noqa: ASYNC109
-        """See the port."""
+        """Send ``request`` and return its reply, as RpcClient defines."""
         kind = type(request).__name__
         data = await self._network.exchange(self._party, address, kind, encode_message(request), timeout)
         return decode_reply(data, reply, sender=address)

@@ -1,27 +1,28 @@
-"""What must hold in a simulated cluster, checked against the census of processes and against what really happened.
+"""Properties of a simulated cluster, checked against the census of processes and against what really happened.
 
-The letters are those of the messages:
+Violations name the letter of the property:
 (a) every accepted job ends, or runs, within a bound after the last fault;
-(b) no slot and no resource is given twice;
+(b) no slot and no resource is allocated twice;
 (c) no executor and no driver outlives its attempt for longer than a bound;
 (d) no two unfenced attempts of a job: an attempt begins only when every older driver is dead, or was silent towards
-    the JobManager for the whole lease; two attempts never go on side by side while both can speak to the JobManager;
-    what an older attempt says changes nothing;
+    the JobManager for the whole lease; two attempts never run side by side while both can reach the JobManager;
+    messages of an older attempt change nothing;
 (e) a final state is written once, is true, and never changes;
 (f) when all jobs have ended, every task manager is free;
-(g) attempt numbers only grow, and each is used once; where the store was put back from an older copy they may be
-    written again, but no two drivers are started under one;
+(g) attempt numbers only grow, and each is used once; after the store was restored from an older copy a number may be
+    written again, but no two drivers are started with one number;
 (m) a success that a driver has reported is acknowledged only when it is stored, no further attempt follows, and until
-    then the driver's task manager keeps it;
-(n) a JobManager that cannot write to its store starts nothing, stops nothing and gives no slot away;
-(k) what is recorded of a stream's checkpoint was committed, and never goes back;
-(p) a driver or executor that works is not ended, and no other one started for it, because a task manager's agent or the
-    JobManager is away (P2): checked where nothing else is done to a cluster, and no agent is away for too long;
-(h) every BLOB of a job that has not ended is in the HA store; what is uploaded is there for an interval; when all jobs
+    then the driver's task manager keeps the success;
+(n) a JobManager that cannot write to its store starts nothing, stops nothing and allocates no slot;
+(k) a recorded checkpoint of a stream was committed, and records never go back to an older batch;
+(p) no working driver or executor is ended or replaced because a task manager's agent or the JobManager is down (P2):
+    checked only in clusters without other faults, in which no agent is down for too long;
+(h) every BLOB of a job that has not ended is in the HA store; an uploaded BLOB exists for an interval; when all jobs
     have ended nothing is left in either store;
-(l) the script of a job that is stopped goes on after its await only when that is durable; from then on no attempt of it
-    is started;
-(i) once a block is acknowledged no slot is allocated and no driver placed there, until it is taken back or times out.
+(l) the script of a stopped job continues after its await only when the stop is durable; from then on no attempt of the
+    job is started;
+(i) after a block is acknowledged, no slot is allocated and no driver placed on the node, until it is unblocked or the
+    block times out.
 """
 
 from __future__ import annotations
@@ -53,44 +54,44 @@ from tests.support.simulator.machines import Process
 from tests.support.simulator.network import Party
 from tests.support.simulator.scripts import script_of
 
-TICK = 0.5  # seconds between two looks at the census
-SLACK = 1.0  # for messages under way, where a bound is a number of seconds
+TICK = 0.5  # seconds between two checks of the census
+SLACK = 1.0  # seconds added to bounds, for messages in transit
 ORDERS = (StartDriver, StopDriver, AllocateSlot, StopTaskManager)
 SPEAKING = frozenset({"RegisterJobMaster", "JobMasterHeartbeat"})
 
 
 @dataclass
 class DriverWatch:
-    """What is known of one living driver."""
+    """Observations of one living driver."""
 
     process: Process
     key: DriverKey
-    last_contact: float  # the JobManager last answered it; minus infinity: never
-    impaired_at: float  # it last was frozen or cut off from the JobManager
-    useless_seconds: float = 0.0  # for so long it could have been ended, as its attempt is over
+    last_contact: float  # when the JobManager last answered it; minus infinity: never
+    impaired_at: float  # when it was last frozen or cut off from the JobManager
+    useless_seconds: float = 0.0  # time in which it could have been ended, since its attempt is over
 
 
 @dataclass
 class Properties:
-    """Watches a cluster. Violations go to its history."""
+    """Watches a cluster and reports violations to the cluster's history."""
 
     cluster: SimCluster
     allocations: dict[AllocationId, tuple[JobId, int]] = field(default_factory=dict)
-    attempts: dict[JobId, int] = field(default_factory=dict)  # newest recorded
-    written: dict[JobId, int] = field(default_factory=dict)  # newest ever recorded, also in a store that was replaced
+    attempts: dict[JobId, int] = field(default_factory=dict)  # newest attempt recorded
+    written: dict[JobId, int] = field(default_factory=dict)  # newest ever recorded, also in a replaced store
     results: dict[JobId, JobResult] = field(default_factory=dict)
     created: dict[str, JobId] = field(default_factory=dict)  # by idempotency key
-    running_in: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # life of the JobManager, attempt
-    shown: dict[JobId, JobStatus] = field(default_factory=dict)  # last status that was seen
+    running_in: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # number of the JobManager's start, attempt
+    shown: dict[JobId, JobStatus] = field(default_factory=dict)  # last status that the JobManager showed
     waiting: dict[JobId, str] = field(default_factory=dict)
     drivers: dict[int, DriverWatch] = field(default_factory=dict)  # living, by pid
     drivers_started: set[tuple[JobId, int]] = field(default_factory=set)
     scripts_run: set[tuple[JobId, int]] = field(default_factory=set)
     executors_started: Counter[tuple[JobId, int]] = field(default_factory=Counter)
-    orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without attempt
+    orphans: dict[int, float] = field(default_factory=dict)  # executors by pid: seconds without a living driver
     pointers: dict[JobId, tuple[int, int]] = field(default_factory=dict)  # newest attempt and batch recorded
-    agent_lives: dict[str, int] = field(default_factory=dict)  # by task manager
-    acknowledged: set[JobId] = field(default_factory=set)  # whose driver has told its success to a JobManager
+    agent_lives: dict[str, int] = field(default_factory=dict)  # starts seen, by task manager
+    acknowledged: set[JobId] = field(default_factory=set)  # jobs whose driver's success was acknowledged
     kept: dict[str, frozenset[tuple[JobId, int]]] = field(default_factory=dict)  # successes in task managers' records
     _checked_scripts: int = 0
     _jm_up_since: float = 0.0
@@ -100,10 +101,10 @@ class Properties:
         cluster = self.cluster
         configuration = cluster.configuration
         self._lease = configuration[DRIVER_LEASE]
-        # Silence is noticed after one timeout; a message under way may then hold up the next one by another.
+        # Silence is noticed after one timeout; a message in transit may delay the next one by an RPC timeout.
         self._orphan_bound = configuration[HEARTBEAT_TIMEOUT] + configuration[RPC_TIMEOUT] + 2 * SLACK
         self._driver_bound = self._lease + self._orphan_bound + configuration[CANCELLATION_TIMEOUT]
-        # A slot that was recovered waits for its JobMaster for as long again as a new one.
+        # A recovered slot waits again for its JobMaster, as long as a new one.
         self._orphan_bound += configuration[SLOT_TIMEOUT]
         cluster.machines.on_start.append(self._started)
         cluster.machines.on_end.append(self._ended)
@@ -191,7 +192,7 @@ class Properties:
         self.orphans.pop(process.pid, None)
 
     def _killed(self, process: Process) -> None:
-        """A task manager ends a process."""
+        """Check (p) when a task manager ends a process."""
         if not self.cluster.plan.only_agents:
             return
         if isinstance(process.key, ExecutorKey):
@@ -200,12 +201,12 @@ class Properties:
                 self._violate("p", f"{process.name} is ended while it works")
         elif isinstance(process.key, DriverKey):
             job = next((job for job in self.cluster.jobs if job.job_id == process.key.job_id), None)
-            canceled = job is None or job.cancel_wanted  # or its submission has not been answered yet
+            canceled = job is None or job.cancel_wanted  # without a known job, its submission was not answered yet
             if not canceled and (process.key.job_id, process.key.attempt) not in self.cluster.truth.outcomes:
                 self._violate("p", f"{process.name} is ended while it works")
 
     def _ordered(self, process: Process, request: Message) -> None:
-        """``process``: a JobManager."""
+        """Check (n) when JobManager ``process`` sends a request to a task manager."""
         since = self.cluster.store.away_from(process)
         if since is not None and self.now - since > FRESH + SLACK and isinstance(request, ORDERS):
             seconds = f"{self.now - since:.1f} s"
@@ -278,7 +279,7 @@ class Properties:
         last = self.attempts.get(result.job_id, 0)
         outcome = truth.outcomes.get((result.job_id, last))
         succeeded = outcome is not None and outcome.kind is None
-        named = (result.name, result.job_id)  # by its id, where its graph could not be read
+        named = (result.name, result.job_id)  # a result has the job's id as name if the graph could not be read
         job = next((job for job in self.cluster.jobs if job.name in named or job.job_id in named), None)
         if result.status is JobStatus.FINISHED:
             if not succeeded and result.job_id not in self.cluster.store.stopped:
@@ -300,7 +301,7 @@ class Properties:
     # --- now and then -------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Look at the census. Call every TICK seconds."""
+        """Check the census. Call every TICK seconds."""
         if self.cluster.network.conditions.loss > 0:
             self._network_bad_at = self.now
         self.cluster.blocklist.tick()
@@ -316,7 +317,7 @@ class Properties:
         self._check_pointers()
 
     def _check_invariants(self) -> None:
-        """What the machines inside the actors promise about themselves."""
+        """Check the invariants of the machines inside the actors."""
         cluster = self.cluster
         where = "jobmanager"
         try:
@@ -333,7 +334,7 @@ class Properties:
             self._violate("invariant", f"{where}: {error}")
 
     def _speaks(self, driver: Process) -> bool:
-        """Whether the driver and the JobManager can talk right now."""
+        """True if the driver and the JobManager can exchange messages now."""
         jm = self.cluster.jm_process
         if jm is None or not jm.alive or jm.frozen or driver.frozen:
             return False
@@ -394,7 +395,7 @@ class Properties:
         self.agent_lives = {node.id: node.lives for node in self.cluster.nodes}
         for executor in self.cluster.machines.executors():
             key = executor.key
-            if executor.owner in restarted:  # it has to find out anew
+            if executor.owner in restarted:  # a restarted agent must detect the orphan again
                 self.orphans.pop(executor.pid, None)
             if key is None or (key.job_id, key.attempt) in living or not self._agent_works(executor.owner):
                 continue
@@ -411,7 +412,7 @@ class Properties:
     # --- what the JobManager shows ------------------------------------------------------------------------------------
 
     def look(self, jobs: list[JobView], task_managers: list[TaskManagerView]) -> None:
-        """Check what the JobManager shows at one moment."""
+        """Check one view of jobs and task managers that the JobManager shows."""
         listed = {view.job_id for view in jobs}
         for view in jobs:
             self._check_shown(view)
@@ -453,7 +454,7 @@ class Properties:
     # --- when it is quiet ---------------------------------------------------------------------------------------------
 
     def unsettled(self) -> list[str]:
-        """Accepted jobs that neither have ended nor run as they should, in words."""
+        """Describe the jobs that are neither ended nor running as they should."""
         missing = []
         for job in self.cluster.jobs:
             if job.rejected:
@@ -476,7 +477,7 @@ class Properties:
         return seconds is None and not cancel_wanted
 
     def _runs(self, job_id: JobId) -> bool:
-        """Shown as RUNNING, its newest attempt's script runs, and Spark has an executor."""
+        """True if the job is shown as RUNNING and its newest attempt's driver lives and has an executor."""
         if self.shown.get(job_id) is not JobStatus.RUNNING:
             return False
         attempt = self.attempts.get(job_id, 0)
@@ -510,7 +511,7 @@ class Properties:
             self.pointers[job_id] = (pointers.attempt, batch)
 
     def not_free(self, nodes: list[TaskManagerNode], views: list[TaskManagerView]) -> list[str]:
-        """What is still held though nothing should be, in words."""
+        """Describe what is still held although all jobs have ended."""
         held = [f"{process.name} lives" for process in self.cluster.machines.drivers()]
         held += [f"{process.name} lives" for process in self.cluster.machines.executors()]
         known = {view.info.id: view for view in views}

@@ -1,6 +1,6 @@
-"""What a seed decides before a run: the cluster, the jobs, the menace.
+"""Scenes: what a seed decides before a run, which is the cluster, the jobs and the menace.
 
-A seed is a number, or a theme and a number ("split-17"). Themes steer towards corners that chance alone seldom reaches.
+A seed is a number, or a theme and a number ("split-17"). Themes lead to states that a random seed seldom reaches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.support.simulator.virtual_loop import seeded_random
 
 @dataclass(frozen=True)
 class Scene:
-    """All that a seed decides before the run."""
+    """Everything that a seed decides before the run."""
 
     plan: ClusterPlan
     scripts: tuple[Script, ...]
@@ -27,8 +27,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class Theme:
-    """Ranges to draw from. ``work``: longest finite script; ``weight``: share among the plain numbers,
-    0: only where it is asked for."""
+    """Ranges from which a scene is drawn.
+
+    ``weight``: share of the theme among seeds that are plain numbers; 0: only seeds that name it. ``work``: seconds of
+    the longest finite script. ``streams``: probability that a job streams.
+    """
 
     weight: int
     menace: tuple[Menace, ...]
@@ -38,9 +41,9 @@ class Theme:
     work: float = 25.0
     streams: float = 0.4
     chaos: tuple[float, float] = (15.0, 50.0)
-    files: bool = True  # jobs have one each; where it is all about drivers they only take up time
+    files: bool = True  # each job has a file; False where only drivers matter, to save time
     only_agents: bool = False  # see ClusterPlan
-    slow_ends: float = 0.0  # likewise
+    slow_ends: float = 0.0  # see ClusterPlan
 
 
 _SPLIT = (
@@ -75,7 +78,7 @@ _OLDER = ("put back store", "put back store", "kill driver", "kill executor", "k
 
 THEMES: dict[str, Theme] = {
     "any": Theme(35, tuple(Menace(pause, longest=longest) for pause in (2.0, 4.0, 8.0) for longest in (10.0, 45.0))),
-    # Partitions and freezes about as long as the lease, on jobs that live long enough to be superseded.
+    # Partitions and freezes about as long as the lease, on jobs long enough for a next attempt.
     "split": Theme(
         25,
         (Menace(8.0, 5.0, 40.0, _SPLIT), Menace(4.0, 12.0, 30.0, _SPLIT)),
@@ -87,7 +90,7 @@ THEMES: dict[str, Theme] = {
         chaos=(35.0, 60.0),
         files=False,
     ),
-    # Drivers that wake up when their successor runs, with nobody there to end them but themselves.
+    # Drivers that wake up while their successor runs, when only they can end themselves.
     "abandoned": Theme(
         0,
         (Menace(5.0, 5.0, 20.0, ("abandon driver",)),),
@@ -98,7 +101,7 @@ THEMES: dict[str, Theme] = {
         chaos=(80.0, 110.0),
         files=False,
     ),
-    # Orders that are repeated by the network when what they ordered has ended.
+    # Requests that the network repeats after the processes that they started have ended.
     "repeats": Theme(
         0,
         (Menace(1.0, 8.0, 20.0, ("bad network", "kill driver")),),
@@ -108,7 +111,7 @@ THEMES: dict[str, Theme] = {
         chaos=(40.0, 60.0),
         files=False,
     ),
-    # Scripts that end while nobody hears them, and tell it when their successor already runs.
+    # Scripts that end while they are cut off, and report it when their successor already runs.
     "late": Theme(
         5,
         (Menace(7.0, 16.0, 25.0, _LATE),),
@@ -120,7 +123,7 @@ THEMES: dict[str, Theme] = {
         chaos=(35.0, 60.0),
         files=False,
     ),
-    # Drivers that die while the JobManager cannot tell the task managers with their executors.
+    # Drivers that die while the JobManager cannot reach the task managers with their executors.
     "cut": Theme(5, (Menace(3.0, 8.0, 40.0, _CUT),), task_managers=(2, 3, 4), jobs=(1, 2, 3), streams=0.7, files=False),
     "crash": Theme(15, (Menace(1.5, 0.2, 20.0, _CRASH), Menace(4.0, 0.2, 6.0, _CRASH))),
     "crowd": Theme(
@@ -132,7 +135,7 @@ THEMES: dict[str, Theme] = {
         streams=0.05,
         chaos=(10.0, 30.0),
     ),
-    # Nodes that are blocked, evacuated and given back while all else goes on; only where it is asked for.
+    # Nodes that are blocked, evacuated and unblocked while jobs and other faults continue; only if named.
     "block": Theme(
         0,
         (Menace(1.5, 0.2, 8.0, _BLOCK), Menace(3.0, 0.2, 20.0, _BLOCK)),
@@ -141,7 +144,7 @@ THEMES: dict[str, Theme] = {
         chaos=(25.0, 50.0),
         files=False,
     ),
-    # Leaders that cannot write to the store, and die of something else; only where it is asked for.
+    # Leaders that cannot write to the store and then die for another reason; only if named.
     "storeless": Theme(
         0,
         (Menace(2.0, 5.0, 25.0, _STORELESS), Menace(3.0, 5.0, 40.0, _HELPLESS)),
@@ -154,7 +157,7 @@ THEMES: dict[str, Theme] = {
         files=False,
         slow_ends=0.8,
     ),
-    # Job stores that are put back from older copies while drivers are lost; only where it is asked for.
+    # Job stores that are restored from older copies while drivers are lost; only if named.
     "older": Theme(
         0,
         (Menace(1.5, 0.2, 6.0, _OLDER), Menace(3.0, 0.2, 15.0, _OLDER)),
@@ -166,7 +169,7 @@ THEMES: dict[str, Theme] = {
         chaos=(40.0, 70.0),
         files=False,
     ),
-    # Agents that come back, JobManagers that do: no driver and no executor may notice.
+    # Agents and JobManagers that come back in time: no driver and no executor may be affected.
     "agents": Theme(
         15,
         (
@@ -216,7 +219,7 @@ def scene_of(seed: str) -> Scene:
         only_agents=theme.only_agents,
         slow_ends=theme.slow_ends,
     )
-    # Streams never leave: they may not take every slot or driver place from those that end.
+    # Streams never end: they must leave a slot and a driver place for jobs that do.
     left = min(managers * slots, managers * places) - 1
     scripts = []
     for _ in range(rng.choice(theme.jobs)):
@@ -227,7 +230,7 @@ def scene_of(seed: str) -> Scene:
 
 
 def draw_script(rng: random.Random, theme: Theme, *, may_stream: bool) -> Script:
-    """One job's behaviour."""
+    """Draw one job's behaviour."""
     if may_stream and rng.random() < theme.streams:
         return Script(seconds=None, ignores_sigterm=rng.random() < 0.2)
     drawn: dict[str, Any] = {

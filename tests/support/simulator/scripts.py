@@ -1,7 +1,7 @@
 """Scripted jobs for the simulator: what a user's script does, the Spark beside it, driver and executor processes.
 
-The driver follows ``daemons.driver``: the script starts only when the JobManager has accepted the attempt; its outcome
-is written to disk first and reported then; a refusal ends the process at once.
+The driver follows ``daemons.driver``: the script starts only when the JobManager has accepted the attempt; the outcome
+is first written to disk, then reported; a refusal ends the process at once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from emberkeep.taskmanager.ports import DriverKey, ExecutorKey
 from tests.support.simulator.machines import Machines, Process
 
 RUNTIME = RuntimeVersions(python="3.11", spark="4.3.0")
-REPORT_SECONDS = 10.0  # as the real driver
+REPORT_SECONDS = 10.0  # as in the real driver
 SIGTERM_CODE = 143
-STUCK = 0.1  # chance that a stream cannot be stopped between two micro-batches
+STUCK = 0.1  # probability that a stream cannot be stopped between two micro-batches
 STREAM = QueryProgress(
     id="1",
     run_id="1",
@@ -48,13 +48,13 @@ STREAM = QueryProgress(
     status="",
     checkpoint_location="/checkpoints/1",
 )
-CONNECT_SECONDS = 10  # an executor that does not reach its driver for so long gives up
+CONNECT_SECONDS = 10  # seconds after which an executor that does not reach its driver exits
 
 
 class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a job does. Travels as the job's first argument. Times in seconds of work."""
+    """Behaviour of a job, sent as the job's first argument. Times are seconds of work."""
 
-    seconds: float | None = 5.0  # None: streams until it is told to end
+    seconds: float | None = 5.0  # None: streams until it is stopped
     exit_code: int = 0
     raises: bool = False
     sessions: int = 1
@@ -64,35 +64,35 @@ class Script(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     executors: int = 1
     cores: int = 1
     memory_mb: int = 1024
-    lost_attempts: int = 0  # so many first attempts are killed in the middle (out of memory)
-    mute_attempts: int = 0  # so many first attempts hang before their JobMaster is up
+    lost_attempts: int = 0  # number of first attempts that are killed in the middle (out of memory)
+    mute_attempts: int = 0  # number of first attempts that hang before their JobMaster is up
     setup: str = ""  # "fatal": cannot be set up; "retry": the first set-up fails
-    bad_executors: bool = False  # every executor dies at its start
+    bad_executors: bool = False  # every executor exits soon after its start
     decommissions: bool = True  # executors can hand over their blocks
-    batch_seconds: float = 0.0  # what the micro-batch takes that runs when it is asked for a savepoint or a stop
-    savepoints_fail: float = 0.0  # chance that writing one does
-    after_stop: float = 0.3  # what the script does once its await returns
+    batch_seconds: float = 0.0  # duration of the micro-batch that runs during a savepoint or stop request
+    savepoints_fail: float = 0.0  # probability that writing a savepoint fails
+    after_stop: float = 0.3  # work of the script after its await returns
 
 
 def script_of(arguments: tuple[str, ...]) -> Script:
-    """Read a job's script back from its arguments."""
+    """Decode a job's script from its arguments."""
     return msgspec.json.decode(arguments[0], type=Script)
 
 
 @dataclass
 class Truth:
-    """What really happened in drivers, to be compared with what the cluster says."""
+    """What really happened in drivers, to compare with what the cluster reports."""
 
     script_starts: list[tuple[JobId, int, float, int]] = field(default_factory=list)  # …, virtual seconds, pid
     outcomes: dict[tuple[JobId, int], AttemptOutcome] = field(default_factory=dict)
     setup_failures: dict[tuple[JobId, int], str] = field(default_factory=dict)
     abandoned: dict[tuple[JobId, int], float] = field(default_factory=dict)
     commits: Counter[JobId] = field(default_factory=Counter)  # micro-batches of streams
-    savepoints: Counter[str] = field(default_factory=Counter)  # written, by trigger id
-    released: set[JobId] = field(default_factory=set)  # whose script has gone on after its await
+    savepoints: Counter[str] = field(default_factory=Counter)  # number written, by trigger id
+    released: set[JobId] = field(default_factory=set)  # jobs whose script has continued after its await
 
     def commit(self, job_id: JobId) -> QueryCheckpoint:
-        """A stream commits its next batch."""
+        """Commit a stream's next batch and return its checkpoint."""
         self.commits[job_id] += 1
         number = self.commits[job_id] - 1
         return QueryCheckpoint(
@@ -106,7 +106,7 @@ class Truth:
 
 
 class SimSpark:
-    """The SparkDriver port beside a scripted script."""
+    """Implements SparkDriver for a scripted job."""
 
     def __init__(self, process: Process, machines: Machines, configuration: Configuration, truth: Truth) -> None:
         self.process = process
@@ -114,16 +114,16 @@ class SimSpark:
         self.application: Application | None = None
         self.failure: AttemptOutcome | None = None
         self.cordoned: frozenset[ExecutorId] = frozenset()
-        self.streams = False  # a micro-batch is committed between any two looks, while there is an executor
-        self.stopped = False  # between two micro-batches, for a move
+        self.streams = False  # each view commits a micro-batch, while there is an executor
+        self.stopped = False  # the stream is stopped between two micro-batches
         self._machines = machines
         self._configuration = configuration
         self._truth = truth
         self._changed = asyncio.Event()
-        self.released = asyncio.Event()  # the script goes on after its await
+        self.released = asyncio.Event()  # set when the script may continue after its await
 
     async def view(self, asked: Asked) -> SparkView | None:
-        await asyncio.sleep(0.005)  # crosses into the JVM
+        await asyncio.sleep(0.005)  # time of a call into the JVM
         self.cordoned = asked.cordoned & self.executors.keys()
         if self.application is None:
             return None
@@ -145,7 +145,7 @@ class SimSpark:
 
     @property
     def commits(self) -> bool:
-        """Whether micro-batches are committed at present."""
+        """True if micro-batches are being committed."""
         return self.streams and bool(self.executors.keys() - self.cordoned) and not self.stopped
 
     def _hears(self, executor: Process) -> bool:
@@ -156,7 +156,7 @@ class SimSpark:
         executor = self.executors.pop(executor_id, None)
         if executor is not None:
             self._machines.history.add(self.process.name, f"Spark drops executor {executor_id}: {reason}")
-            if self._hears(executor):  # Spark tells it to end
+            if self._hears(executor):  # Spark orders it to end
                 self._end(executor, 0.2, 1)
 
     def _end(self, executor: Process, seconds: float, code: int) -> None:
@@ -172,7 +172,7 @@ class SimSpark:
         self._machines.kill(self.process)
 
     def leave(self, outcome: AttemptOutcome) -> None:
-        """End the script, which has stopped between two micro-batches."""
+        """End the driver with ``outcome``, after the stream was stopped between two micro-batches."""
         self._machines.history.count("driver left")
         self.failure = outcome
         self.process.term.set()
@@ -187,25 +187,25 @@ class SimSpark:
         await asyncio.get_running_loop().create_future()  # nothing after this line ever runs
 
     def register(self, executor: Process) -> None:
-        """An executor has connected."""
+        """Add an executor that has connected."""
         assert isinstance(executor.key, ExecutorKey)
         self.executors[executor.key.executor_id] = executor
         self._changed.set()
 
     def disconnected(self, executor: Process) -> None:
-        """The connection to an executor broke."""
+        """Remove an executor whose connection broke."""
         assert isinstance(executor.key, ExecutorKey)
         self.executors.pop(executor.key.executor_id, None)
 
     async def some_executor(self) -> None:
-        """Wait until an executor is there."""
+        """Wait until an executor is registered."""
         while not self.executors:
             self._changed.clear()
             await self._changed.wait()
 
 
 class SimSteps:
-    """ProcedureSteps of a scripted driver: its stream stops between two micro-batches, now and then it cannot."""
+    """ProcedureSteps of a scripted driver: its stream stops between two micro-batches, or sometimes cannot."""
 
     def __init__(self, work: DriverWork) -> None:
         self._spark = work.spark
@@ -271,7 +271,7 @@ class DriverWork:
     truth: Truth
     address: str
     sparks: dict[str, SimSpark]  # by driver URL
-    slow_ends: float = 0.0  # chance that an executor which is told to end takes seconds
+    slow_ends: float = 0.0  # probability that an executor takes seconds to end
 
     def __post_init__(self) -> None:
         self.script = script_of(self.request.graph.arguments)
@@ -293,7 +293,7 @@ class DriverWork:
         self.service.master.procedures.steps = SimSteps(self)
 
     async def run(self) -> None:
-        """Start the JobMaster, then the script, then tell its outcome and exit."""
+        """Start the JobMaster, then the script; then write and report its outcome, and exit."""
         if self.request.attempt <= self.script.mute_attempts:
             await asyncio.get_running_loop().create_future()  # hangs before the JobMaster is up
         self.machines.network.listen_rpc(self.address, self.process.party, self.service)
@@ -301,7 +301,7 @@ class DriverWork:
         serving.add_done_callback(self._job_master_ended)
         outcome = await self._run_until_term()
         self._stop_application()
-        # Disk first: the task manager finds it there even when nobody answers now.
+        # Disk first: the task manager finds the outcome there even if no JobManager replies now.
         self._write(outcome)
         try:
             async with asyncio.timeout(REPORT_SECONDS):
@@ -364,7 +364,7 @@ class DriverWork:
         if self.request.attempt <= self.script.lost_attempts:
             self.machines.kill(self.process)
         await asyncio.sleep(half)
-        await self.spark.some_executor()  # the last task needs one as well
+        await self.spark.some_executor()  # the last task needs an executor too
 
     def _start_application(self, number: int) -> None:
         url = f"spark://CoarseGrainedScheduler@{self.address}/{number}"
@@ -404,7 +404,7 @@ class DriverWork:
 
 @dataclass
 class ExecutorWork:
-    """An executor process: connects to its driver, works, ends with it (unless ``clings``, as one that is cut off)."""
+    """An executor process. It ends with its driver, unless ``clings``: then it behaves as one that is cut off."""
 
     process: Process
     driver_url: str
@@ -415,7 +415,7 @@ class ExecutorWork:
     rng: random.Random
 
     async def run(self) -> None:
-        """Connect to the driver, then stay until it goes."""
+        """Connect to the driver; from then on the executor ends with the driver."""
         await asyncio.sleep(self.rng.uniform(0.2, 1.5))
         if self.bad:
             self.machines.exit(self.process, 1)

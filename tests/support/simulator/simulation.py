@@ -31,11 +31,11 @@ from tests.support.simulator.properties import TICK, Properties
 from tests.support.simulator.scenes import THEMES, Scene, scene_of
 from tests.support.simulator.virtual_loop import DeadlockError, StepLimitError, VirtualLoop, seeded_random
 
-LOOK_EVERY = 1.0  # seconds between two looks at what the JobManager shows
-SETTLE_BOUND = 100.0  # seconds after the last fault, beside the work itself
+LOOK_EVERY = 1.0  # seconds between two checks of what the JobManager shows
+SETTLE_BOUND = 100.0  # seconds after the last fault, in addition to the work itself
 FREE_BOUND = 60.0
-# A group is abandoned after two intervals at most, and deleted two later; each takes 20 s. What nobody knows after a
-# restart is given up in 45 s first.
+# A group is abandoned after at most two retention intervals of 20 s, and deleted two intervals later. BLOBs of unknown
+# jobs after a restart are abandoned within 45 s before that.
 BLOBS_BOUND = 180.0
 EVENTS_SHOWN = 60
 COLLECT_EVERY = 20  # runs between two garbage collections
@@ -45,7 +45,7 @@ Story = Callable[["Run"], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Report:
-    """What one run came to."""
+    """Result of one run."""
 
     seed: str
     violations: tuple[str, ...]
@@ -56,7 +56,7 @@ class Report:
     history: History = field(repr=False)
 
     def failure(self) -> str:
-        """For people: what is violated, how to see it again, what happened last."""
+        """Describe the violations for people, with the command that replays the run and its last events."""
         lines = [f"seed {self.seed}: {len(self.violations)} violation(s)"]
         lines += [f"  {violation}" for violation in self.violations]
         lines.append(f"replay: python -m tests.support.simulator.simulation --seed {self.seed} --verbose")
@@ -66,7 +66,7 @@ class Report:
 
 
 class Violated(Exception):
-    """A property does not hold any more; the run stops."""
+    """A property has been violated; the run stops."""
 
 
 class Run:
@@ -79,7 +79,7 @@ class Run:
         self.jobs_shown: list[JobView] = []
         self.managers_shown: list[TaskManagerView] = []
         self._looks = 0
-        self._looking: tuple[int, asyncio.Task[None]] | None = None  # with the life of the JobManager
+        self._looking: tuple[int, asyncio.Task[None]] | None = None  # with the number of the JobManager's start
 
     async def watch(self) -> None:
         """Check the properties until one is violated; then raise Violated."""
@@ -94,7 +94,7 @@ class Run:
                 raise Violated
 
     def _look(self) -> None:
-        """Ask the JobManager, from inside its process, what it shows; not while an earlier question is open."""
+        """Ask the JobManager, from inside its process, what it shows, unless an earlier question is still open."""
         process, service, lives = self.cluster.jm_process, self.cluster.jm_service, self.cluster.jm_lives
         if process is None or service is None or not process.alive:
             return
@@ -105,7 +105,7 @@ class Run:
             await service.ready()
             jobs, managers = await service.jobs(), await service.task_managers()
             if lives != self.cluster.jm_lives:
-                return  # another one leads meanwhile
+                return  # another JobManager has started in the meantime
             self.jobs_shown, self.managers_shown = jobs, managers
             self._looks += 1
             self.properties.look(jobs, managers)
@@ -119,7 +119,7 @@ class Run:
             self.cluster.history.violate("bug", f"the JobManager cannot show its state: {task.exception()!r}")
 
     async def until(self, reason_not: Callable[[], list[str]], bound: float, rule: str) -> None:
-        """Wait until ``reason_not`` is empty, two looks in a row. Violates ``rule`` when it takes longer than bound."""
+        """Wait until ``reason_not`` is empty for two looks. Violate ``rule`` after ``bound`` seconds."""
         end = self.loop.time() + bound
         quiet_since: int | None = None
         while True:
@@ -136,12 +136,12 @@ class Run:
             await asyncio.sleep(TICK)
 
     async def settle(self, bound: float = SETTLE_BOUND) -> None:
-        """Every accepted job has ended, or runs if it streams."""
+        """Wait until every accepted job has ended, or runs if it streams."""
         work = sum(job.script.seconds or 0.0 for job in self.cluster.jobs)
         await self.until(self.properties.unsettled, bound + 3 * work, "a")
 
     async def end_everything(self) -> None:
-        """Cancel what streams; then all jobs end and every task manager is free."""
+        """Cancel streaming jobs; then wait until all jobs have ended, task managers are free and no BLOB is left."""
         for job in self.cluster.jobs:
             if job.script.seconds is None:
                 self.cluster.cancel(job)
@@ -157,7 +157,7 @@ def play(
     step_limit: int = 20_000_000,
     make_cluster: Callable[[VirtualLoop, ClusterPlan], SimCluster] = SimCluster,
 ) -> Report:
-    """Run ``story`` on a cluster and watch it. Never raises for a violation: it is in the report."""
+    """Run ``story`` on a cluster and watch it. A violation is reported, never raised."""
     with _quiet_logs():
         loop = VirtualLoop(step_limit=step_limit)
         run = Run(loop, make_cluster(loop, plan))
@@ -176,7 +176,7 @@ def play(
 
 
 def _end(run: Run) -> tuple[str, ...]:
-    """End all tasks without letting them do anything more; a violation for each that would not end."""
+    """End all tasks without effects on the cluster. Return a violation that names those that do not end."""
     run.cluster.network.closed = True
     run.loop.set_exception_handler(lambda _, __: None)
     stubborn = run.loop.end_all()
@@ -207,7 +207,7 @@ def _unhandled(history: History, context: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """The actors' logs would be most of the output and half of the time."""
+    """Disable logs: those of the actors would take most of the output and half of the time."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
@@ -222,7 +222,7 @@ def _quiet_logs() -> Iterator[None]:
 
 
 def story_of(scene: Scene) -> Story:
-    """Submissions and cancels while the nemesis is at work; then all must settle, and leave nothing behind."""
+    """Return a scene's story: submit and cancel jobs during faults, then require all to settle and leave nothing."""
 
     async def story(run: Run) -> None:
         cluster, seed = run.cluster, scene.plan.seed
@@ -258,7 +258,7 @@ def simulate(seed: int | str) -> Report:
 
 @dataclass
 class Batch:
-    """Many seeds."""
+    """Result of many seeds. ``seconds`` is real time."""
 
     reports: int = 0
     failures: list[Report] = field(default_factory=list)
@@ -294,7 +294,7 @@ def simulate_many(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: see the module."""
+    """Run the command line that the module describes. Return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.simulator.simulation", description=__doc__)
     parser.add_argument("--seed", help="run this seed alone: a number, or a theme and a number, such as split-17")
     parser.add_argument("--seeds", type=int, default=100, help="run so many seeds")

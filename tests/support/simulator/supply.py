@@ -1,4 +1,4 @@
-"""The ResourceManagerDriver of a simulated cluster: its records outlive JobManagers, as those on a disk do."""
+"""The ResourceManagerDriver of a simulated cluster: its records outlive JobManagers, like records on a disk."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.support.simulator.virtual_loop import seeded_random
 if TYPE_CHECKING:
     from tests.support.simulator.cluster import SimCluster, TaskManagerNode
 
-STEP = 0.05  # seconds that each part of a start takes; a JobManager may be killed between two
+STEP = 0.05  # seconds that each step of a start takes; a JobManager may be killed between two steps
 
 
 class SimDriver:
-    """Implements ResourceManagerDriver. ``failures``: share of starts that come to nothing."""
+    """Implements ResourceManagerDriver. ``failures``: probability that a start fails."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster

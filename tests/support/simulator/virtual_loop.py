@@ -1,9 +1,9 @@
 """An asyncio event loop whose time is virtual, and which holds many simulated processes in one thread.
 
-When nothing is ready the loop jumps to the next timer: nothing waits, and a run depends on nothing but code and seed.
-There is no I/O, there are no threads. Every task belongs to a *scope*, which stands for an operating system process:
-tasks and callbacks inherit it through their context. A scope can be frozen (SIGSTOP: nothing of it runs until it is
-thawed, then everything that came due runs at once) or killed (SIGKILL: nothing of it ever runs again, not even
+When no callback is ready, the loop jumps to the next timer: nothing really waits, and a run depends only on code and
+seed. There is no I/O and there are no threads. Every task belongs to a *scope*, which stands for an operating system
+process: tasks and callbacks inherit it through their context. A scope can be frozen (SIGSTOP: none of its callbacks
+runs until it is thawed, then all that came due run at once) or killed (SIGKILL: none ever runs again, not even a
 ``finally``).
 """
 
@@ -25,19 +25,19 @@ T = TypeVar("T")
 
 EPOCH_MS = 1_767_225_600_000  # virtual wall clocks start at 2026-01-01T00:00:00Z
 DEFAULT_STEP_LIMIT = 20_000_000  # callbacks in one run
-INSTANT_LIMIT = 100_000  # callbacks without progress of time: something spins
+INSTANT_LIMIT = 100_000  # callbacks without progress of time; more mean a busy loop
 STEPS_BETWEEN_CHECKS = 100
-PRUNE_AT = 512  # tasks remembered before those that are done are forgotten
+PRUNE_AT = 512  # number of remembered tasks at which finished ones are forgotten
 CANCEL_ROUNDS = 10  # how often a task may swallow its cancellation at the end of a run
 TURNS_PER_ROUND = 30
 
 
 class DeadlockError(AssertionError):
-    """Nothing is ready and no timer is set: the run would wait for ever."""
+    """No callback is ready and no timer is set: the run would wait forever."""
 
 
 class StepLimitError(AssertionError):
-    """More callbacks than allowed: the run does not end, or something spins without time going by."""
+    """More callbacks than allowed: the run does not end, or a busy loop stops time."""
 
 
 class ScopeState(enum.Enum):
@@ -47,12 +47,12 @@ class ScopeState(enum.Enum):
 
 
 class Scope:
-    """What belongs to one simulated process. Made by ``VirtualLoop.scope``."""
+    """Tasks and callbacks of one simulated process. Created by ``VirtualLoop.scope``."""
 
     def __init__(self, loop: VirtualLoop, name: str) -> None:
         self.name = name
         self.state = ScopeState.RUNNING
-        self.held: list[asyncio.Handle] | None = None  # callbacks held back while frozen, or for ever
+        self.held: list[asyncio.Handle] | None = None  # callbacks held back while frozen, or forever if killed
         self._loop = loop
         self.context = contextvars.Context()
         self.context.run(SCOPE.set, self)
@@ -79,7 +79,7 @@ class Scope:
             self._release()
 
     def kill(self) -> None:
-        """End the process. Called from within, the running step goes on to its next await and no further."""
+        """End the process. If it calls this itself, its running step continues up to the next await."""
         self.state = ScopeState.DEAD
         if self.held is None:
             self.held = []
@@ -93,7 +93,7 @@ SCOPE: contextvars.ContextVar[Scope] = contextvars.ContextVar("scope")
 
 
 class NumberedTask(asyncio.Task[T]):
-    """A task whose hash is a number of its own instead of its address, so that sets of tasks have one order."""
+    """A task whose hash is its own number instead of its address, so that sets of tasks have a fixed order."""
 
     def __init__(self, number: int, work: Coroutine[Any, Any, T], **arguments: Any) -> None:
         self._number = number  # first: registering the task hashes it
@@ -109,7 +109,7 @@ class NumberedTask(asyncio.Task[T]):
 class VirtualLoop(asyncio.BaseEventLoop):
     """See the module. ``run_until_complete`` raises DeadlockError or StepLimitError instead of hanging."""
 
-    # What BaseEventLoop keeps; named here because this class turns the wheel itself.
+    # Attributes of BaseEventLoop, declared here because this class implements the loop's iteration.
     _ready: deque[asyncio.Handle]
     _stopping: bool
 
@@ -132,19 +132,19 @@ class VirtualLoop(asyncio.BaseEventLoop):
     # --- scopes -----------------------------------------------------------------------------------------------------
 
     def scope(self, name: str) -> Scope:
-        """Make a simulated process."""
+        """Create the scope of a simulated process."""
         scope = Scope(self, name)
         self._scopes.append(scope)
         return scope
 
     def put_ready(self, handles: list[asyncio.Handle]) -> None:
-        """Let callbacks that were held back run now."""
+        """Schedule callbacks that were held back."""
         self._ready.extend(handles)
 
     def end_all(self) -> list[str]:
-        """Cancel every task, those of frozen and dead scopes too, so that nothing is left to be collected half-way.
+        """Cancel every task, also those of frozen and dead scopes, so that no unfinished task is garbage-collected.
 
-        Returns the names of tasks that would not end however often they were cancelled.
+        Return the names of tasks that did not end although they were cancelled CANCEL_ROUNDS times.
         """
         self._bounded = False  # the rounds below are a bound
         for scope in self._scopes:
@@ -186,10 +186,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is dropped when it comes up."""
+        """Do nothing: a cancelled timer is dropped when it comes due."""
 
     def _run_once(self) -> None:
-        """Run callbacks in order, jumping in time when none is ready, until somebody stops the loop."""
+        """Run callbacks in order until the loop is stopped, jumping in time when none is ready."""
         ready, held = self._ready, SCOPE
         while not self._stopping:
             if not ready:
@@ -197,7 +197,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
                 self._count()
                 continue
             if self.steps >= self._steps_checked_at:
-                self._count()  # before anything is taken out, which a limit would lose
+                self._count()  # before a handle is taken out, which StepLimitError would lose
             handle = ready.popleft()
             if handle._cancelled:
                 continue
@@ -249,10 +249,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return task
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There is no I/O."""
+        """Do nothing: there is no I/O."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps in a selector, so nobody has to be woken."""
+        """Do nothing: there is no selector to wake up."""
 
     def call_soon_threadsafe(self, *_: Any, **__: Any) -> asyncio.Handle:  # type: ignore[override]
         raise RuntimeError("a simulated process has no threads: use the loop's own tasks")
@@ -262,7 +262,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
 
 class VirtualClock:
-    """The Clock port in virtual time. Wall clocks of different nodes differ and jump; monotonic ones start anywhere."""
+    """Implements Clock in virtual time. Wall clocks differ between nodes and jump; monotonic clocks start anywhere."""
 
     def __init__(self, loop: VirtualLoop, *, skew_ms: int = 0, monotonic_start: float = 0.0) -> None:
         self._loop = loop
@@ -281,10 +281,10 @@ class VirtualClock:
 
 
 def seeded_random(seed: int | str, purpose: str) -> random.Random:
-    """A generator for one purpose, so that drawing more for one purpose does not change what another draws."""
+    """Return a generator for one purpose, so that draws for one purpose do not change those for another."""
     return random.Random(f"{seed}/{purpose}")
 
 
 def seeded_system(clock: VirtualClock, seed: int | str, process: str) -> System:
-    """The System of one simulated process (of one life of it: put the life's number into ``process``)."""
+    """Return the System of one simulated process. Put the number of its start into ``process``."""
     return System(clock, seeded_random(seed, f"{process}/chance"), SeededIds(seeded_random(seed, f"{process}/ids")))
