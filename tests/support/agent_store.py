@@ -1,4 +1,4 @@
-"""A task manager's record without a disk: what is written is encoded, as on one, and read by the next life."""
+"""A task manager's record without a disk: encoded as on a disk, and read by the next process of the task manager."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from emberkeep.taskmanager.agent_record import AgentRecord, decode, encode
 
 
 class MemoryAgentStore:
-    """Implements ``taskmanager.ports.AgentStore``. A write takes ``seconds``; one cut off leaves the old record."""
+    """Implements ``taskmanager.ports.AgentStore``. A write takes ``seconds``; if cancelled, the old record stays."""
 
     def __init__(self) -> None:
         self.data: bytes | None = None
         self.seconds = 0.0
-        self.problem: EmberkeepError | None = None  # raised by writes until it is taken away
-        self.unreadable: EmberkeepError | None = None  # raised by reads until it is taken away
+        self.problem: EmberkeepError | None = None  # raised by writes while set
+        self.unreadable: EmberkeepError | None = None  # raised by reads while set
         self.writes = 0
         self.on_write: list[Callable[[AgentRecord], None]] = []
 

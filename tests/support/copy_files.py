@@ -1,4 +1,4 @@
-"""The files of local copies on a disk, for who wants to harm them."""
+"""The files of local copies on a disk, for tests that damage them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from emberkeep.local_state.model import CopyRecord
 
 
 def copy_file(root: Path, record: CopyRecord) -> Path:
-    """Where a copy's bytes lie, its record behind them. ``root``: of all local copies."""
+    """Return the file with a copy's bytes, followed by its record. ``root`` is the directory of all local copies."""
     wanted = f'"name":"{record.path.name}"'.encode()
     owner = root / "copies" / record.job_id / record.allocation_id
     (file,) = (file for file in owner.iterdir() if wanted in file.read_bytes()[record.length :])
@@ -16,7 +16,7 @@ def copy_file(root: Path, record: CopyRecord) -> Path:
 
 
 def flip(file: Path, offset: int) -> None:
-    """Change one bit."""
+    """Change one bit of the byte at ``offset``."""
     with file.open("r+b") as opened:
         opened.seek(offset)
         byte = opened.read(1)[0]

@@ -1,16 +1,16 @@
-"""What a crash would leave of a directory, after each single step that changed it.
+"""The state in which a crash would leave a directory, after each single step that changed it.
 
-``RecordedFiles`` stands in for the file layer: it does each step for real, and keeps account of what was synced.
-``crashes`` makes, for every number of steps and every kind of loss, the directory that a restart would find:
+``RecordedFiles`` replaces the file layer: it carries out each step and records what was synced. ``crashes`` creates,
+for every number of steps and every kind of loss, the directory that a restart would find:
 
-- CLEAN: the process died, the machine lives: every step counts.
-- LOST: the power went. Of a file what was synced is there; of a directory the names that it had when it was synced.
-- TORN: the power went. All names are there, but of what was written and not synced only the second half, zeros before
-  (the file has its full length). The most harmful kind: it looks complete.
-- CUT: the same, but the unsynced part is cut off in its middle.
+- CLEAN: the process died and the machine runs on. Every step took effect.
+- LOST: a power failure. A file has its synced bytes; a directory has the names that it had when it was last synced.
+- TORN: a power failure. All names exist. The unsynced part of a file has only its second half, with zeros before (the
+  file has its full length). This is the most harmful kind, because the file looks complete.
+- CUT: as TORN, but a file ends in the middle of its unsynced part.
 
-In LOST, names that were not synced get lost for each directory on its own, which is more than journals of file systems
-lose: code that survives it does not rely on an order among directories.
+LOST drops unsynced names in each directory independently, which is more than journals of file systems lose. Code that
+survives it does not rely on an order among directories.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loss(enum.Enum):
 @dataclass(eq=False)
 class _File:
     content: bytes = b""
-    durable: int = 0  # bytes of it, from the beginning: files are only ever written at their end
+    durable: int = 0  # synced bytes from the beginning, since files are only appended to
     mode: int = 0o600
 
 
@@ -51,7 +51,7 @@ _Node = _File | _Directory
 
 @dataclass(frozen=True)
 class Crash:
-    """``step``: number of steps done before it. ``directory``: what a restart finds. ``marks``: see ``mark``."""
+    """A crash after ``step`` steps. A restart finds ``directory``. ``marks``: promises given before, see ``mark``."""
 
     step: int
     last: str
@@ -61,10 +61,10 @@ class Crash:
 
 
 class RecordedFiles:
-    """Implements ``base.files.operations.FileOps`` for the files below one directory. One thread at a time steps."""
+    """Implements ``base.files.operations.FileOps`` for files below one directory. Threads take steps one at a time."""
 
     def __init__(self, root: Path) -> None:
-        """``root``: exists. What is in it now is durable."""
+        """Record changes below ``root``, which exists. Its present content is durable."""
         self._root = _Directory()
         self._nodes: dict[int, _Node] = {}  # by inode
         self._lock = threading.Lock()
@@ -74,13 +74,13 @@ class RecordedFiles:
         self._record("nothing")
 
     def mark(self, promise: str) -> None:
-        """From here on ``promise`` has been given: crashes after this tell it in ``marks``."""
+        """Record that ``promise`` has been given: later crashes list it in ``marks``."""
         with self._lock:
             self._marks.append(promise)
             self._record(f"promise: {promise}")
 
     def crashes(self, scratch: Path) -> Iterator[Crash]:
-        """Each in a directory of its own below ``scratch``."""
+        """Yield every crash, each in a directory of its own below ``scratch``."""
         for step, (last, state, marks) in enumerate(self._states):
             for loss in Loss:
                 directory = scratch / f"{step:04d}-{loss.value}"
@@ -159,7 +159,7 @@ class RecordedFiles:
             SYSTEM_FILES.remove_directory(path, directory=directory)
             self._remove(path, directory, "rmdir")
 
-    # --- account ------------------------------------------------------------------------------------------------------
+    # --- records ------------------------------------------------------------------------------------------------------
 
     def _scan(self, path: Path, directory: _Directory) -> None:
         self._nodes[path.stat().st_ino] = directory
@@ -205,12 +205,12 @@ class RecordedFiles:
 
 
 def _build(node: _Directory, path: Path, loss: Loss, made: dict[int, Path] | None = None) -> None:
-    """``made``: files by identity, so that two names of one file stay so."""
+    """Create the directory after a crash. ``made``: nodes by identity, so that two names of a file share it."""
     made = {} if made is None else made
     path.mkdir(parents=True)
     for name, child in (node.durable if loss is Loss.LOST else node.names).items():
         if isinstance(child, _Directory):
-            if id(child) not in made:  # between two directories' syncs one can stand under both names
+            if id(child) not in made:  # between the syncs of two directories, a renamed one can have both names
                 made[id(child)] = path / name
                 _build(child, path / name, loss, made)
         elif id(child) in made:

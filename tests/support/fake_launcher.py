@@ -1,6 +1,6 @@
-"""A Launcher without processes: it remembers what it was asked, and the test decides when something ends.
+"""A Launcher without processes: it records its requests, and the test decides when a process ends.
 
-Its processes outlive the task manager that uses it: the next one adopts them.
+Its processes outlive the task manager that uses it; the next one adopts them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ KILLED = -9
 
 
 class FakeLauncher:
-    """Processes start after ``start_seconds`` and obey ``stop`` unless ``obeys`` is False, which SIGKILL overrules."""
+    """Implements Launcher. A start takes ``start_seconds``. If ``obeys`` is False, ``stop`` kills after ``grace``."""
 
     def __init__(self) -> None:
         self.start_seconds = 0.0
         self.obeys = True
-        self.problems: list[EmberkeepError] = []  # raised by the next starts, one each
+        self.problems: list[EmberkeepError] = []  # raised by the next starts, one per start
         self.alive: dict[ProcessKey, int] = {}  # pids
         self.started: list[StartDriver | StartExecutor] = []
         self.stops: list[tuple[ProcessKey, float]] = []
         self.decommissioned: list[ExecutorKey] = []
         self.forgotten: list[JobId] = []
-        self.kept: list[frozenset[JobId]] = []  # at each adoption
-        self.outcomes: dict[DriverKey, AttemptOutcome] = {}  # left by drivers that an earlier life has started
+        self.kept: list[frozenset[JobId]] = []  # jobs kept at each adoption
+        self.outcomes: dict[DriverKey, AttemptOutcome] = {}  # left by drivers of an earlier task manager process
         self._gone: dict[ProcessKey, asyncio.Event] = {}
         self._told: Callable[[ProcessExit], None] | None = None
         self._next_pid = 1000
@@ -90,7 +90,7 @@ class FakeLauncher:
     def end(
         self, key: ProcessKey, exit_code: int | None, outcome: AttemptOutcome | None = None, detail: str = ""
     ) -> None:
-        """A process ends. Nothing happens when it has ended before."""
+        """End a process, unless it has already ended."""
         if self.alive.pop(key, None) is None:
             return
         self._gone.pop(key).set()
@@ -98,16 +98,16 @@ class FakeLauncher:
             self._told(ProcessExit(key=key, exit_code=exit_code, outcome=outcome, detail=detail))
 
     def executors(self) -> list[ExecutorKey]:
-        """Those that live."""
+        """Return the living executors."""
         return [key for key in self.alive if isinstance(key, ExecutorKey)]
 
     def drivers(self) -> list[DriverKey]:
-        """Those that live."""
+        """Return the living drivers."""
         return [key for key in self.alive if isinstance(key, DriverKey)]
 
 
 def executor_key(request: StartExecutor) -> ExecutorKey:
-    """The key of the process that a request starts."""
+    """Return the key of the process that a request starts."""
     return ExecutorKey(
         job_id=request.job_id,
         attempt=request.attempt,

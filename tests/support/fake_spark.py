@@ -1,4 +1,4 @@
-"""A SparkDriver without Spark: the test decides what it sees, and reads what it was told."""
+"""A SparkDriver without Spark: the test sets what it reports, and reads the requests that it received."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from emberkeep.jobmaster.ports import Asked, BlocksLeft, SparkView
 
 
 class FakeSpark:
-    """``executors`` are those registered with it; ``hangs`` makes it stop answering, as a JVM that is out of memory."""
+    """``executors`` are the registered ones. If ``hangs`` is True, it never replies, as a JVM that is out of memory."""
 
     def __init__(self) -> None:
         self.is_up = True
         self.hangs = False
         self.executors: set[ExecutorId] = set()
-        self.silent: set[ExecutorId] = set()  # of them; told only where it is asked
+        self.silent: set[ExecutorId] = set()  # silent executors, reported only if asked about
         self.excluded: set[ExecutorId] = set()
         self.cordoned: frozenset[ExecutorId] = frozenset()
-        self.left: dict[ExecutorId, BlocksLeft] = {}  # what executors keep; unknown where it is not told
+        self.left: dict[ExecutorId, BlocksLeft] = {}  # blocks on executors; unknown for others
         self.removed: list[tuple[ExecutorId, str]] = []
         self.failures: list[str] = []
         self.abandonments: list[str] = []
@@ -54,6 +54,6 @@ class FakeSpark:
         self.abandonments.append(message)
 
     async def _cross(self) -> None:
-        """Into the JVM."""
+        """Call into the JVM: wait forever if it hangs."""
         if self.hangs:
             await asyncio.get_running_loop().create_future()

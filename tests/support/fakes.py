@@ -1,4 +1,4 @@
-"""Fakes of outside things, held to the same contracts as what they stand for."""
+"""Fakes of external systems, which pass the same contract tests as the real implementations."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ class _Handle:
 
 @dataclass
 class MemoryDisk:
-    """What outlives a JobManager: the durable truth that MemoryJobStores share, encoded as a real store keeps it."""
+    """Durable data that MemoryJobStores share and that outlives JobManagers, encoded as in a real store."""
 
     epoch: int = 0
     jobs: dict[JobId, _Handle] = field(default_factory=dict)
     results: dict[JobId, bytes] = field(default_factory=dict)
     blocklist: bytes = b""
     leader: MemoryJobStore | None = None
-    away: bool = False  # graphs cannot be read at present
+    away: bool = False  # graphs cannot be read now
     lineage: str = "memory"
     now_ms: int = 1_700_000_000_000
-    damaged: dict[JobId, int] = field(default_factory=dict)  # since when
-    torn_pointers: set[JobId] = field(default_factory=set)  # of jobs that have ended
+    damaged: dict[JobId, int] = field(default_factory=dict)  # since when, Unix ms
+    torn_pointers: set[JobId] = field(default_factory=set)  # ended jobs with damaged pointers
 
     def crash(self) -> None:
-        """The leading process dies: its lock is free, what it wrote stays."""
+        """Let the leader die: its lock is released, its writes stay."""
         self.leader = None
 
     def damage(self, job_id: JobId) -> None:
-        """Tear the graph of a job."""
+        """Truncate the graph of a job."""
         handle = self.jobs[job_id]
         handle.graph = handle.graph[: len(handle.graph) // 2]
 
     def damage_pointers(self, job_id: JobId) -> None:
-        """Tear the pointers to a job's checkpoints."""
+        """Truncate the pointers to a job's checkpoints."""
         handle = self.jobs[job_id]
         handle.pointers = handle.pointers[: len(handle.pointers) // 2]
 
     def damage_blocklist(self) -> None:
-        """Tear the blocklist."""
+        """Truncate the blocklist."""
         self.blocklist = self.blocklist[: len(self.blocklist) // 2]
 
 
@@ -69,7 +69,7 @@ class _Failure:
 
 
 class MemoryJobStore:
-    """Implements JobStore for one life of a JobManager. It never yields to the event loop."""
+    """Implements JobStore for one JobManager process. It never yields to the event loop."""
 
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
@@ -77,7 +77,7 @@ class MemoryJobStore:
         self._failures: list[_Failure] = []
 
     def fail_next(self, error: EmberkeepError, *, applied: bool = False) -> None:
-        """Let the next write raise ``error``, after it was carried out if ``applied``; repeated calls queue up."""
+        """Let the next write raise ``error``; if ``applied``, only after it took effect. Repeated calls queue up."""
         self._failures.append(_Failure(error, applied))
 
     async def open(self) -> int:
@@ -295,7 +295,7 @@ class MemoryJobStore:
             raise Conflict("this store is not open")
 
     def _begin(self) -> _Failure | None:
-        """Start a write. Returns the failure that is due after it."""
+        """Start a write. Return the failure to raise after it took effect, if any."""
         self._check_open()
         failure = self._failures.pop(0) if self._failures else None
         if failure is not None and not failure.applied:
@@ -311,7 +311,7 @@ def _end(failure: _Failure | None) -> None:
 
 
 def _pointers(data: bytes) -> JobPointers:
-    """Raises msgspec.DecodeError."""
+    """Decode pointers. Raises msgspec.DecodeError if they are damaged."""
     return msgspec.json.decode(data, type=JobPointers) if data else JobPointers()
 
 

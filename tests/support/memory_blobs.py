@@ -1,7 +1,7 @@
-"""Both BLOB stores in memory, held to the contracts of the real ones; for tests and the simulator.
+"""Both BLOB stores in memory, for tests and the simulator. They pass the contract tests of the real stores.
 
-``step`` is awaited before and after each operation, with its name and with its name and " done": it may take time,
-and what it raises is what the store raises.
+``step`` is awaited before and after each operation, with the operation's name and with that name and " done". It may
+take time; an error that it raises is the store's error.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ TEMPORARY = "incoming"
 
 
 async def no_step(_: str) -> None:
-    """Takes no time, raises nothing."""
+    """Do nothing: the default step."""
 
 
 async def always_leads() -> None:
-    """The ``confirm`` of a BLOB server that nobody else follows."""
+    """Confirm leadership always: the ``confirm`` of a BLOB server without a competing JobManager."""
 
 
 class MemoryFiles:
-    """What lies on a machine's disk; outlives its processes. Implements the BLOB server's Disk port."""
+    """Files on a machine's disk, which outlive its processes. Implements the BLOB server's Disk port."""
 
     def __init__(self) -> None:
         self.contents: dict[Path, bytes] = {}
@@ -48,14 +48,14 @@ class MemoryFiles:
         self.contents.pop(file, None)
 
     def read(self, file: Path) -> bytes:
-        """Raises Absent."""
+        """Return a file's content. Raises Absent."""
         try:
             return self.contents[file]
         except KeyError:
             raise Absent(f"{file} does not exist") from None
 
     def blobs(self, root: Path) -> dict[JobId, dict[BlobKey, bytes]]:
-        """What is stored below ``root``, by owner."""
+        """Return the BLOBs below ``root``, by owner."""
         found: dict[JobId, dict[BlobKey, bytes]] = {}
         for path, content in sorted(self.contents.items()):
             if path.parent.parent == root:
@@ -71,7 +71,7 @@ class _Layout:
         self.step = step
 
     def file(self, owner: JobId, key: BlobKey) -> Path:
-        """Where a BLOB lies."""
+        """Return the path of a BLOB."""
         return self.root / owner / str(key)
 
     async def delete(self, owner: JobId, keys: Iterable[BlobKey]) -> None:
@@ -97,7 +97,7 @@ class _Layout:
 
 
 class MemoryLocalStore(_Layout):
-    """Implements LocalStore; verifies at every read."""
+    """Implements LocalStore and verifies every read."""
 
     def __init__(self, files: MemoryFiles, root: Path = Path("/local"), *, step: Step = no_step) -> None:
         super().__init__(files, root, step)
@@ -163,8 +163,10 @@ class MemoryLocalStore(_Layout):
 
 
 class MemoryBlobStorage(_Layout):
-    """Implements BlobStorage. ``files`` are those of the machine that uses it; its own lie in ``stored``, which several
-    machines may share."""
+    """Implements BlobStorage. ``files`` are on the machine that uses it.
+
+    The BLOBs are in ``stored``, which several machines may share.
+    """
 
     def __init__(self, files: MemoryFiles, stored: MemoryFiles, *, step: Step = no_step) -> None:
         super().__init__(stored, Path("/ha"), step)
@@ -198,4 +200,4 @@ class MemoryBlobStorage(_Layout):
         return len(self.files.read(self.file(owner, key)))
 
     async def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""

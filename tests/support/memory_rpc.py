@@ -1,4 +1,4 @@
-"""RPC between services in one event loop: the same bytes, bounds and errors as over HTTP, without sockets."""
+"""RPC between services in one event loop: with the same bytes, bounds and errors as over HTTP, but no sockets."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from emberkeep.protocol.wire import (
 
 
 class MemoryNetwork:
-    """Services by address. Also an RpcClient: whoever holds the network may call everybody in it."""
+    """Services by address. It is also an RpcClient, which can call every service in the network."""
 
     def __init__(self) -> None:
         self._services: dict[str, RpcService] = {}
         self._running: dict[asyncio.Task[Message], str] = {}
 
     def attach(self, address: str, service: RpcService) -> None:
-        """A process starts to listen at ``address``."""
+        """Let a process listen at ``address``."""
         self._services[address] = service
 
     def detach(self, address: str) -> None:
-        """The process at ``address`` dies: connections break, later ones are refused."""
+        """Let the process at ``address`` die: its connections break, later ones are refused."""
         self._services.pop(address, None)
         for task in [task for task, where in self._running.items() if where == address]:
             task.cancel()
@@ -45,7 +45,7 @@ class MemoryNetwork:
         service = self._services.get(address)
         if service is None:
             raise RetryLater(f"cannot connect to {address} for {kind}: Connection refused")
-        # As over the network, a caller that goes away does not stop the receiver.
+        # As over a real network, the end of a caller does not stop the receiver.
         task = asyncio.create_task(_answer(service, kind, body), name=f"serve {kind} at {address}")
         self._running[task] = address
         task.add_done_callback(self._ended)
@@ -55,7 +55,7 @@ class MemoryNetwork:
     def _ended(self, task: asyncio.Task[Message]) -> None:
         self._running.pop(task, None)
         if not task.cancelled():
-            task.exception()  # counts as seen: the caller may be gone
+            task.exception()  # marks the error as retrieved, since the caller may have gone
 
     async def _outcome(self, task: asyncio.Task[Message], address: str, kind: str, seconds: float) -> Message:
         done, _ = await asyncio.wait({task}, timeout=seconds)

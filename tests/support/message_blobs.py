@@ -1,4 +1,4 @@
-"""``MessageBlobs`` in memory: what is stored, who holds it, and what was asked."""
+"""``MessageBlobs`` in memory: what is stored, who holds it, and which requests were made."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ Place = tuple[JobId, BlobKey]
 
 
 class MemoryMessageBlobs:
-    """One store that all processes of a test share. Nothing is deleted unless a test does it."""
+    """A store that all processes of a test share. Only the test deletes from it."""
 
     def __init__(self) -> None:
         self.contents: dict[Place, bytes] = {}
         self.holders: dict[Place, set[str]] = {}
         self.fetches: list[tuple[Place, str]] = []
         self.releases: list[tuple[Place, str]] = []
-        self.attempts: list[int] = []  # that messages acted for, in the order of their storing
+        self.attempts: list[int] = []  # attempts for which messages were stored, in this order
 
     async def store(self, owner: JobId, data: bytes, holder: str, attempt: int) -> BlobKey:
         self.attempts.append(attempt)
@@ -42,5 +42,5 @@ class MemoryMessageBlobs:
 
     @property
     def references(self) -> int:
-        """How many there are, of all BLOBs together."""
+        """Number of references to all BLOBs together."""
         return sum(map(len, self.holders.values()))

@@ -1,4 +1,4 @@
-"""A process at the other end of the line: it answers as the test says and remembers what it was asked."""
+"""A remote process that replies as the test specifies and records its requests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Answer = Message | EmberkeepError | Callable[[Message], Message]
 
 
 class ScriptedService:
-    """RpcService. ``answers`` by the kind of the request; an error is raised at the caller."""
+    """Implements RpcService. ``answers`` has a reply per type of request; an error is raised at the caller."""
 
     def __init__(self, answers: dict[type[Message], Answer]) -> None:
         self.answers = answers
@@ -30,5 +30,5 @@ class ScriptedService:
         return answer if isinstance(answer, Message) else answer(request)
 
     def asked(self, kind: type[MessageT]) -> list[MessageT]:
-        """The requests of one kind, oldest first."""
+        """Return the requests of one type, oldest first."""
         return [request for request in self.requests if isinstance(request, kind)]

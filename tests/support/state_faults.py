@@ -1,5 +1,5 @@
-"""A node's disk and a durable store that fail when a test tells them to; what a gateway needs besides, without files
-that outlive it."""
+"""A node's disk and a durable store that fail on a test's request, and other ports of a gateway without files that
+outlive the gateway."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ResultT = TypeVar("ResultT")
 
 
 class FaultyCopies(DiskCopies):
-    """Copies on a disk that takes no more once ``problem`` is set."""
+    """Copies on a disk that refuses writes while ``problem`` is set."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
         self.problem: EmberkeepError | None = None
-        self.fail_after = 0  # bytes of a file that are taken before ``problem`` is raised
+        self.fail_after = 0  # bytes of a file that are written before ``problem`` is raised
         self._root = root
 
     def stage(self) -> StagedCopy:  # type: ignore[override] # a wrapper, which the port allows
@@ -39,7 +39,7 @@ class FaultyCopies(DiskCopies):
         flip(self._file(path), offset)
 
     def cut(self, path: StatePath, length: int) -> None:
-        """Cut a copy's file off."""
+        """Truncate a copy's file to ``length`` bytes."""
         os.truncate(self._file(path), length)
 
     def _file(self, path: StatePath) -> Path:
@@ -88,16 +88,16 @@ class FaultyStaged:
 
 
 class FaultyState:
-    """A durable store in front of another one: it counts the calls, and fails those that it is told to fail."""
+    """A wrapper of a durable store that records all calls and fails those chosen with ``fail``."""
 
     def __init__(self, store: DurableState) -> None:
         self.store = store
         self.calls: list[str] = []  # "method name"
-        self.before: Callable[[str], None] = lambda _: None  # told the name of each method that is about to run
+        self.before: Callable[[str], None] = lambda _: None  # called with the method's name before each call
         self._failures: dict[str, list[tuple[EmberkeepError, bool]]] = {}
 
     def fail(self, method: str, error: EmberkeepError, *, applied: bool = False, times: int = 1) -> None:
-        """Let the next calls of ``method`` raise ``error``, after they were carried out if ``applied``."""
+        """Let the next calls of ``method`` raise ``error``; if ``applied``, only after they took effect."""
         self._failures.setdefault(method, []).extend([(error, applied)] * times)
 
     @property
@@ -163,7 +163,7 @@ class TemporarySpool:
 
 
 class MemoryJournal:
-    """Implements ``local_state.gateway_ports.RenameJournal``; a test may hand it to the next life of a gateway."""
+    """Implements ``local_state.gateway_ports.RenameJournal``; a test may pass it to the next process of a gateway."""
 
     def __init__(self) -> None:
         self.begun: set[Rename] = set()
@@ -181,5 +181,5 @@ class MemoryJournal:
 
 
 def disk_full() -> Fatal:
-    """What a full disk says."""
+    """Return the error of a full disk."""
     return Fatal("cannot write: no space left on device")

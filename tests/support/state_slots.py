@@ -15,10 +15,10 @@ SLOT = AllocationId("a" * 32)
 
 
 def begin_slot(link: StateGatewayLink, job_id: JobId, own_state: DurableState) -> str:
-    """The job's first attempt has begun and has this slot: copies are kept for it. Returns its executor's credential.
-    In each life of the gateway. ``own_state``: the durable store of the job's own root. Blocks; call it on the loop.
+    """Begin the job's first attempt and give it slot SLOT, for which copies are kept. Return its executor's credential.
 
-    Raises Fenced (a later attempt has begun), RetryLater, Fatal.
+    Call it again for each process of the gateway. It blocks, and must run on the event loop. ``own_state`` is the
+    durable store of the job's own root. Raises Fenced (a later attempt has begun), RetryLater, Fatal.
     """
     AttemptFences(lambda _: own_state, FileSpool).admit(Caller(job_id=job_id, attempt=1, allocation_id=DRIVER))
     allocation = Allocation(

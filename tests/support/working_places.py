@@ -1,4 +1,4 @@
-"""Working directories of task managers for tests: owned, and held by nobody."""
+"""Working directories of task managers for tests: with an owner, and not locked by any process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emberkeep.daemons.taskmanager.working_place import WorkingPlace
 
 
 def working_place(root: Path, task_manager: str = "tm", cluster: str = "c") -> WorkingPlace:
-    """The same place each time for the same path. Touches no disk."""
+    """Return a working place, always the same one for the same path. Accesses no disk."""
     owner = Owner(
         cluster_id=cluster,
         kind=PlaceKind.WORKING_DIRECTORY,

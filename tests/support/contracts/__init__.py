@@ -1,1 +1,1 @@
-"""Contract suites: one set of tests per port, run for every implementation of it, fakes included."""
+"""Contract suites: one set of tests per port, run for every implementation of the port, including fakes."""

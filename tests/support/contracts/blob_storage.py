@@ -1,4 +1,4 @@
-"""What every HA store must hold: ``blobs.ports.BlobStorage`` as tests.
+"""Contract of HA stores of BLOBs: tests for every implementation of ``blobs.ports.BlobStorage``.
 
 A test module gives a subclass of ``BlobStorageContract`` (its name begins with "Test") a fixture ``place``.
 """
@@ -20,26 +20,26 @@ from tests.support.contracts.local_store import DAMAGES, ONE, OTHER, blob
 
 
 class Place(Protocol):
-    """A durable place under test, and the disk of a machine that uses it."""
+    """Durable storage under test, and the disk of a machine that uses it."""
 
     def store(self) -> BlobStorage:
-        """A process's view of it."""
+        """Return the store as a new process opens it."""
 
     def names(self) -> Set[str]:
-        """Everything that lies there: ``<owner>/<key>`` for a BLOB."""
+        """Return the names of everything stored: ``<owner>/<key>`` for a BLOB."""
 
     def damage(self, name: str, content: bytes) -> None:
-        """Replace what lies there under this name behind the store's back, or put it there."""
+        """Write ``content`` under this name without the store's knowledge; replace what is there."""
 
     def new_file(self, content: bytes | None) -> Path:
-        """A file of the machine; None: only its name."""
+        """Create a file on the machine; with None, return only an unused path."""
 
     def read(self, file: Path) -> bytes:
-        """Content of a file of the machine. Raises FileNotFoundError or Absent."""
+        """Return the content of a file on the machine. Raises FileNotFoundError or Absent."""
 
 
 class BlobStorageContract:
-    """The tests."""
+    """Tests of BlobStorage."""
 
     LARGE = 20 * 1024**2 + 1  # more than a few parts of an upload
 

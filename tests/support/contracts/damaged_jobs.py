@@ -1,4 +1,4 @@
-"""What every durable job store must keep of jobs whose records were damaged: their bytes, for somebody to look at.
+"""Contract of durable job stores for damaged records: a store keeps their bytes, for a person to inspect.
 
 A test module gives a subclass of ``DamagedJobsContract`` a fixture ``place``.
 """
@@ -16,23 +16,23 @@ from tests.support.contracts.job_store import batch, job, result_of
 
 
 class DurablePlace(Protocol):
-    """A durable place under test."""
+    """Durable storage under test."""
 
     def store(self) -> JobStore:
-        """A JobManager's view of it, not opened yet."""
+        """Return the store of a new JobManager process, not opened yet."""
 
     async def damage_attempt(self, job_id: JobId) -> bytes:
-        """Tear the record of a job's newest attempt; returns what is left of it."""
+        """Truncate the record of a job's newest attempt and return the remaining bytes."""
 
     async def damage_pointers(self, job_id: JobId) -> bytes:
-        """Tear the record of a job's checkpoints; returns what is left of it."""
+        """Truncate the record of a job's checkpoints and return the remaining bytes."""
 
     async def records(self, job_id: JobId) -> list[bytes]:
-        """All records that the place holds of a job that is over, but its result."""
+        """Return all stored records of a job that has ended, except its result."""
 
 
 class DamagedJobsContract:
-    """As for ``JobStoreContract``."""
+    """Tests of damaged records, in addition to ``JobStoreContract``."""
 
     @pytest.mark.req("SAFE-3")
     async def test_the_bytes_of_a_damaged_attempt_are_kept(self, place: DurablePlace) -> None:

@@ -1,4 +1,4 @@
-"""What every durable store of state files must hold: ``local_state.ports.DurableState`` as tests.
+"""Contract of durable stores of state files: tests for every implementation of ``local_state.ports.DurableState``.
 
 A test module gives a subclass of ``DurableStateContract`` (its name begins with "Test") a fixture ``place``.
 """
@@ -24,16 +24,16 @@ UNSAFE = ("..", "../x", "a/../b", "/a", "a//b", "a/", "./a", ".", "a/.", "a\0b")
 
 
 class Place(Protocol):
-    """A durable place under test."""
+    """Durable storage under test."""
 
     def store(self) -> DurableState:
-        """A process's view of it; the caller closes it."""
+        """Return the store as a new process opens it. The caller closes it."""
 
     def new_file(self, content: bytes) -> Path:
-        """A file of the machine."""
+        """Create a file on the machine."""
 
     def leftovers(self) -> set[str]:
-        """What lies there and is neither a file nor a directory of ours, once all stores are closed."""
+        """Return names of temporary data that remains after all stores are closed."""
 
 
 def read(store: DurableState, name: str, offset: int = 0, length: int | None = None) -> bytes:
@@ -45,7 +45,7 @@ def names(store: DurableState, name: str = "") -> list[str]:
 
 
 class DurableStateContract:
-    """The tests."""
+    """Tests of DurableState."""
 
     MOVES_DIRECTORIES: ClassVar = True
     RACERS: ClassVar = 8
@@ -109,7 +109,7 @@ class DurableStateContract:
         _, pieces = store.read("f", 0, None)
         begin = next(pieces)
         self.put(place, store, "f", b"new" * 200_000, overwrite=True)
-        # All of the old one, or an error: never of both.
+        # All of the old file or an error, never parts of both.
         with contextlib.suppress(RetryLater):
             assert begin + b"".join(pieces) == content
 
@@ -128,7 +128,7 @@ class DurableStateContract:
             lambda name: store.rename(name, "other", overwrite=True),
             lambda name: store.rename(name, name, overwrite=True),
         ]
-        for call in calls:  # there is not even a root
+        for call in calls:  # not even the root directory exists
             with pytest.raises(Absent):
                 call("a/b")
         assert not store.delete("a/b", recursive=True)
@@ -166,7 +166,7 @@ class DurableStateContract:
         for name in wanted:
             assert read(store, f"d/{name}") == name.encode()
 
-    # --- names that are given once ------------------------------------------------------------------------------------
+    # --- names that can be taken once ---------------------------------------------------------------------------------
 
     @pytest.mark.req("LOC-10")
     def test_a_file_is_created_once(self, place: Place, store: DurableState) -> None:
@@ -196,7 +196,7 @@ class DurableStateContract:
         assert set(names(store, "offsets")) == losers | {"offsets/0"}
 
     def race(self, call: Callable[[int], object]) -> int:
-        """Returns who has won, which is one."""
+        """Run ``call`` concurrently for RACERS numbers. Return the number of the only one that succeeded."""
         barrier = threading.Barrier(self.RACERS)
 
         def run(racer: int) -> bool:

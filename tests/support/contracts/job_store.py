@@ -1,4 +1,4 @@
-"""What every job store must hold: ``jobs.ports.JobStore`` as tests.
+"""Contract of job stores: tests for every implementation of ``jobs.ports.JobStore``.
 
 A test module gives a subclass of ``JobStoreContract`` (its name begins with "Test") a fixture ``place``.
 """
@@ -35,32 +35,32 @@ from emberkeep.lifecycle.model import Procedure, ProcedureRequest
 
 
 class Place(Protocol):
-    """A durable place under test."""
+    """Durable storage under test."""
 
     def store(self) -> JobStore:
-        """A JobManager's view of it, not opened yet."""
+        """Return the store of a new JobManager process, not opened yet."""
 
     def crash(self) -> None:
-        """The process that leads dies without a word; stores made from now on find what it had written."""
+        """Let the leader die without closing its store. Stores made from now on read what it has written."""
 
     def depose(self) -> None:
-        """The leader loses the lock without being told."""
+        """Let the leader lose the lock without notice."""
 
     def away(self) -> AbstractContextManager[None]:
-        """While inside, no graph can be read."""
+        """While the context is open, no graph can be read."""
 
     def damage(self, job_id: JobId) -> str:
-        """Tear the graph of a job; returns a part of the text that says where it lies."""
+        """Truncate the graph of a job. Return a part of the text that names its place."""
 
     async def damage_pointers(self, job_id: JobId) -> object:
-        """Tear the record of a job's checkpoints."""
+        """Truncate the record of a job's checkpoints."""
 
     async def damage_blocklist(self) -> None:
-        """Tear the blocklist."""
+        """Truncate the stored blocklist."""
 
 
 def job(number: int, **changes: object) -> JobGraph:
-    """A graph that differs by number."""
+    """Return a job graph that differs by ``number``."""
     graph = JobGraph(
         job_id=JobId(f"{number:032x}"),
         name=f"job {number}",
@@ -101,7 +101,7 @@ def result_of(graph: JobGraph, status: JobStatus = JobStatus.FINISHED) -> JobRes
 
 
 def batch(number: int, query: int = 1, *, query_id: str = "") -> QueryCheckpoint:
-    """The commit of a micro-batch."""
+    """Return the checkpoint of a committed micro-batch."""
     return QueryCheckpoint(
         query=f"query {query}",
         query_id=query_id or f"id {query}",
@@ -123,7 +123,7 @@ def procedure(number: int, kind: Procedure = Procedure.SUSPEND) -> ProcedureRequ
 
 
 def blocklist(revision: int) -> Blocklist:
-    """A list of one node and one task manager."""
+    """Return a blocklist of one node and one task manager."""
     node = BlockedNode(id="node-ä", action=BlockAction.MARK_BLOCKED, start_ms=1, end_ms=revision, causes=("disk", "ä"))
     manager = BlockedTaskManager(
         id="tm-1", action=BlockAction.MARK_BLOCKED_AND_EVACUATE_TASKS, start_ms=2, causes=("slow",)
@@ -137,7 +137,7 @@ def blocklist(revision: int) -> Blocklist:
 
 
 class JobStoreContract:
-    """The tests."""
+    """Tests of JobStore."""
 
     @pytest.mark.req("HA-11")
     async def test_what_was_answered_is_found_after_a_crash(self, place: Place) -> None:
@@ -177,7 +177,7 @@ class JobStoreContract:
         with pytest.raises(Conflict):
             await first.open()
         await first.confirm()
-        await first.create(job(1))  # the attempts of others have not harmed it
+        await first.create(job(1))  # failed opens by other JobManagers did not affect the leader
         lineage = first.lineage
         await first.close()
         assert await second.open() > epoch
@@ -401,7 +401,7 @@ class JobStoreContract:
         await store.open()
         (kept,) = await store.results()
         assert kept == msgspec.structs.replace(result_of(job(1)), savepoints=(savepoint(1), savepoint(2)))
-        await store.record_result(kept)  # the same end, as it was read
+        await store.record_result(kept)  # the result that was read is the same result
         assert await store.expire_results(0) == [job_id]
         assert await store.create(job(1)) == job_id
         assert (await store.recover())[0].pointers == JobPointers()
@@ -558,7 +558,7 @@ class JobStoreContract:
         assert (kept.job_id, kept.since_ms > 0) == (job(1).job_id, True)
         assert any(where in lies for lies in kept.places)
         await store.expire_results(0)
-        with pytest.raises(Conflict, match="kept"):  # its graph would lie in the place of what is kept
+        with pytest.raises(Conflict, match="kept"):  # its graph would overwrite the kept bytes
             await store.create(job(1))
         place.crash()
         store = place.store()

@@ -1,4 +1,4 @@
-"""What every store of local copies must hold: ``local_state.ports.LocalCopies`` as tests.
+"""Contract of stores of local copies: tests for every implementation of ``local_state.ports.LocalCopies``.
 
 A test module gives a subclass of ``LocalCopiesContract`` (its name begins with "Test") a fixture ``disk``.
 """
@@ -27,19 +27,19 @@ class Disk(Protocol):
     """A node's disk under test."""
 
     def copies(self) -> LocalCopies:
-        """Of a new process; ``open_copies`` was not called."""
+        """Return the copies as a new process sees them, before ``open_copies`` is called."""
 
     def flip(self, record: CopyRecord, offset: int) -> None:
         """Change one bit of a copy's bytes."""
 
     def cut(self, record: CopyRecord, length: int) -> None:
-        """Cut a copy's file off after ``length`` bytes."""
+        """Truncate a copy's file to ``length`` bytes."""
 
     def remove(self, record: CopyRecord) -> None:
         """Remove a copy's file."""
 
     def files(self) -> set[str]:
-        """Everything that lies there, directories included, beside what is there from the beginning."""
+        """Return all files and directories except those that exist from the beginning."""
 
 
 def at(name: str, root: str = ROOT) -> StatePath:
@@ -79,7 +79,7 @@ def some_bytes(size: int) -> bytes:
 
 
 class LocalCopiesContract:
-    """The tests."""
+    """Tests of LocalCopies."""
 
     @pytest.fixture
     def copies(self, disk: Disk) -> LocalCopies:
@@ -114,9 +114,9 @@ class LocalCopiesContract:
         disk.flip(record, block * record.block_size + 17)
         received: list[bytes] = []
         with pytest.raises(DamagedCopy):
-            received.extend(copies.read(record, 0, None))  # keeps what comes before the error
+            received.extend(copies.read(record, 0, None))  # keeps the bytes received before the error
         assert b"".join(received) == content[: block * record.block_size]
-        # It is gone, from the disk too.
+        # The copy is removed, from the disk too.
         assert copies.find(record.path) is None
         assert disk.files() == set()
         assert disk.copies().open_copies() == ()
@@ -173,7 +173,7 @@ class LocalCopiesContract:
         assert moved is not None
         assert (moved.generation, content_of(copies, moved)) == ("g2", b"moved")
         copies.move(moved, at("e/2"), "g3", modified_ms=7)
-        copies.move(moved, at("e/3"), "g3")  # it is gone
+        copies.move(moved, at("e/3"), "g3")  # no effect: the copy was moved before
         again = disk.copies()
         assert again.open_copies() == copies.records()
         assert [(each.path, each.generation, each.modified_ms) for each in again.records()] == [(at("e/2"), "g3", 7)]
@@ -214,7 +214,7 @@ class LocalCopiesContract:
         first = keep(copies, "first", b"x")
         keep(copies, "of another job", b"x", job=OTHER)
         copies.hand_over(ONE, A, B)
-        assert content_of(copies, first) == b"x"  # who found it before may go on
+        assert content_of(copies, first) == b"x"  # a reader that found the copy before may continue
         keep(copies, "second", b"x")
         copies.hand_over(ONE, A, B)
         copies.hand_over(ONE, A, B)

@@ -1,4 +1,4 @@
-"""What every local BLOB store must hold: ``blobs.ports.LocalStore`` as tests.
+"""Contract of local BLOB stores: tests for every implementation of ``blobs.ports.LocalStore``.
 
 A test module gives a subclass of ``LocalStoreContract`` (its name begins with "Test") a fixture ``place``.
 """
@@ -31,23 +31,23 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 
 
 class Place(Protocol):
-    """A durable place under test. Its ``store`` belongs to the running event loop."""
+    """Durable storage under test. Its ``store`` belongs to the running event loop."""
 
     def store(self) -> LocalStore:
-        """A process's view of it, not opened yet."""
+        """Return the store of a new process, not opened yet."""
 
     def files(self) -> Set[str]:
-        """Everything that lies there, also what is under transfer; ``<owner>/<key>`` for a BLOB."""
+        """Return the names of all files, also of transfers in progress; ``<owner>/<key>`` for a BLOB."""
 
     def overwrite(self, file: Path, content: bytes) -> None:
-        """Replace a file's content behind the store's back, or make a file in the place of ``temporary()``."""
+        """Write a file without the store's knowledge, or create one at a path from ``temporary()``."""
 
     def read(self, file: Path) -> bytes:
-        """A file's content."""
+        """Return a file's content."""
 
 
 def blob(text: str, length: int = 2000) -> tuple[BlobKey, bytes]:
-    """Content that differs by ``text``, and its key."""
+    """Return ``length`` bytes that repeat ``text``, and their key."""
     content = (text.encode() * (length // len(text) + 1))[:length]
     return permanent(hashlib.sha256(content).hexdigest()), content
 
@@ -69,7 +69,7 @@ async def keys_of(store: LocalStore) -> dict[JobId, list[BlobKey]]:
 
 
 class LocalStoreContract:
-    """The tests."""
+    """Tests of LocalStore."""
 
     @pytest.fixture
     async def store(self, place: Place) -> LocalStore:

@@ -1,4 +1,4 @@
-"""What every transport of RPC must hold: ``protocol.transport`` as tests.
+"""Contract of RPC transports: tests for every implementation of ``protocol.transport``.
 
 A test module gives a subclass of ``RpcContract`` (its name begins with "Test") a fixture ``link``.
 """
@@ -37,17 +37,17 @@ class RpcLink(Protocol):
     client: RpcClient
 
     async def listen(self, service: RpcService) -> str:
-        """Make ``service`` reachable; returns its address."""
+        """Make ``service`` reachable and return its address."""
 
     async def kill(self, address: str) -> None:
-        """The process at ``address`` dies."""
+        """Let the process at ``address`` die."""
 
     def unused_address(self) -> str:
-        """An address where nobody listens."""
+        """Return an address at which no process listens."""
 
 
 class Service:
-    """Answers through a function and remembers what it was asked."""
+    """Service that replies through a function and records its requests."""
 
     def __init__(self, answer: Callable[[Message], Awaitable[Message]]) -> None:
         self._answer = answer
@@ -73,7 +73,7 @@ def raising(error: BaseException) -> Service:
 
 
 class Stuck:
-    """A service that takes requests and never answers."""
+    """Service that accepts requests and never replies."""
 
     def __init__(self) -> None:
         self.entered = asyncio.Event()
@@ -85,7 +85,7 @@ class Stuck:
 
 
 class RpcContract:
-    """The tests."""
+    """Tests of a transport."""
 
     async def test_a_request_and_its_reply_arrive_as_sent(self, link: RpcLink) -> None:
         reply = SlotsReply(instance=InstanceId("c" * 32), allocations=(AllocationId("ä"),), executors=())
@@ -142,7 +142,7 @@ class RpcContract:
         address = await link.listen(replying(Ack()))
         await link.client.call(address, RELEASE, Ack, timeout=GENEROUS)
         await link.kill(address)
-        # The first call may still find the old connection, and see it break.
+        # The first call may still use the old connection, which breaks.
         with pytest.raises((RetryLater, UnknownOutcome)):
             await link.client.call(address, RELEASE, Ack, timeout=GENEROUS)
         with pytest.raises(RetryLater):

@@ -1,4 +1,4 @@
-"""What every place of savepoints must hold: ``spark.stopping.savepoint_storage.SavepointStorage`` as tests.
+"""Contract of savepoint storages: tests for ``spark.stopping.savepoint_storage.SavepointStorage``.
 
 A test module gives a subclass of ``SavepointStorageContract`` (its name begins with "Test") a fixture ``place``.
 """
@@ -17,39 +17,39 @@ from emberkeep.base.errors import Absent
 from emberkeep.lifecycle.manifest import MANIFEST_NAME, described, query_directory
 from emberkeep.spark.stopping.savepoint_storage import SavepointStorage
 
-QUERY = query_directory("query-per%20hour%2F%E2%82%AC")  # as keys of queries with such names are
+QUERY = query_directory("query-per%20hour%2F%E2%82%AC")  # a name that needs escapes
 OFFSETS = f"{QUERY}/offsets/41"
 STATE = f"{QUERY}/state/0/0/42_6ba7b810-9dad-11d1-80b4-00c04fd430c8.zip"
 LARGE = 20 * 1024**2 + 1  # bytes: more than a few parts of an upload
 
 
 class Place(Protocol):
-    """The place of one savepoint, and the disk of the node that makes it."""
+    """Directory of one savepoint, and the disk of the node that writes it."""
 
     def storage(self) -> SavepointStorage:
-        """A process's view of it."""
+        """Return the storage as a new process opens it."""
 
     def contents(self) -> Mapping[str, bytes]:
-        """Everything that lies in the savepoint, by name."""
+        """Return the content of every file in the savepoint, by name."""
 
     def damage(self, name: str, content: bytes) -> None:
-        """Replace a file behind the storage's back."""
+        """Replace a file without the storage's knowledge."""
 
     def add_neighbour(self) -> None:
-        """Another savepoint, whose location begins with the characters of this one's."""
+        """Add another savepoint, whose location begins with the characters of this one's."""
 
     def has_neighbour(self) -> bool:
-        """Whether it is as it was."""
+        """True if the other savepoint is unchanged."""
 
     def new_file(self, content: bytes | None) -> Path:
-        """A file of the node; None: only its name."""
+        """Create a file on the node; with None, return only an unused path."""
 
     def staged(self) -> Set[Path]:
-        """What making the savepoint has left on the node."""
+        """Return temporary files of the savepoint that remain on the node."""
 
 
 class SavepointStorageContract:
-    """The tests."""
+    """Tests of SavepointStorage."""
 
     @pytest.fixture
     def storage(self, place: Place) -> SavepointStorage:
