@@ -1,1 +1,1 @@
-"""Commands about jobs."""
+"""Commands that act on jobs."""

@@ -18,7 +18,10 @@ _POLL = 0.3  # seconds
 
 
 async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: bool) -> int:
-    """Cancel and, with ``wait``, stay until the job has ended. Raises Conflict (it had ended before), Absent."""
+    """Cancel a job and return the exit code; with ``wait``, return once the job has ended.
+
+    ``kill``: send SIGKILL at once. Raises Conflict if the job had ended before, Absent.
+    """
     grace = 0.0 if kill else None
     await client.cancel(job_id, grace=grace)
     if not wait:
@@ -36,6 +39,6 @@ async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: boo
             return ExitCode.OK if job.state is JobStatus.CANCELED else ExitCode.FAILED
         await asyncio.sleep(_POLL)
         if job.state is not JobStatus.CANCELLING:
-            # A JobManager that was started again since has forgotten the request; when it has not, this does nothing.
-            with contextlib.suppress(Conflict):  # ended by now: the next look tells how
+            # A restarted JobManager has forgotten the request, so repeat it. Otherwise this has no effect.
+            with contextlib.suppress(Conflict):  # it has ended: the next iteration reports how
                 await client.cancel(job_id, grace=grace)

@@ -36,7 +36,7 @@ def _spark(metavar: str, name: str | list[str] | None = None) -> Parameter:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class SubmitOptions:
-    """spark-submit's options. The names and meanings are Spark's."""
+    """Options of spark-submit, with Spark's names and meanings."""
 
     conf: Annotated[tuple[str, ...], _spark("KEY=VALUE", ["--conf", "-c"])] = ()
     "Spark property; may be repeated."
@@ -114,22 +114,22 @@ def run(
 ) -> int:
     """Run a PySpark script: show its output and progress, return its exit code.
 
-    Without a cluster one is started for this run alone, and removed after it.
-    Everything after the script belongs to the script.
-    Ctrl-C cancels the job, a second one kills it.
+    Without a cluster, start one for this run alone and remove it afterwards.
+    Everything after the script is an argument of the script.
+    Ctrl-C cancels the job; a second Ctrl-C kills it.
 
     Parameters
     ----------
     module
         Run a module instead of a script, as python -m does.
     from_savepoint
-        Start from this savepoint: each streaming query goes on where it stood there.
+        Start from this savepoint: each streaming query continues from its position there.
     detach
         Return once the job is submitted, as `emberkeep submit` does.
     keep_logs
-        Keep the logs of a cluster that is started for this run, and tell where they are.
+        Keep the logs of a cluster that is started for this run, and print where they are.
     quiet
-        Show the script's own output only, and errors.
+        Show only the script's own output, and errors.
     """
     if detach:
         return submit(*words, module=module, from_savepoint=from_savepoint, quiet=quiet, spark=spark, cluster=cluster)
@@ -176,9 +176,9 @@ def submit(
     module
         Run a module instead of a script, as python -m does.
     from_savepoint
-        Start from this savepoint: each streaming query goes on where it stood there.
+        Start from this savepoint: each streaming query continues from its position there.
     quiet
-        Print the job id only.
+        Print only the job id.
     """
     from emberkeep.cli.jobs.upload_display import UploadDisplay
     from emberkeep.client.submission.job_options import refuse_cluster_options
@@ -211,7 +211,7 @@ def _prepare(
     *,
     quiet: bool,
 ) -> PreparedJob:
-    """Everything that can be checked on this machine. Raises InvalidInput."""
+    """Prepare the job and check all that can be checked on this machine. Raises InvalidInput."""
     from emberkeep.base.configuration.options import OFFLOAD_MIN_SIZE
     from emberkeep.client.savepoint_calls import savepoint_location
     from emberkeep.client.submission.job_options import job_options
@@ -258,7 +258,7 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
     Parameters
     ----------
     output
-        How to print: a table, or the API's JSON.
+        Output format: a table, or the API's JSON.
     """
     jobs = with_client(cluster.require(), lambda client: client.jobs())
     if output is OutputFormat.JSON:
@@ -273,15 +273,14 @@ def list_jobs(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = 
 
 
 def info(job: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show one job: state, what it waits for, executors, streaming progress, checkpoints, where copies of its state
-    lie, attempts, failures.
+    """Show one job: state, what it waits for, executors, queries, checkpoints, local state, attempts, failures.
 
     Parameters
     ----------
     job
         Job id, the beginning of one, or a job's name.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.protocol.rest import JobDetailsInfo, JobExceptions, TaskManagerSummary
@@ -316,7 +315,7 @@ def cancel(
     kill: bool = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Cancel a job: its script gets SIGTERM, and SIGKILL when it has not ended after task.cancellation.timeout.
+    """Cancel a job: send SIGTERM to its script, and SIGKILL if it has not ended after task.cancellation.timeout.
 
     Parameters
     ----------
@@ -337,7 +336,7 @@ def cancel(
 
 
 def with_client(endpoint: Endpoint, work: Callable[[RestClient], Awaitable[T]]) -> T:
-    """The result of ``work`` with a client of ``endpoint``."""
+    """Call ``work`` with a client of ``endpoint``, and return its result."""
     from emberkeep.client.rest_client import RestClient
 
     async def run() -> T:

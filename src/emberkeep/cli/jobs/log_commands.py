@@ -29,30 +29,33 @@ def logs(
     names: Annotated[bool, Parameter(name="--list", negative=())] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Print what a job's driver wrote, one of its executors, a task manager or the JobManager; also after its end.
+    """Print the logs of a job's driver, of one of its executors, of a task manager or of the JobManager.
 
-    Standard output goes to standard output, standard error to standard error.
+    Logs of processes that have ended are included.
+    What a process wrote to its standard error is printed to standard error, everything else to standard output.
 
     Parameters
     ----------
     job
         Job id, the beginning of one, or a job's name.
     follow
-        Go on as more is written, over restarts, until the job ends.
+        Print more as it is written, until the log ends. A driver's output without --range is followed across restarts,
+        until the job ends.
     attempt
-        Which attempt. Default: the newest.
+        Number of the attempt. Default: the newest with logs.
     executor
-        Id of an executor, instead of the driver.
+        Id of an executor: print its logs instead of the driver's.
     byte_range
-        Only these bytes of each log: first and last, such as 1000-1999; 1000- for the rest; -1000 for the last 1000.
+        Print only these bytes of each log: first and last, such as 1000-1999; 1000- for the rest; -1000 for the last
+        1000.
     task_manager
-        Id of a task manager: its own log, instead of a job's.
+        Id of a task manager: print its own log instead of a job's.
     job_manager
-        The JobManager's own log, instead of a job's.
+        Print the JobManager's own log instead of a job's.
     name
-        With --taskmanager or --jobmanager: another log that it holds.
+        With --taskmanager or --jobmanager: print the log with this name instead.
     names
-        List all logs instead.
+        List all logs instead of printing one.
     """
     from emberkeep.cli.jobs import logs as job_logs
     from emberkeep.client.job_reference import resolve_job

@@ -1,4 +1,4 @@
-"""Submitting a job and staying with it: its output, its progress, its exit code, and Ctrl-C."""
+"""Submit a job and follow it: output, progress, exit code, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from emberkeep.client.submission.preparation import PreparedJob
 from emberkeep.jobs.model import JobStatus
 from emberkeep.protocol.rest import JobDetailsInfo
 
-_KILL_PATIENCE = 10.0  # seconds that a killed job may take to show that it has ended
+_KILL_PATIENCE = 10.0  # seconds that a killed job has to be reported as ended
 
 
 class Interrupted(Exception):
-    """The user has ended the command before its result was known."""
+    """The user ended the command before its result was known."""
 
 
 async def run_on_cluster(job: PreparedJob, endpoint: Endpoint, *, quiet: bool) -> int:
-    """Submit to a running cluster and follow. Returns the exit code."""
+    """Submit a job to a running cluster, follow it, and return the exit code."""
     interrupts = Interrupts()
     with interrupts.catching():
         try:
@@ -40,7 +40,7 @@ async def run_on_cluster(job: PreparedJob, endpoint: Endpoint, *, quiet: bool) -
 
 
 async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: bool, keep_logs: bool) -> int:
-    """Start a cluster for this job alone, run it there, remove the cluster. Returns the exit code."""
+    """Start a cluster for this job alone, run the job there, remove the cluster, and return the exit code."""
     interrupts = Interrupts()
     terminal = JobTerminal(quiet=quiet)
     cluster = EmbeddedCluster(options, terminal.always)
@@ -58,7 +58,10 @@ async def run_embedded(job: PreparedJob, options: EmbeddedOptions, *, quiet: boo
 
 
 async def _while_supervised(cluster: EmbeddedCluster, work: Coroutine[Any, Any, int]) -> int:
-    """Run ``work`` while the child is restarted as often as needed; the supervisor's error ends both."""
+    """Return the result of ``work``; until then, restart the cluster's process whenever it ends.
+
+    An error of the supervision ends both.
+    """
     supervising = asyncio.create_task(cluster.supervise(), name="supervise-embedded-cluster")
     working = asyncio.create_task(work, name="run-job")
     try:
@@ -88,8 +91,11 @@ async def _run(job: PreparedJob, endpoint: Endpoint, interrupts: Interrupts, ter
 
 
 async def _submit(submitting: JobSubmitting, job: PreparedJob, interrupts: Interrupts, terminal: JobTerminal) -> JobId:
-    """Raises Interrupted. Once the job was posted, a first signal waits for the answer: whether the job was accepted
-    has to be known to cancel it."""
+    """Submit the job and return its id.
+
+    Raises Interrupted at the first signal, or at the second once the job was posted: to cancel the job, we must know
+    whether the JobManager has accepted it.
+    """
     working = asyncio.create_task(submitting.run(), name="submit-job")
     try:
         for count in (1, 2):
@@ -112,7 +118,11 @@ async def _submit(submitting: JobSubmitting, job: PreparedJob, interrupts: Inter
 async def _follow(
     client: RestClient, job_id: JobId, interrupts: Interrupts, terminal: JobTerminal, kill: Kill
 ) -> JobDetailsInfo:
-    """Follow to the end. Raises Interrupted when the user did not wait for it, BrokenPipeError, EmberkeepError."""
+    """Follow the job and return it as it ended.
+
+    Raises Interrupted if the user did not wait for the end, BrokenPipeError if standard output was closed (the job is
+    cancelled then), EmberkeepError.
+    """
     following = asyncio.create_task(JobFollower(client, job_id, terminal).run(), name="follow-job")
     cancelling = asyncio.create_task(_cancel_when_asked(client, job_id, interrupts, terminal, kill), name="cancel-job")
     try:
@@ -134,7 +144,7 @@ async def _follow(
 async def _cancel_when_asked(
     client: RestClient, job_id: JobId, interrupts: Interrupts, terminal: JobTerminal, kill: Kill
 ) -> None:
-    """First signal: cancel. Second: kill, and return when that has had its time."""
+    """Cancel the job at the first signal, kill it at the second. Return when ``kill`` has returned."""
     await interrupts.wait_for(1)
     terminal.always("cancelling the job; press Ctrl-C again to kill it")
     try:
@@ -150,7 +160,7 @@ async def _cancel(client: RestClient, job_id: JobId, grace: float | None = None)
     try:
         await client.cancel(job_id, grace=grace)
     except Conflict:
-        return  # it has ended by itself
+        return  # the job has ended by itself
 
 
 async def _kill_by_request(client: RestClient, job_id: JobId) -> None:
@@ -159,11 +169,11 @@ async def _kill_by_request(client: RestClient, job_id: JobId) -> None:
 
 
 async def _kill_by_leaving(_client: RestClient, _job_id: JobId) -> None:
-    """The embedded cluster goes with the command, and takes everything with it."""
+    """Do nothing: the command ends the embedded cluster, with all that runs there."""
 
 
 async def _unless_interrupted(work: Coroutine[Any, Any, Any], interrupts: Interrupts) -> Any:
-    """The result of ``work``; raises Interrupted as soon as a signal has come."""
+    """Return the result of ``work``. Raises Interrupted as soon as a signal arrives."""
     working = asyncio.create_task(work)
     waiting = asyncio.create_task(interrupts.wait_for(1))
     try:

@@ -1,4 +1,4 @@
-"""``emberkeep stop``, and what it shares with ``savepoint create``: waiting while something is done to a job."""
+"""``emberkeep stop``, and what it shares with ``savepoint create``: follow a request to its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from emberkeep.client.rest_client import RestClient
     from emberkeep.protocol.rest_savepoints import SavepointStatus, TriggerResponse
 
-_SHOW_AGAIN = 2.0  # seconds between two lines that differ in numbers only, at first; then it doubles up to …
+_SHOW_AGAIN = 2.0  # seconds before the first line that differs in numbers only; doubles with each such line, up to …
 _SHOW_AT_LEAST = 30.0
 
 SavepointTarget = Annotated[str | None, Parameter(name="--savepoint-path", metavar="DIR")]
@@ -38,28 +38,28 @@ def stop(
     output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Stop a job between two micro-batches, with a savepoint to start from again. Prints the savepoint's path.
+    """Stop a job between two micro-batches, with a savepoint to start from again. Print the savepoint's path.
 
-    The script goes on after its awaits and ends by itself, or after execution.stop.script-timeout; the job is FINISHED.
-    Ctrl-C ends the waiting, not the stop.
+    The script continues after its awaits. It ends by itself, or is ended after execution.stop.script-timeout; the job
+    is FINISHED. Ctrl-C ends the waiting, not the stop.
 
     Parameters
     ----------
     job
         Job id, the beginning of one, or a job's name.
     drain
-        Let everything come out that waits for later events: windows, sessions, joins, timers. What is not read yet
-        stays unread.
+        First write out everything that waits for later events: windows, sessions, joins, timers. Input that was not
+        read yet stays unread.
     savepoint_path
-        Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
+        Directory or URI in which the savepoint gets a directory of its own. Default: the job's or cluster's
         execution.checkpointing.savepoint-dir.
     timeout
-        How long the micro-batches that run may take to end, such as 90s or 10min; then the stop fails and the job goes
-        on. Default: the job's or cluster's execution.stop.batch-timeout.
+        How long the running micro-batches may take to end, such as 90s or 10min. After that the stop fails and the job
+        continues. Default: the job's or cluster's execution.stop.batch-timeout.
     detach
-        Return as soon as the request is durable.
+        Return as soon as the request is durable; print the request's id.
     output
-        How to print: the path, or the API's JSON.
+        Output format: the path, or the API's JSON.
     """
     limit = milliseconds(timeout)
 
@@ -70,7 +70,7 @@ def stop(
 
 
 def milliseconds(text: str | None) -> int | None:
-    """Of ``--timeout``. Raises InvalidInput."""
+    """Return the duration that ``--timeout`` gives, in milliseconds; None for None. Raises InvalidInput."""
     from emberkeep.base.configuration.option_types import duration
     from emberkeep.base.errors import InvalidInput
 
@@ -91,7 +91,10 @@ def with_client_waiting(
     output: OutputFormat,
     cluster: ClusterOptions,
 ) -> int:
-    """Ask something of a job, tell how far it is, and how it has ended."""
+    """Make a request about a job with ``ask``, print its progress and result, and return the exit code.
+
+    ``detach``: return once the request is durable. Ctrl-C ends the waiting, not the request.
+    """
     from emberkeep.cli.wording import SHORT_ID
     from emberkeep.client.job_reference import resolve_job
     from emberkeep.client.savepoint_calls import savepoint_location
@@ -123,7 +126,7 @@ def with_client_waiting(
 
 
 async def _look_for(client: RestClient, location: str) -> None:
-    """Tell when the JobManager does not see what the driver has written: on another machine there is another disk."""
+    """Warn if the JobManager does not find the savepoint: its disk may be that of the driver's machine alone."""
     from emberkeep.base.errors import Absent, EmberkeepError
 
     if not location:
@@ -136,7 +139,7 @@ async def _look_for(client: RestClient, location: str) -> None:
             "it to storage that all nodes see before you start from it, and name such a one next time"
         )
     except EmberkeepError:
-        return  # the savepoint is complete: whoever starts from it hears what is wrong there
+        return  # the savepoint is complete: a start from it reports the error
 
 
 def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
@@ -148,7 +151,7 @@ def _detached(trigger: TriggerResponse, output: OutputFormat) -> int:
 
 
 class _Display:
-    """Tells each new state in a line; those that differ in numbers only, not too often."""
+    """Print a line for each new phase; for a change of numbers only, at intervals that grow from 2 s to 30 s."""
 
     def __init__(self) -> None:
         self._shown = ""
@@ -161,7 +164,7 @@ class _Display:
         from emberkeep.protocol.rest_savepoints import OperationStatus
 
         if state.status.id is OperationStatus.COMPLETED:
-            return  # told with its result
+            return  # printed with its result
         text, kind = procedure_text(state.emberkeep), str(state.emberkeep.phase)
         now = time.monotonic()
         if text == self._shown or (kind == self._kind and now - self._shown_at < self._pause):

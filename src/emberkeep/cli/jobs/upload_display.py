@@ -1,4 +1,4 @@
-"""How far an upload is: a bar on a terminal, lines elsewhere; of what is soon over only the files' names."""
+"""Progress of an upload: a bar on a terminal, lines elsewhere; for a short upload, only the names of the files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from emberkeep.cli.wording import byte_count
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-_LONG = 8 * 1024**2  # bytes; less is over before a bar is looked at
+_LONG = 8 * 1024**2  # bytes; a smaller upload ends before a bar would help
 _LINE_EVERY = 10.0  # seconds
 
 
 class UploadDisplay:
-    """Implements ``client.submission.blob_upload.UploadProgress``. ``notice`` prints a line; ``quiet``: say nothing."""
+    """Implement ``client.submission.blob_upload.UploadProgress``. ``notice`` prints a line; ``quiet``: no output."""
 
     def __init__(self, notice: Callable[[str], None], *, quiet: bool) -> None:
         self._notice = notice

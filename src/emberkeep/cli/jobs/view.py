@@ -1,4 +1,4 @@
-"""One job, for people."""
+"""Print one job as readable text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from emberkeep.protocol.rest import ExecutorInfo, JobDetailsInfo, JobExceptions,
 from emberkeep.protocol.rest_checkpoints import CheckpointStatistics
 
 _SHOWN_EXCEPTIONS = 5
-_SHOWN_LINES = 12  # of the newest one's traceback or log
+_SHOWN_LINES = 12  # of the newest exception's traceback or log
 
 
 def print_job(
@@ -19,7 +19,7 @@ def print_job(
     checkpoints: CheckpointStatistics,
     task_managers: Sequence[TaskManagerSummary],
 ) -> None:
-    """Print what is known of a job; parts that are empty are left out."""
+    """Print all that is known about a job; leave out empty parts."""
     own = job.emberkeep
     driver = ""
     if own.driver is not None:
