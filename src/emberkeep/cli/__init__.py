@@ -1,1 +1,1 @@
-"""The `emberkeep` command: arguments in, calls of the client, words and exit codes out."""
+"""The `emberkeep` command: parse arguments, call the client, print results, return exit codes."""

@@ -1,4 +1,4 @@
-"""``blob list|show|verify|gc``: what operators ask of the BLOB store."""
+"""``blob list|show|verify|gc``: inspect, check and clean up the BLOB store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_blobs(
     job
         Job id, the beginning of one, or a job's name.
     output
-        How to print: a table, or the API's JSON.
+        Output format: a table, or the API's JSON.
     """
     from emberkeep.client.job_reference import resolve_job
 
@@ -71,11 +71,11 @@ def show_blob(
     job
         Job id, the beginning of one, or a job's name.
     key
-        The BLOB's key, the beginning of one, or of its SHA-256.
+        The BLOB's key, the beginning of the key, or the beginning of its SHA-256.
     save
-        Save the content to this file, verified.
+        Verify the content and save it to this file.
     form
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.blobs.model import parse_blob_key
     from emberkeep.client.job_reference import resolve_job
@@ -103,14 +103,14 @@ def show_blob(
 def verify(
     job: str | None = None, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
-    """Read every BLOB in both stores and heal what can be. Exit code 1 when something stays damaged.
+    """Read every BLOB in both stores and repair damaged copies. Exit code 1 if one stays damaged.
 
     Parameters
     ----------
     job
-        Only those of this job: its id, the beginning of it, or its name.
+        Read only the BLOBs of this job: job id, the beginning of one, or a job's name.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.cli.wording import byte_count
     from emberkeep.client.job_reference import resolve_job
@@ -132,12 +132,12 @@ def verify(
 
 @blob_app.command
 def gc(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Run the staged clean-up once, now: what was staged before is deleted, what is unreferenced is staged.
+    """Run the staged clean-up once, now: delete BLOBs that are due, stage those that are unreferenced.
 
     Parameters
     ----------
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.cli.wording import byte_count, counted
 

@@ -1,4 +1,4 @@
-"""The options that every command has which speaks to a cluster, and what they come to."""
+"""Options of all commands that talk to a cluster: load the settings, find the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLUSTER_GROUP = Group("Cluster and configuration", sort_key=90)
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ConfigOptions:
-    """Where settings come from."""
+    """Options that say where settings come from."""
 
     config: Annotated[str | None, Parameter(metavar="FILE", group=CLUSTER_GROUP)] = None
     "Configuration file. Default: $EMBERKEEP_CONF, else config.yaml below the state directory."
@@ -31,7 +31,7 @@ class ConfigOptions:
 
     @property
     def all_definitions(self) -> tuple[str, ...]:
-        """``-D`` settings, with ``--state-dir`` as the last of them."""
+        """All ``-D`` settings, and ``--state-dir`` as the last one."""
         own = () if self.state_dir is None else (f"emberkeep.state-dir={Path(self.state_dir).absolute()}",)
         return (*self.definitions, *own)
 
@@ -40,7 +40,7 @@ class ConfigOptions:
         return None if self.config is None else Path(self.config).absolute()
 
     def load(self) -> Configuration:
-        """All settings. Raises InvalidInput."""
+        """Return all settings. Raises InvalidInput."""
         from emberkeep.base.configuration.sources import load_configuration
 
         return load_configuration(config_file=self.config_file, environ=os.environ, definitions=self.all_definitions)
@@ -51,7 +51,7 @@ class ConfigOptions:
         return state_layout(self.load(), os.environ)
 
     def effective_config_file(self) -> Path | None:
-        """The file that ``load`` reads, for handing it to another process; None when there is none."""
+        """Return the file that ``load`` reads, to pass it to another process; None if there is none."""
         from emberkeep.base.configuration.sources import CONFIG_FILE_VARIABLE
 
         if self.config_file is not None:
@@ -65,19 +65,19 @@ class ConfigOptions:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions(ConfigOptions):
-    """Which cluster is meant."""
+    """Options that select a cluster."""
 
     url: Annotated[str | None, Parameter(metavar="URL", group=CLUSTER_GROUP)] = None
     "Address of the JobManager. Default: $EMBERKEEP_URL, else what is configured, else the cluster of this machine."
 
     def find(self) -> Endpoint | None:
-        """The cluster to speak to; None when there is none. Raises InvalidInput, Fatal."""
+        """Return the cluster to talk to; None if there is none. Raises InvalidInput, Fatal."""
         from emberkeep.client.clusters.discovery import find_cluster
 
         return find_cluster(self.load(), os.environ, self.url)
 
     def require(self) -> Endpoint:
-        """The cluster to speak to. Raises NoCluster, InvalidInput, Fatal."""
+        """Return the cluster to talk to. Raises NoCluster, InvalidInput, Fatal."""
         from emberkeep.client.clusters.discovery import require_cluster
 
         return require_cluster(self.load(), os.environ, self.url)

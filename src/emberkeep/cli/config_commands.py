@@ -25,16 +25,16 @@ def show(
     output: Output = OutputFormat.TABLE,
     config: ConfigOptions = DEFAULT_CONFIG,
 ) -> int:
-    """Show the settings that this machine's processes would get.
+    """Show the settings that a process started on this machine would get.
 
     Parameters
     ----------
     every
-        Also the keys that have their default, with what they mean.
+        Include keys that have their default, and show the meaning of each key.
     origin
-        Also where each value comes from.
+        Show where each value comes from.
     output
-        How to print: a table, or JSON.
+        Output format: a table, or JSON.
     """
     configuration = config.load()
     from emberkeep.base.configuration.values import options
@@ -61,7 +61,7 @@ def show(
 
 @config_app.command
 def check(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Check the configuration file, environment variables and -D settings. Exit code 2 when something is wrong."""
+    """Check the configuration file, environment variables and -D settings. Exit code 2 if one is invalid."""
     configuration = config.load()
     for warning in configuration.warnings():
         say(warning)

@@ -1,4 +1,4 @@
-"""Exit codes of the command, and which error gives which."""
+"""Exit codes of the command, and the exit code for each error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ExitCode(enum.IntEnum):
 
 
 def exit_code_of(error: Exception) -> ExitCode:
-    """The exit code for an error that ends the command."""
+    """Return the exit code for an error that ends the command."""
     from emberkeep.client.errors import NoCluster, Unreachable
 
     if isinstance(error, InvalidInput):

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP counted: the first asks politely, the second insists."""
+"""Count Ctrl-C, SIGTERM and SIGHUP, so that a first signal can cancel a job and a second one kill it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupts:
-    """How often the user has asked to stop."""
+    """The number of signals received so far. It never decreases."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -22,13 +22,13 @@ class Interrupts:
         return self._count
 
     async def wait_for(self, count: int) -> None:
-        """Return once ``count`` signals have come."""
+        """Return once ``count`` signals have arrived in total."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._count >= count)
 
     @contextmanager
     def catching(self) -> Iterator[None]:
-        """Count signals instead of dying by them, while this context lasts. Needs a running loop."""
+        """Within this context, count signals instead of ending the process. Needs a running event loop."""
         loop = asyncio.get_running_loop()
         pending: set[asyncio.Task[None]] = set()
 

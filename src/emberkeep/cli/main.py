@@ -1,6 +1,6 @@
-"""The command `emberkeep`: which commands there are, and how errors end them.
+"""The `emberkeep` command: its subcommands, and how errors end them.
 
-Commands import what they need when they run, so that help and mistakes are answered at once.
+Commands import what they need when they run, so that help and usage errors appear without delay.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def version() -> int:
 
 
 def build_app() -> App:
-    """The command tree."""
+    """Return the command and all its subcommands."""
     app = App(
         name="emberkeep",
         help="Keeps PySpark jobs alive and stoppable.",
@@ -76,7 +76,7 @@ def build_app() -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code."""
+    """Run the command and return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(words)
@@ -88,10 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads our output any more; Python would complain once more when it flushes at exit.
+        # The reader of our output has gone. Without this, Python would report the error again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.FAILED
-    except Exception as error:  # noqa: BLE001 - the boundary: a mistake of ours ends the command without a wall of text
+    except Exception as error:  # noqa: BLE001 - the boundary: a bug of ours ends the command without a traceback
         if is_debugging():
             show_traceback(error)
         say_error(

@@ -1,4 +1,4 @@
-"""What the command says beside its results: on standard error, never with a traceback unless asked for."""
+"""Messages to the user, on standard error. A traceback is printed only with EMBERKEEP_DEBUG=1."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ DEBUG_VARIABLE = "EMBERKEEP_DEBUG"
 
 
 def say(text: str) -> None:
-    """A line for the user. A closed standard error (the terminal is gone) is no reason to stop."""
+    """Print a line for the user. Ignore write errors: the command continues when its terminal has closed."""
     with contextlib.suppress(OSError):
         print(f"emberkeep: {text}", file=sys.stderr, flush=True)
 
 
 def say_error(message: str, hint: str | None) -> None:
-    """What is wrong, and below it what to do."""
+    """Print what is wrong and, on the next line, what to do about it."""
     say(message)
     if hint:
         with contextlib.suppress(OSError):
@@ -29,6 +29,6 @@ def is_debugging() -> bool:
 
 
 def show_traceback(error: BaseException) -> None:
-    """The whole story, for EMBERKEEP_DEBUG=1."""
+    """Print the traceback of ``error``, for EMBERKEEP_DEBUG=1."""
     with contextlib.suppress(OSError):
         traceback.print_exception(error, file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Where our options end and the script's arguments begin: at the script, as with spark-submit.
+"""Separate our options from the script's arguments, which begin after the script, as with spark-submit.
 
-``emberkeep run --conf a=b app.py --conf c=d`` gives ``--conf c=d`` to app.py. The options before it are brought into a
-form (``--name=value``) in which a value may begin with a dash.
+``emberkeep run --conf a=b app.py --conf c=d`` passes ``--conf c=d`` to app.py. Options before the script are rewritten
+as ``--name=value``, so that a value may begin with a dash.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FLAGS = frozenset(
 _LONG_NAMES = {"-c": "--conf", "-m": "--module"}
 _ATTACHED = ("-D",)
 
-# What spark-submit has and Emberkeep has not, with what to do instead.
+# Options of spark-submit that Emberkeep does not support, each with what to do instead.
 _UNSUPPORTED = {
     "--kill": "use `emberkeep cancel JOB`",
     "--status": "use `emberkeep info JOB`",
@@ -30,7 +30,10 @@ _UNSUPPORTED = {
 
 
 def normalise(arguments: list[str]) -> list[str]:
-    """Arguments of ``run`` and ``submit`` with everything from the script on behind ``--``. Raises InvalidInput."""
+    """Return the arguments of ``run`` or ``submit`` with ``--`` before the script and its arguments.
+
+    With ``--module``, ``--`` is before the module's arguments. Raises InvalidInput if an option is not supported.
+    """
     options: list[str] = []
     rest = list(arguments)
     while rest:
@@ -54,7 +57,7 @@ def normalise(arguments: list[str]) -> list[str]:
 
 
 def normalise_after_path(arguments: list[str]) -> list[str]:
-    """Likewise of a command that has a path of ours before the script; options may stand before and after the path.
+    """Do the same for a command with a path before the script. Options may precede and follow the path.
 
     >>> normalise_after_path(["/s/1", "--name", "counts", "app.py", "--name", "its own"])
     ['--name=counts', '--', '/s/1', 'app.py', '--name', 'its own']

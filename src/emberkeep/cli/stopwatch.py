@@ -1,4 +1,4 @@
-"""How long a command took."""
+"""Measure how long a command takes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from emberkeep.cli.wording import duration
 
 
 class Stopwatch:
-    """Runs from its making on."""
+    """The time since the stopwatch was created."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
 
     def __str__(self) -> str:
-        """ "after 3.2s"."""
+        """Return that time as "after 3.2s"."""
         return f"after {duration(int((time.monotonic() - self._began) * 1000))}"

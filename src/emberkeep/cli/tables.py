@@ -1,4 +1,4 @@
-"""Results as a table for people or as JSON for programs."""
+"""Print results, as a table for people or as JSON for programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-_PIPE_WIDTH = 10_000  # nothing is cut off for programs
+_PIPE_WIDTH = 10_000  # columns; wide enough to shorten nothing for programs
 
 
 class OutputFormat(Enum):
@@ -16,14 +16,14 @@ class OutputFormat(Enum):
 
 
 def print_json(value: Any) -> None:
-    """``value``: anything msgspec can encode; a REST body keeps the API's field names."""
+    """Print ``value``, anything that msgspec can encode, as JSON. A REST body keeps the API's field names."""
     import msgspec
 
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns under their names. A terminal's width is kept; elsewhere nothing is shortened."""
+    """Print rows under the names of their columns. Cells are shortened only to fit the width of a terminal."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -33,12 +33,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table.add_column(column, no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    # soft_wrap would pad; without a terminal the width only has to be large enough.
+    # Rich's soft_wrap would pad cells. Without a terminal, use a width that is always large enough.
     Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False).print(table)
 
 
 def print_fields(fields: Sequence[tuple[str, str]]) -> None:
-    """One named value per line; empty ones are left out."""
+    """Print each named value on a line of its own; leave out empty values."""
     width = max((len(name) for name, value in fields if value), default=0)
     for name, value in fields:
         if value:

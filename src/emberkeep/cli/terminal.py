@@ -1,4 +1,4 @@
-"""The terminal while a job is followed: its output goes through unchanged, a status line stays below it."""
+"""Show a job that is followed: pass its output through unchanged, keep a status line below it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from emberkeep.cli.messages import say
 from emberkeep.cli.wording import SHORT_ID, status_text
 from emberkeep.protocol.rest import JobDetailsInfo
 
-_REDRAW = 0.25  # seconds between two pictures of the status line
-_LONG_WAIT = 3.0  # seconds; what passes sooner is not worth a line
+_REDRAW = 0.25  # seconds between two updates of the status line
+_LONG_WAIT = 3.0  # seconds; a shorter wait gets no line
 _CLEAR = "\r\x1b[2K"
 
 
 class JobTerminal:
-    """Implements ``client.follow.FollowerOutput`` on this process's standard output and error.
+    """Implement ``client.follow.FollowerOutput`` on this process's standard output and error.
 
-    With a terminal on standard error the state is one line that is redrawn; else a plain line tells each change.
-    ``quiet``: only the job's own output, and errors.
+    If standard error is a terminal, one line shows the job's state and is redrawn. Otherwise, and if $TERM is "dumb",
+    each change of state is printed as a plain line. ``quiet``: print only the job's own output, and errors.
     """
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
         self._live = not quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._shown = ""  # the status line that stands on the terminal
+        self._shown = ""  # the status line that is on the terminal
         self._told_state = ""
         self._told_waiting = ""
         self._waiting = ""
@@ -46,7 +46,7 @@ class JobTerminal:
             stream.write(data)
             stream.flush()
         except OSError as lost:
-            raise BrokenPipeError from lost  # also when a terminal has gone (EIO)
+            raise BrokenPipeError from lost  # EIO, too: the terminal has closed
         self._at_line_start = data.endswith(b"\n")
 
     def progress(self, job: JobDetailsInfo) -> None:
@@ -61,7 +61,7 @@ class JobTerminal:
             self.always(text)
 
     def always(self, text: str) -> None:
-        """A notice that ``quiet`` does not hold back."""
+        """Print a notice even if ``quiet``."""
         self._hide()
         if not self._at_line_start:
             with contextlib.suppress(OSError):
@@ -70,11 +70,11 @@ class JobTerminal:
         say(text)
 
     def close(self) -> None:
-        """Leave the terminal clean."""
+        """Remove the status line."""
         self._hide()
 
     def _tell(self, job: JobDetailsInfo) -> None:
-        """A plain line when the state changed, and one when the job has been waiting for the same for a while."""
+        """Print a line if the state has changed, and one if the job has waited for the same thing for 3 s."""
         state = status_text(job, with_rates=False, with_waiting=False)
         if state != self._told_state:
             self._told_state = state

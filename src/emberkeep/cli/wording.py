@@ -1,4 +1,4 @@
-"""Times, counts and job states in words. Pure."""
+"""Return times, counts and job states as text. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHORT_ID = 8  # hex digits of a job id that are shown; unique among a few thousa
 
 
 def timestamp(milliseconds: int) -> str:
-    """Local time, "2026-01-31 12:00:00"; "-" for -1."""
+    """Return Unix milliseconds as local time, "2026-01-31 12:00:00"; "-" if negative."""
     if milliseconds < 0:
         return "-"
     moment = datetime.datetime.fromtimestamp(milliseconds / 1000, tz=datetime.UTC).astimezone()
@@ -19,13 +19,13 @@ def timestamp(milliseconds: int) -> str:
 
 
 def until(milliseconds: int) -> str:
-    """ "until 2026-01-31 12:00:00", or "until it is unblocked"."""
-    latest = 253_402_214_400_000  # the last day that a calendar here knows
+    """Return "until 2026-01-31 12:00:00"; "until it is unblocked" for a time that is never reached."""
+    latest = 253_402_214_400_000  # 9999-12-31, the last day that datetime can represent
     return "until it is unblocked" if milliseconds >= latest else f"until {timestamp(milliseconds)}"
 
 
 def duration(milliseconds: int) -> str:
-    """ "0.4s", "12s", "3m 05s", "2h 07m", "4d 03h"."""
+    """Return a duration as "0.4s", "12s", "3m 05s", "2h 07m" or "4d 03h"; "-" if negative."""
     if milliseconds < 0:
         return "-"
     seconds = milliseconds / 1000
@@ -39,12 +39,12 @@ def duration(milliseconds: int) -> str:
 
 
 def memory(mebibytes: float) -> str:
-    """ "512 MiB", "3.5 GiB"."""
+    """Return an amount of memory as "512 MiB" or "3.5 GiB"."""
     return f"{mebibytes:.0f} MiB" if mebibytes < 1024 else f"{mebibytes / 1024:.1f} GiB"
 
 
 def byte_count(number: int) -> str:
-    """ "17 B", "3.5 KiB", "12 MiB"."""
+    """Return a number of bytes as "17 B", "3.5 KiB" or "12 MiB"."""
     amount = float(number)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -54,7 +54,7 @@ def byte_count(number: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """ "1 job", "2 jobs"."""
+    """Return "1 job", "2 jobs"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -63,7 +63,7 @@ def executors_registered(job: JobDetailsInfo) -> int:
 
 
 def query_text(query: StreamingQuery) -> str:
-    """ "counts: batch 17, 1,234 rows/s"."""
+    """Return the progress of a query as "counts: batch 17, 1,234 rows/s"."""
     name = query.name or query.id[:SHORT_ID]
     if query.batch_id < 0:
         return f"{name}: no batch yet"
@@ -71,7 +71,11 @@ def query_text(query: StreamingQuery) -> str:
 
 
 def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = True) -> str:
-    """A job in one line. ``with_rates``: also what changes all the time (tasks, batches, rows)."""
+    """Return the state of a job as one line.
+
+    ``with_rates``: include what changes all the time (tasks, batches, rows). ``with_waiting``: include what the job
+    waits for.
+    """
     parts = [job.state.value]
     extension = job.emberkeep
     if extension.attempt > 1:
@@ -92,7 +96,7 @@ def status_text(job: JobDetailsInfo, *, with_rates: bool, with_waiting: bool = T
 
 
 def procedure_text(procedure: ProcedureInfo) -> str:
-    """What a savepoint or stop is doing, in one line."""
+    """Return the progress of a savepoint or stop as one line."""
     phase = procedure.phase
     if phase is None:
         return f"waiting for {procedure.waiting}" if procedure.waiting else "waiting for the job's driver to take it up"
@@ -114,7 +118,7 @@ _PHASES = {
 
 
 def job_row(job: JobDetails) -> tuple[str, ...]:
-    """A line of ``emberkeep list``."""
+    """Return the job's row in ``emberkeep list``."""
     own = job.emberkeep
     executors = f"{own.executors}/{own.executors_wanted}" if own.executors_wanted else "-"
     return (
