@@ -1,1 +1,1 @@
-"""Commands about the cluster and its daemons."""
+"""Commands that act on the cluster and its daemons."""

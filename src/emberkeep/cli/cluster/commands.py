@@ -37,27 +37,28 @@ def up(
     zookeepers: int | None = None,
     config: ConfigOptions = DEFAULT_CONFIG,
 ) -> int:
-    """Start a JobManager and task managers on this machine, each a process of its own.
+    """Start a JobManager and task managers on this machine, each as a process of its own.
 
-    Without options a cluster of which something runs still gets back what it lacks.
+    Without options, start what is missing from a cluster that still runs in part.
 
     Parameters
     ----------
     task_managers
-        How many. Default: 1 on 127.0.0.1, or none where the JobManager starts them (resourcemanager.type); several
-        stand on 127.0.0.2, 127.0.0.3, …
+        How many task managers. Default: 1 on 127.0.0.1, or none if the JobManager starts them (resourcemanager.type).
+        Several run on 127.0.0.2, 127.0.0.3, …
     slots
-        Slots (executors) of each. Default: taskmanager.numberOfTaskSlots.
+        Slots of each task manager, for one executor each. Default: taskmanager.numberOfTaskSlots.
     nodes
-        Addresses of this machine to place them on, separated by commas, one each.
+        Addresses of this machine, separated by commas. One task manager runs on each.
     memory
-        Memory of each for drivers and executors, such as 4g. Default: 80 % of the machine's, shared.
+        Memory of each task manager for drivers and executors, such as 4g. Default: 80 % of the machine's memory,
+        shared among all.
     ha
-        Highly available: several JobManagers, of which one leads, and a ZooKeeper server.
+        Highly available: start several JobManagers, one of which is the leader, and ZooKeeper.
     job_managers
         With --ha: how many JobManagers. Default: 3.
     zookeepers
-        With --ha: how many ZooKeeper servers, 1 or 3. Default: 1.
+        With --ha: how many ZooKeeper servers: 1, 3 or 5. Default: 1.
     """
     from emberkeep.client.clusters.local_cluster import UpResult
 
@@ -75,7 +76,7 @@ def up(
 
 @cluster_app.command
 def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Stop the local cluster and everything that it has started. Logs and unfinished jobs are kept."""
+    """Stop the local cluster and all processes that it has started. Keep its logs and unfinished jobs."""
     from emberkeep.client.clusters.discovery import local_endpoint, running_cluster
     from emberkeep.client.clusters.local_cluster import unfinished_jobs
 
@@ -95,12 +96,14 @@ def down(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 
 @cluster_app.command
 def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show a cluster's processes, task managers, slots and jobs. Exit code 3 when it cannot be reached.
+    """Show a cluster's processes, task managers, slots and jobs. Exit code 3 if it is unreachable.
+
+    Exit code 1 if it answers, but one of its processes on this machine is not running.
 
     Parameters
     ----------
     output
-        How to print: for people, or JSON.
+        Output format: readable text, or JSON.
     """
     from emberkeep.cli.cluster.status import show_status
     from emberkeep.client.clusters.cluster_file import read_cluster
@@ -117,7 +120,7 @@ def list_task_managers(*, output: Output = OutputFormat.TABLE, cluster: ClusterO
     Parameters
     ----------
     output
-        How to print: a table, or the API's JSON (of the registered ones).
+        Output format: a table, or the API's JSON (of the registered task managers only).
     """
     endpoint = cluster.require()
     found = with_client(endpoint, lambda client: client.task_managers())
@@ -146,9 +149,9 @@ def show_task_manager(
     Parameters
     ----------
     task_manager
-        Its id, as `emberkeep taskmanagers` shows it.
+        Id of the task manager, as `emberkeep taskmanagers` shows it.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     details = with_client(cluster.require(), lambda client: client.task_manager(task_manager))
     if output is OutputFormat.JSON:

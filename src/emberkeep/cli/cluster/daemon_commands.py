@@ -1,6 +1,6 @@
-"""``jobmanager``, ``taskmanager`` and ``prepare``: this process becomes the daemon, or the work, of that name.
+"""``jobmanager``, ``taskmanager`` and ``prepare``: replace this process by the daemon or task of that name.
 
-``taskmanager stop`` ends one for good.
+``taskmanager stop`` ends a task manager permanently.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ task_manager_app = App(name="taskmanager", help="Run a task manager here, or end
 
 
 def jobmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Run a JobManager in the foreground, until SIGTERM or Ctrl-C."""
+    """Run a JobManager in the foreground until SIGTERM or Ctrl-C."""
     _become("jobmanager", config)
 
 
 @task_manager_app.default
 def taskmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
-    """Run a task manager in the foreground, until SIGTERM or Ctrl-C.
+    """Run a task manager in the foreground until SIGTERM or Ctrl-C.
 
-    Its drivers and executors go on then, and the next task manager with the same working directory takes them over.
+    Its drivers and executors continue after that. The next task manager with the same working directory takes them
+    over.
     """
     _become("taskmanager", config)
 
@@ -42,17 +43,17 @@ def stop_task_manager(
     no_wait: Annotated[bool, Parameter(negative=())] = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """End a task manager for good: its work goes elsewhere, its slots are given back, its local state is deleted.
+    """End a task manager permanently: its work moves elsewhere, its slots are returned, its local state is deleted.
 
     Parameters
     ----------
     task_manager
-        Its id, as `emberkeep taskmanagers` shows it. May be left out where there is only one.
+        Id of the task manager, as `emberkeep taskmanagers` shows it. Not needed if only one is registered.
     drain_first
-        Let its work go for that long, such as 10min: executors and streaming jobs move, other jobs end by themselves.
-        Nothing new is placed there meanwhile.
+        First give its work this long to leave, such as 10min: executors and streaming jobs move, other jobs end by
+        themselves. Nothing new is placed there.
     no_wait
-        Return at once, not when it is gone.
+        Return at once, not when the task manager has ended.
     """
     from emberkeep.base.configuration.option_types import duration
     from emberkeep.base.errors import InvalidInput
@@ -69,12 +70,12 @@ def stop_task_manager(
 
 
 def prepare() -> int:
-    """Build the class-data archive that about halves the start of Spark's JVMs; once per installation."""
+    """Build the class-data archive that about halves the start-up time of Spark's JVMs. Once per installation."""
     _replace("prepare", [])
 
 
 def _become(module: str, config: ConfigOptions) -> NoReturn:
-    """Replace this process by the daemon, after its settings were checked here. Raises InvalidInput."""
+    """Check the settings, then replace this process by the daemon. Raises InvalidInput."""
     config.load()
     options = []
     if config.config_file is not None:

@@ -1,4 +1,4 @@
-"""Task managers that work for another job store: which they are, and what a person can do."""
+"""List task managers that work for another job store, and say what an operator can do about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Where an epoch is named, the job store was put back from an older copy: raise it
 
 
 def print_of_another_store(task_managers: Sequence[TaskManagerOfAnotherStore]) -> None:
-    """Nothing where there is none."""
+    """Print these task managers and what to do; print nothing if there are none."""
     if not task_managers:
         return
     print("\nTask managers of another job store")

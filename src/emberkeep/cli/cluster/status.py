@@ -37,7 +37,10 @@ Picture = tuple[ClusterOverview, list[TaskManagerSummary], list[JobDetails]]
 
 
 def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output: OutputFormat) -> int:
-    """Print processes (of a recorded local cluster) and what the JobManager says. Raises NoCluster, NotAuthorised."""
+    """Print the processes of the local cluster and the JobManager's view of the cluster; return the exit code.
+
+    Raises NoCluster, NotAuthorised.
+    """
     if record is None and endpoint is None:
         raise NoCluster
     picture: Picture | None = None
@@ -47,7 +50,7 @@ def show_status(record: ClusterRecord | None, endpoint: Endpoint | None, output:
             picture = asyncio.run(_read(endpoint))
         except RetryLater as error:
             problem = error
-    # Processes belong to the picture only where it is the local cluster that is asked.
+    # Show the local processes only if the endpoint is that of the local cluster.
     local = record if record is not None and (endpoint is None or endpoint.url == record.url) else None
     if output is OutputFormat.JSON:
         print_json(_as_json(local, picture))
@@ -78,12 +81,15 @@ def _as_json(record: ClusterRecord | None, picture: Picture | None) -> dict[str,
 
 
 def login_link(url: str, record: ClusterRecord) -> str:
-    """The address that logs a browser in at ``url``: it holds the token. Raises Fatal (the token cannot be read)."""
+    """Return the address that logs a browser in at ``url``; it contains the token.
+
+    Raises Fatal if the token cannot be read.
+    """
     return f"{url}/login?token={quote(read_token(Path(record.token_file)), safe='')}"
 
 
 def _web_page(record: ClusterRecord, leader: str) -> str:
-    """Of the JobManager that answers: after a takeover another one may not run."""
+    """Return the login address of the leader: after a takeover, another JobManager may not run."""
     return login_link(record.url_of(leader), record)
 
 
@@ -130,14 +136,14 @@ def _print(record: ClusterRecord | None, picture: Picture | None) -> None:
 
 
 def _storage(problem: str, unneeded: int) -> str:
-    """Only where a person has to decide; what is deleted by itself is nobody's concern."""
+    """Return what an operator must decide about the storage; "" if nothing."""
     if not problem:
         return ""
     return f"nothing is deleted there: {problem}; {counted(unneeded, 'piece')} of data without a known job"
 
 
 def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
-    """A line of ``emberkeep taskmanagers``."""
+    """Return the task manager's row in ``emberkeep taskmanagers``."""
     own = task_manager.emberkeep
     free, total = task_manager.free_resource.task_heap_memory, task_manager.total_resource.task_heap_memory
     return (
@@ -154,7 +160,7 @@ def task_manager_row(task_manager: TaskManagerSummary) -> tuple[str, ...]:
 
 
 def print_task_manager(details: TaskManagerDetails) -> None:
-    """Print one task manager for people."""
+    """Print one task manager as readable text."""
     own = details.emberkeep
     free, total = details.free_resource, details.total_resource
     print_fields(

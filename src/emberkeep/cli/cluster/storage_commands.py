@@ -1,4 +1,4 @@
-"""``storage status|adopt|purge``: whose the shared storage is, and what lies there that no job needs."""
+"""``storage status|adopt|purge``: the owner of the shared storage, and the data there that no job needs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ storage_app = App(name="storage", help="Show and settle whose the data in the sh
 
 @storage_app.command
 def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show whose the shared storage is, and what lies there that no job needs. Exit code 1 when it is not settled.
+    """Show who owns the shared storage, and which data there no job needs. Exit code 1 if the owner is not settled.
 
     Parameters
     ----------
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     found = with_client(cluster.require(), lambda client: client.storage.status())
     _show(found, output)
@@ -37,12 +37,12 @@ def status(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEF
 
 @storage_app.command
 def adopt(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Say that what lies in the storage belongs to this cluster: what no job needs is marked, and deleted later.
+    """Declare that the data in the storage belongs to this cluster: mark what no job needs, and delete it later.
 
     Parameters
     ----------
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     _show(with_client(cluster.require(), lambda client: client.storage.adopt()), output)
     return ExitCode.OK
@@ -63,11 +63,11 @@ def purge(
     Parameters
     ----------
     yes
-        Do not ask.
+        Do not ask for confirmation.
     force
-        Delete also while task managers of another job store run, whose jobs may use what is deleted.
+        Delete even while task managers of another job store run. Their jobs may use the deleted data.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     endpoint = cluster.require()
     found = with_client(endpoint, lambda client: client.storage.status())
@@ -80,7 +80,7 @@ def purge(
 
 
 def _confirm(jobs: int) -> None:
-    """Raises InvalidInput unless a person agrees."""
+    """Ask for confirmation on the terminal. Raises InvalidInput unless the user types yes, or without a terminal."""
     if sys.stdin.isatty():
         say(f"this deletes all data of {jobs} jobs for good; type yes to go on")
         if sys.stdin.readline().strip() == "yes":

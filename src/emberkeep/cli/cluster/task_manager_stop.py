@@ -12,7 +12,11 @@ _POLL = 0.3  # seconds
 
 
 async def end_task_manager(client: RestClient, task_manager: str | None, *, drain: float, wait: bool) -> None:
-    """Ask for it and, with ``wait``, stay until it is gone. Raises Absent, InvalidInput (which one is meant?)."""
+    """Ask the JobManager to end a task manager; with ``wait``, return once its process is no longer registered.
+
+    ``task_manager``: None for the only one that is registered. ``drain``: seconds that its work has to leave. Raises
+    Absent, InvalidInput (None, and not exactly one is registered).
+    """
     name = task_manager or await _only_one(client)
     pid = (await client.task_manager(name)).emberkeep.pid
     await client.stop_task_manager(name, drain=drain)
@@ -26,7 +30,7 @@ async def end_task_manager(client: RestClient, task_manager: str | None, *, drai
 
 
 async def _is_there(client: RestClient, name: str, pid: int) -> bool:
-    """That very process: it may be started again at once."""
+    """True if the process ``pid`` is still registered. Another process may register under the same name at once."""
     try:
         return (await client.task_manager(name)).emberkeep.pid == pid
     except Absent:
