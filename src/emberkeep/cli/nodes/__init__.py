@@ -1,1 +1,1 @@
-"""Commands about nodes."""
+"""Commands that act on nodes."""

@@ -27,12 +27,12 @@ node_app = App(name="node", help="Show nodes; keep work away from them, and brin
 @node_app.default
 @node_app.command(name="list")
 def list_nodes(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """List the nodes with what runs there, and what is blocked.
+    """List the nodes: what runs there, and what is blocked.
 
     Parameters
     ----------
     output
-        How to print: a table, or the API's JSON of the blocklist.
+        Output format: a table, or the API's JSON of the blocklist.
     """
     from emberkeep.cli.nodes.status import NODE_COLUMNS, node_rows, read_nodes
 
@@ -50,12 +50,12 @@ def list_nodes(*, output: Output = OutputFormat.TABLE, cluster: ClusterOptions =
 
 @node_app.command
 def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Give a node no new work. What runs there stays.
+    """Give a node no new work. Running drivers and executors stay.
 
     Parameters
     ----------
     node
-        Its id, as `emberkeep node list` shows it.
+        Id of the node, as `emberkeep node list` shows it.
     """
     from emberkeep.blocklist.model import BlockAction
 
@@ -66,16 +66,18 @@ def block(node: str, /, *, blocking: BlockOptions, cluster: ClusterOptions = DEF
 def evacuate(
     node: str, /, *, blocking: BlockOptions, drivers: Drivers | None = None, cluster: ClusterOptions = DEFAULT_CLUSTER
 ) -> int:
-    """Give a node no new work, and bring elsewhere what runs there. Executors are replaced at once; they hand over what
-    they have cached and shuffled, and end. Drivers of streaming jobs stop between two batches and go on elsewhere.
+    """Give a node no new work, and move running work elsewhere.
+
+    Executors are replaced at once: they hand over cached and shuffled data, then end. Drivers of streaming jobs stop
+    between two batches and continue elsewhere.
 
     Parameters
     ----------
     node
-        Its id, as `emberkeep node list` shows it.
+        Id of the node, as `emberkeep node list` shows it.
     drivers
-        What becomes of drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
-        Default: with --merge what is said of an evacuation that is under way, else `restart`.
+        What happens to drivers without a streaming query: `restart` elsewhere, or `wait` until their jobs end.
+        Default: with --merge the choice of an evacuation that is under way, else `restart`.
     """
     from emberkeep.blocklist.model import BlockAction, EvacuatedDrivers
 
@@ -85,14 +87,14 @@ def evacuate(
 
 @node_app.command
 def unblock(node: str, /, *, task_manager: Flag = False, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Give a node work again. Exit code 4 when it is not blocked.
+    """Give a node work again. Exit code 4 if it is not blocked.
 
     Parameters
     ----------
     node
-        Its id, as `emberkeep node list` shows it.
+        Id of the node, as `emberkeep node list` shows it.
     task_manager
-        What is named is not a node but a single task manager, by its id.
+        NODE is the id of a single task manager, not of a node.
     """
     with_client(cluster.require(), lambda client: client.unblock(node, task_manager=task_manager))
     say(f"{_what(task_manager)} {node} gets work again")
@@ -118,7 +120,7 @@ def _block(
 
     async def work(client: RestClient) -> bool:
         end = request.end_timestamp
-        if length is not None:  # by the clock that judges it, which tells whole seconds that have passed
+        if length is not None:  # by the JobManager's clock, which is rounded down to whole seconds
             end = (await client.leadership()).now_ms + 1000 + length
         try:
             entry = await client.block(name, replace(request, end_timestamp=end), task_manager=task_manager)

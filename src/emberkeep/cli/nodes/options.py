@@ -1,4 +1,4 @@
-"""What every command takes that blocks a node, and the request that it comes to."""
+"""Options of the commands that block a node, and the request that they make."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Flag = Annotated[bool, Parameter(negative=())]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BlockOptions:
-    """Why, for how long, and what is named."""
+    """Options that say why and for how long to block, and whether a node or a task manager is named."""
 
     cause: Annotated[str, Parameter(metavar="TEXT")]
     "Why; everybody who looks at the list sees it."
@@ -37,7 +37,7 @@ class BlockOptions:
     "What is named is not a node but a single task manager, by its id."
 
     def request(self, action: BlockAction, drivers: EvacuatedDrivers | None = None) -> BlockRequest:
-        """Without the end that ``--for`` says. Raises InvalidInput."""
+        """Return the request, without the end that ``--for`` gives. Raises InvalidInput."""
         from emberkeep.protocol.rest_blocklist import BlockRequest
 
         if self.duration is not None and self.until is not None:
@@ -47,7 +47,7 @@ class BlockOptions:
         )
 
     def length_ms(self) -> int | None:
-        """Of ``--for``, None where it is not given. Raises InvalidInput."""
+        """Return the duration of ``--for`` in milliseconds; None without ``--for``. Raises InvalidInput."""
         from emberkeep.base.configuration.option_types import duration
 
         if self.duration is None:
@@ -58,7 +58,7 @@ class BlockOptions:
             raise InvalidInput(f"--for {self.duration}: {error}", field="--for") from None
 
     def patience(self) -> float | None:
-        """Seconds to wait, None: for ever. Raises InvalidInput."""
+        """Return how many seconds to wait, None for no limit. Raises InvalidInput."""
         from emberkeep.cli.jobs.stop import milliseconds
 
         if self.timeout is not None and not self.wait:
@@ -67,7 +67,7 @@ class BlockOptions:
         return None if limit is None else limit / 1000
 
     def _end(self) -> int | None:
-        """That ``--until`` says: Unix milliseconds. Raises InvalidInput."""
+        """Return the time of ``--until`` in Unix milliseconds; None without ``--until``. Raises InvalidInput."""
         from datetime import datetime
 
         if self.until is not None:

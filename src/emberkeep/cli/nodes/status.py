@@ -1,4 +1,4 @@
-"""Nodes as ``emberkeep node`` shows them."""
+"""The table of nodes that ``emberkeep node`` shows."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ async def read_nodes(client: RestClient) -> Nodes:
 
 
 def node_rows(blocklist: BlocklistInfo, task_managers: Iterable[TaskManagerSummary]) -> list[tuple[str, ...]]:
-    """One line per node, followed by one per task manager there that is blocked itself; then what is blocked and not
-    registered."""
+    """Return one row per registered or blocked node, then one per blocked task manager that is not registered.
+
+    A node's row is followed by the rows of its task managers that are blocked themselves.
+    """
     standing: dict[str, list[TaskManagerSummary]] = {node: [] for node in blocklist.blocked_nodes}
     for task_manager in task_managers:
         standing.setdefault(task_manager.emberkeep.node_id, []).append(task_manager)
@@ -49,7 +51,7 @@ def _row(name: str, there: Sequence[TaskManagerSummary], entry: BlockedTaskManag
 
 
 def _blocked_text(entry: BlockedTaskManagerInfo) -> str:
-    """ "MARK_BLOCKED_AND_EVACUATE_TASKS until it is unblocked, drivers wait"."""
+    """Return an entry as "MARK_BLOCKED_AND_EVACUATE_TASKS until it is unblocked, drivers wait"."""
     drivers = f", drivers {entry.drivers.value}" if entry.drivers is not None else ""
     return f"{entry.action.value} {until(entry.end_timestamp)}{drivers}"
 
@@ -64,7 +66,7 @@ def drivers_there(there: Iterable[TaskManagerSummary]) -> int:
 
 
 def evacuation_text(there: Iterable[TaskManagerSummary]) -> str:
-    """How far the evacuation of these task managers is, in words; "" where nothing leaves."""
+    """Return the progress of the evacuation of these task managers as text; "" if nothing leaves."""
     found = [
         task_manager.emberkeep.evacuation for task_manager in there if task_manager.emberkeep.evacuation is not None
     ]

@@ -1,4 +1,4 @@
-"""Waiting until a node has nothing to do."""
+"""Wait until nothing is left to do on a node."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from emberkeep.cli.wording import counted
 from emberkeep.client.rest_client import RestClient
 from emberkeep.protocol.rest import TaskManagerSummary
 
-UNHEARD_SECONDS = 15.0  # for which a JobManager that has just taken over may not have heard a task manager yet
+UNHEARD_SECONDS = 15.0  # in which task managers register with a JobManager that has just taken over
 _POLL = 0.5  # seconds
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a JobManager shows of a place. ``at``: monotonic seconds; ``led``: seconds for which that one leads;
-    ``there``: task managers with the times of their newest heartbeats; ``left``: how much is in use or has to move."""
+    """A JobManager's view of a place (a node or a task manager).
+
+    ``at``: when it was read, in monotonic seconds. ``led``: for how many seconds this JobManager has been the leader.
+    ``there``: the task managers at the place, with the times of their newest heartbeats. ``left``: how many slots are
+    in use and drivers have to move.
+    """
 
     at: float
     epoch: int
@@ -31,21 +35,22 @@ class Look:
 
 
 class Quiet:
-    """Tells from one look after the other when nothing is left at a place.
+    """Decides, from successive looks at a place, when nothing is left there.
 
-    A JobManager shows what it has heard. So a task manager that is missing may be on its way: to one that has just
-    taken over, or back after a restart. And an order from before the block may arrive after it: nothing has to be left
-    for a whole heartbeat of each task manager that is there.
+    A JobManager knows only what task managers report. So a missing task manager may still register: with a JobManager
+    that has just taken over, or after a restart of its own. Therefore wait UNHEARD_SECONDS for it. An order from before
+    the block may arrive after it. Therefore nothing may be left until each task manager there has sent another
+    heartbeat.
     """
 
     def __init__(self, now: float) -> None:
         self._epoch: int | None = None
         self._unheard_until = now
-        self._missed_since = {"": now}  # by task manager, when it was seen last; "": any at all
-        self._heartbeats: dict[TaskManagerId, int] = {}  # when nothing was left there for the first time
+        self._missed_since = {"": now}  # when each task manager was last seen; "": until one was seen, the start
+        self._heartbeats: dict[TaskManagerId, int] = {}  # the newest when nothing was left for the first time
 
     def is_certain(self, look: Look) -> bool:
-        """Whether nothing is left. Each look is told once."""
+        """True if nothing is left at the place. Pass each look once, in order."""
         if look.epoch != self._epoch:
             self._epoch = look.epoch
             self._unheard_until = look.at + max(0.0, UNHEARD_SECONDS - look.led)
@@ -64,7 +69,7 @@ class Quiet:
 
 
 async def there_now(client: RestClient, name: str, *, task_manager: bool) -> list[TaskManagerSummary]:
-    """The task managers of a node, or the one of that name."""
+    """Return the registered task managers of the node ``name``, or the task manager ``name``."""
     return [
         other
         for other in await client.task_managers()
@@ -73,14 +78,16 @@ async def there_now(client: RestClient, name: str, *, task_manager: bool) -> lis
 
 
 async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, patience: float | None = None) -> bool:
-    """Return when no slot is in use there, and no driver is left that is to move; tells what is left, and which jobs
-    wait for something, whenever that changes. False: something was left after ``patience`` seconds."""
+    """Return True once no slot at the place is in use and no driver has to move; False after ``patience`` seconds.
+
+    Print what is left, and which jobs wait for something, whenever that changes.
+    """
     began = time.monotonic()
     quiet, shown = Quiet(began), ""
     waiting: dict[str, str] = {}
     while True:
         there = await there_now(client, name, task_manager=task_manager)
-        leader = await client.leadership()  # asked last: it is no older than the one that has shown them
+        leader = await client.leadership()  # asked last, so it is no older than the leader that listed them
         look = Look(
             at=time.monotonic(),
             epoch=leader.epoch,
@@ -104,7 +111,7 @@ async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, 
 
 
 async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary]) -> str:
-    """ "; 1 driver still there, until its job ends: report.py"."""
+    """Return the drivers that stay as "; 1 driver still there, until its job ends: report.py"; "" if none."""
     drivers = _staying(there)
     if not drivers:
         return ""
@@ -115,7 +122,7 @@ async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary])
 
 
 async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
-    """Say which jobs wait for something, each once."""
+    """Print which jobs wait for something, each job once. ``known`` collects them."""
     for job in await client.jobs():
         text = job.emberkeep.waiting
         if text and job.jid not in known:
@@ -129,8 +136,11 @@ def _moving(there: Iterable[TaskManagerSummary]) -> int:
 
 
 def _staying(there: Iterable[TaskManagerSummary]) -> int:
-    """Drivers that stay until their jobs end. The place of one that has left an evacuated task manager is taken until
-    its end is recorded, so places say this only where nothing is evacuated."""
+    """Return how many drivers stay until their jobs end.
+
+    Count occupied driver places only if nothing is evacuated: the place of a driver that has left an evacuated task
+    manager stays occupied until the driver's end is recorded.
+    """
     there = tuple(there)
     evacuations = [task_manager.emberkeep.evacuation for task_manager in there]
     if any(evacuation is not None for evacuation in evacuations):
@@ -139,7 +149,7 @@ def _staying(there: Iterable[TaskManagerSummary]) -> int:
 
 
 def _left_text(there: Sequence[TaskManagerSummary]) -> str:
-    """ "2 slots in use; 2 executors leave, 31 shuffle blocks and 0 cached blocks left; 1 driver moves"."""
+    """Return "2 slots in use; 2 executors leaving with 31 shuffle blocks and 0 cached blocks; 1 driver moving"."""
     texts = [f"{counted(slots_in_use(there), 'slot')} in use"]
     evacuation = evacuation_text(there)
     return "; ".join([*texts, *([evacuation] if evacuation else [])])
