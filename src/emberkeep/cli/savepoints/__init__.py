@@ -1,1 +1,1 @@
-"""Commands about savepoints."""
+"""Commands that act on savepoints."""

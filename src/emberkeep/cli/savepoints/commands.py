@@ -44,22 +44,22 @@ def create(
     output: Output = OutputFormat.TABLE,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Make a savepoint of a job, which runs on. Prints the savepoint's path.
+    """Make a savepoint of a job, which continues to run. Print the savepoint's path.
 
     Parameters
     ----------
     job
         Job id, the beginning of one, or a job's name.
     savepoint_path
-        Directory, or URI, below which the savepoint gets a directory of its own. Default: the job's or cluster's
+        Directory or URI in which the savepoint gets a directory of its own. Default: the job's or cluster's
         execution.checkpointing.savepoint-dir.
     timeout
-        How long the micro-batches that run may take to end, such as 90s or 10min; then there is no savepoint. Default:
-        the job's or cluster's execution.stop.batch-timeout.
+        How long the running micro-batches may take to end, such as 90s or 10min. After that no savepoint is made.
+        Default: the job's or cluster's execution.stop.batch-timeout.
     detach
-        Return as soon as the request is durable.
+        Return as soon as the request is durable; print the request's id.
     output
-        How to print: the path, or the API's JSON.
+        Output format: the path, or the API's JSON.
     """
     limit = milliseconds(timeout)
 
@@ -78,9 +78,9 @@ def list_savepoints(
     Parameters
     ----------
     job
-        Only those of this job: its id, the beginning of one, or its name.
+        List only the savepoints of this job: job id, the beginning of one, or a job's name.
     output
-        How to print: a table, or the API's JSON.
+        Output format: a table, or the API's JSON.
     """
     from emberkeep.client.job_reference import resolve_job
 
@@ -106,14 +106,14 @@ def list_savepoints(
 
 @savepoint_app.command
 def show(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Show what is in a savepoint: job, queries, batches, offsets, watermarks, size.
+    """Show the contents of a savepoint: job, queries, batches, offsets, watermarks, size.
 
     Parameters
     ----------
     path
         The savepoint's directory, as the cluster sees it.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.client.savepoint_calls import savepoint_location
 
@@ -127,14 +127,14 @@ def show(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterO
 
 @savepoint_app.command
 def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Read all of a savepoint and compare each file with the manifest. Exit code 1 when something is wrong.
+    """Read all of a savepoint and compare each file with the manifest. Exit code 1 if a file is missing or differs.
 
     Parameters
     ----------
     path
         The savepoint's directory, as the cluster sees it.
     output
-        How to print: for people, or the API's JSON.
+        Output format: readable text, or the API's JSON.
     """
     from emberkeep.cli.wording import byte_count, counted
     from emberkeep.client.savepoint_calls import savepoint_location
@@ -156,8 +156,10 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
 
 @savepoint_app.command
 def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
-    """Delete a savepoint. Nothing else is ever deleted: a directory without a savepoint's manifest is refused, and one
-    that a running job has started from. Files that the manifest does not name stay.
+    """Delete a savepoint.
+
+    Refused are a directory without a savepoint's manifest, and a savepoint from which a running job was started. Files
+    that the manifest does not name stay.
 
     Parameters
     ----------

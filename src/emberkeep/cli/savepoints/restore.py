@@ -1,4 +1,4 @@
-"""``emberkeep savepoint restore``: look at the savepoint first, then submit the job that starts from it."""
+"""``emberkeep savepoint restore``: check a savepoint, then submit a job that starts from it."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def restore(
     spark: SubmitOptions = DEFAULT_SUBMIT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> int:
-    """Check a savepoint, then submit a script that starts from it. Prints the job id.
+    """Check a savepoint, then submit a script that starts from it. Print the job id.
 
-    All of the savepoint is read first; where something is missing or was changed, nothing is submitted. The options
-    are those of `emberkeep submit`; the job is called as the one that the savepoint was made of, unless --name is
-    given. The script may be another one than at that time.
+    The cluster reads the whole savepoint first. If a file is missing or was changed, nothing is submitted.
+    The options are those of `emberkeep submit`. Without --name, the job has the name of the savepoint's job.
+    The script may differ from the one that made the savepoint.
 
     Parameters
     ----------
     module
         Run a module instead of a script, as python -m does.
     quiet
-        Print the job id only.
+        Print only the job id.
     """
     from emberkeep.base.errors import InvalidInput
     from emberkeep.client.savepoint_calls import savepoint_location
@@ -69,7 +69,7 @@ def restore(
 
 
 def tell_read(files: int, files_total: int, size: int, size_total: int) -> None:
-    """How far a savepoint is read."""
+    """Print how much of a savepoint was read."""
     from emberkeep.cli.wording import byte_count, counted
 
     say(f"read {files} of {counted(files_total, 'file')}, {byte_count(size)} of {byte_count(size_total)}")
@@ -89,7 +89,7 @@ def _tell(info: SavepointInfo, check: SavepointCheck, watch: Stopwatch) -> None:
 
 
 async def _warnings(client: RestClient, info: SavepointInfo) -> list[str]:
-    """What speaks against starting from it now."""
+    """Return reasons not to start from the savepoint now."""
     from emberkeep.cli.wording import SHORT_ID, timestamp
 
     found = []
