@@ -70,7 +70,7 @@ def stop(
 
 
 def milliseconds(text: str | None) -> int | None:
-    """Return the duration that ``--timeout`` gives, in milliseconds; None for None. Raises InvalidInput."""
+    """Return the duration of ``--timeout`` in milliseconds; None without ``--timeout``. Raises InvalidInput."""
     from emberkeep.base.configuration.option_types import duration
     from emberkeep.base.errors import InvalidInput
 

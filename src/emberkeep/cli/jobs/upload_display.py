@@ -17,7 +17,7 @@ _LINE_EVERY = 10.0  # seconds
 
 
 class UploadDisplay:
-    """Implement ``client.submission.blob_upload.UploadProgress``. ``notice`` prints a line; ``quiet``: no output."""
+    """Implements ``client.submission.blob_upload.UploadProgress``. ``notice`` prints a line; ``quiet``: no output."""
 
     def __init__(self, notice: Callable[[str], None], *, quiet: bool) -> None:
         self._notice = notice
