@@ -1,4 +1,4 @@
-"""Return times, counts and job states as text. Pure."""
+"""Times, counts and job states as text. Pure functions."""
 
 from __future__ import annotations
 

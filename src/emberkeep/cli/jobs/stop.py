@@ -126,7 +126,7 @@ def with_client_waiting(
 
 
 async def _look_for(client: RestClient, location: str) -> None:
-    """Warn if the JobManager does not find the savepoint: its disk may be that of the driver's machine alone."""
+    """Warn if the JobManager does not find the savepoint, which may be on a disk of the driver's machine alone."""
     from emberkeep.base.errors import Absent, EmberkeepError
 
     if not location:

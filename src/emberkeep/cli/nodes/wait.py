@@ -23,8 +23,8 @@ class Look:
     """A JobManager's view of a place (a node or a task manager).
 
     ``at``: when it was read, in monotonic seconds. ``led``: for how many seconds this JobManager has been the leader.
-    ``there``: the task managers at the place, with the times of their newest heartbeats. ``left``: how many slots are
-    in use and drivers have to move.
+    ``there``: the task managers at the place, with the times of their newest heartbeats. ``left``: the number of
+    slots in use and of drivers that have to move.
     """
 
     at: float
@@ -46,8 +46,8 @@ class Quiet:
     def __init__(self, now: float) -> None:
         self._epoch: int | None = None
         self._unheard_until = now
-        self._missed_since = {"": now}  # when each task manager was last seen; "": until one was seen, the start
-        self._heartbeats: dict[TaskManagerId, int] = {}  # the newest when nothing was left for the first time
+        self._missed_since = {"": now}  # when each task manager was last seen; until one is seen, "": the start
+        self._heartbeats: dict[TaskManagerId, int] = {}  # newest heartbeat at the first look with nothing left
 
     def is_certain(self, look: Look) -> bool:
         """True if nothing is left at the place. Pass each look once, in order."""
@@ -80,7 +80,7 @@ async def there_now(client: RestClient, name: str, *, task_manager: bool) -> lis
 async def wait_until_free(client: RestClient, name: str, *, task_manager: bool, patience: float | None = None) -> bool:
     """Return True once no slot at the place is in use and no driver has to move; False after ``patience`` seconds.
 
-    Print what is left, and which jobs wait for something, whenever that changes.
+    Print what is left whenever that changes, and once for each waiting job what it waits for.
     """
     began = time.monotonic()
     quiet, shown = Quiet(began), ""
@@ -122,7 +122,7 @@ async def _staying_text(client: RestClient, there: Sequence[TaskManagerSummary])
 
 
 async def _say_waiting(client: RestClient, known: dict[str, str]) -> None:
-    """Print which jobs wait for something, each job once. ``known`` collects them."""
+    """Print what each waiting job waits for, once for each job; ``known`` collects these jobs."""
     for job in await client.jobs():
         text = job.emberkeep.waiting
         if text and job.jid not in known:
