@@ -39,6 +39,6 @@ async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: boo
             return ExitCode.OK if job.state is JobStatus.CANCELED else ExitCode.FAILED
         await asyncio.sleep(_POLL)
         if job.state is not JobStatus.CANCELLING:
-            # A restarted JobManager has forgotten the request, so repeat it. Otherwise this has no effect.
+            # The job does not show the request yet. The request is durable, and repeating it does no harm.
             with contextlib.suppress(Conflict):  # it has ended: the next iteration reports how
                 await client.cancel(job_id, grace=grace)

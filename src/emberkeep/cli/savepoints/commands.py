@@ -158,8 +158,8 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
 def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Delete a savepoint.
 
-    Refused are a directory without a savepoint's manifest, and a savepoint from which a running job was started. Files
-    that the manifest does not name stay.
+    Refused are a directory without a savepoint's manifest, and a savepoint from which an unfinished job was started.
+    Files that the manifest does not name stay.
 
     Parameters
     ----------
