@@ -44,15 +44,16 @@ def up(
     Parameters
     ----------
     task_managers
-        How many task managers. Default: 1 on 127.0.0.1, or none if the JobManager starts them (resourcemanager.type).
+        How many task managers.
+        Default: 1 on 127.0.0.1, or none if the JobManager starts them (resourcemanager.type).
         Several run on 127.0.0.2, 127.0.0.3, …
     slots
         Slots of each task manager, for one executor each. Default: taskmanager.numberOfTaskSlots.
     nodes
         Addresses of this machine, separated by commas. One task manager runs on each.
     memory
-        Memory of each task manager for drivers and executors, such as 4g. Default: 80 % of the machine's memory,
-        shared among all.
+        Memory of each task manager for drivers and executors, such as 4g.
+        Default: 80 % of the machine's memory, shared among all.
     ha
         Highly available: start several JobManagers, one of which is the leader, and ZooKeeper.
     job_managers

@@ -28,8 +28,8 @@ def jobmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
 def taskmanager(*, config: ConfigOptions = DEFAULT_CONFIG) -> int:
     """Run a task manager in the foreground until SIGTERM or Ctrl-C.
 
-    Its drivers and executors continue after that. The next task manager with the same working directory takes them
-    over.
+    Its drivers and executors continue after that.
+    The next task manager with the same working directory takes them over.
     """
     _become("taskmanager", config)
 
@@ -50,8 +50,8 @@ def stop_task_manager(
     task_manager
         Id of the task manager, as `emberkeep taskmanagers` shows it. Not needed if only one is registered.
     drain_first
-        First give its work this long to leave, such as 10min: executors and streaming jobs move, other jobs end by
-        themselves. Nothing new is placed there.
+        First give its work this long to leave, such as 10min. Nothing new is placed there.
+        Executors and streaming jobs move, other jobs end by themselves.
     no_wait
         Return at once, not when the task manager has ended.
     """

@@ -20,7 +20,7 @@ _POLL = 0.3  # seconds
 async def cancel_job(client: RestClient, job_id: JobId, *, wait: bool, kill: bool) -> int:
     """Cancel a job and return the exit code; with ``wait``, return once the job has ended.
 
-    ``kill``: send SIGKILL at once. Raises Conflict if the job had ended before, Absent.
+    ``kill``: send SIGKILL at once. Raises Conflict if the job has ended without being cancelled, Absent.
     """
     grace = 0.0 if kill else None
     await client.cancel(job_id, grace=grace)

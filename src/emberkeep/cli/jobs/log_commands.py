@@ -39,15 +39,15 @@ def logs(
     job
         Job id, the beginning of one, or a job's name.
     follow
-        Print more as it is written, until the log ends. A driver's output without --range is followed across restarts,
-        until the job ends.
+        Print more as it is written, until the log ends.
+        A driver's output without --range is followed across restarts, until the job ends.
     attempt
         Number of the attempt. Default: the newest with logs.
     executor
         Id of an executor: print its logs instead of the driver's.
     byte_range
-        Print only these bytes of each log: first and last, such as 1000-1999; 1000- for the rest; -1000 for the last
-        1000.
+        Print only these bytes of each log, such as 1000-1999 (first and last).
+        1000- prints the rest, -1000 the last 1000.
     task_manager
         Id of a task manager: print its own log instead of a job's.
     job_manager

@@ -40,22 +40,23 @@ def stop(
 ) -> int:
     """Stop a job between two micro-batches, with a savepoint to start from again. Print the savepoint's path.
 
-    The script continues after its awaits. It ends by itself, or is ended after execution.stop.script-timeout; the job
-    is FINISHED. Ctrl-C ends the waiting, not the stop.
+    The script continues after its awaits, and ends by itself or after execution.stop.script-timeout.
+    Then the job is FINISHED. Ctrl-C ends the waiting, not the stop.
 
     Parameters
     ----------
     job
         Job id, the beginning of one, or a job's name.
     drain
-        First write out everything that waits for later events: windows, sessions, joins, timers. Input that was not
-        read yet stays unread.
+        First write out everything that waits for later events: windows, sessions, joins, timers.
+        Input that was not read yet stays unread.
     savepoint_path
-        Directory or URI in which the savepoint gets a directory of its own. Default: the job's or cluster's
-        execution.checkpointing.savepoint-dir.
+        Directory or URI in which the savepoint gets a directory of its own.
+        Default: the job's or cluster's execution.checkpointing.savepoint-dir.
     timeout
-        How long the running micro-batches may take to end, such as 90s or 10min. After that the stop fails and the job
-        continues. Default: the job's or cluster's execution.stop.batch-timeout.
+        How long the running micro-batches may take to end, such as 90s or 10min.
+        After that the stop fails and the job continues.
+        Default: the job's or cluster's execution.stop.batch-timeout.
     detach
         Return as soon as the request is durable; print the request's id.
     output

@@ -68,8 +68,8 @@ def evacuate(
 ) -> int:
     """Give a node no new work, and move running work elsewhere.
 
-    Executors are replaced at once: they hand over cached and shuffled data, then end. Drivers of streaming jobs stop
-    between two batches and continue elsewhere.
+    Executors are replaced at once: they hand over cached and shuffled data, then end.
+    Drivers of streaming jobs stop between two batches and continue elsewhere.
 
     Parameters
     ----------

@@ -51,10 +51,11 @@ def create(
     job
         Job id, the beginning of one, or a job's name.
     savepoint_path
-        Directory or URI in which the savepoint gets a directory of its own. Default: the job's or cluster's
-        execution.checkpointing.savepoint-dir.
+        Directory or URI in which the savepoint gets a directory of its own.
+        Default: the job's or cluster's execution.checkpointing.savepoint-dir.
     timeout
-        How long the running micro-batches may take to end, such as 90s or 10min. After that no savepoint is made.
+        How long the running micro-batches may take to end, such as 90s or 10min.
+        After that no savepoint is made.
         Default: the job's or cluster's execution.stop.batch-timeout.
     detach
         Return as soon as the request is durable; print the request's id.
@@ -158,7 +159,7 @@ def verify(path: str, /, *, output: Output = OutputFormat.TABLE, cluster: Cluste
 def dispose(path: str, /, *, cluster: ClusterOptions = DEFAULT_CLUSTER) -> int:
     """Delete a savepoint.
 
-    Refused are a directory without a savepoint's manifest, and a savepoint from which an unfinished job was started.
+    A directory without a savepoint's manifest is refused, and a savepoint from which an unfinished job was started.
     Files that the manifest does not name stay.
 
     Parameters
