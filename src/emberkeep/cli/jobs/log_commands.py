@@ -47,7 +47,7 @@ def logs(
         Id of an executor: print its logs instead of the driver's.
     byte_range
         Print only these bytes of each log, such as 1000-1999 (first and last).
-        1000- prints the rest, -1000 the last 1000.
+        1000- prints everything from byte 1000, -1000 the last 1000 bytes.
     task_manager
         Id of a task manager: print its own log instead of a job's.
     job_manager
