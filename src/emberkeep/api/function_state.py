@@ -12,7 +12,7 @@ _BYTES, _JSON = b"b", b"j"
 
 
 def encode_state(name: str, state: Any) -> bytes:
-    """Encode a state. Raises InvalidInput if it is neither bytes nor representable in JSON."""
+    """Encode a user function's state. Raises InvalidInput if it is neither bytes nor representable in JSON."""
     if isinstance(state, bytes | bytearray | memoryview):
         return _BYTES + bytes(state)
     try:

@@ -237,11 +237,13 @@ class ServerMachine(ServerState):
                 self._end_claims(owner_id, owner)
 
     def submit(self, owner_id: JobId, keys: Iterable[BlobKey], attempt: int = NO_ATTEMPT) -> None:
-        """Make the job the holder of its artefacts until its end (BLOB-18): it is durable now.
+        """Make the job the holder of its artefacts until it ends (BLOB-18). Call once the job is durable.
 
-        Ends all claims and its group.
+        Also end what the submission held: the job's group of announced uploads, and the references of all submissions
+        of this job in progress. Do nothing if the job has ended.
 
-        ``attempt``: the job's newest one, which may run; all earlier ones are over.
+        ``keys``: the job's artefacts. ``attempt``: the job's newest attempt, which may be running; all earlier attempts
+        have ended.
         """
         if self.has_ended(owner_id):
             return

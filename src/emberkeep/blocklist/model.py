@@ -126,7 +126,7 @@ def entry_about(
     causes: tuple[str, ...],
     drivers: EvacuatedDrivers = EvacuatedDrivers.WAIT,
 ) -> Blocked:
-    """Return an entry of the kind that ``place`` requires."""
+    """Return an entry that blocks ``place``: a BlockedNode for a node, a BlockedTaskManager for a task manager."""
     kind = BlockedNode if place.kind is PlaceKind.NODE else BlockedTaskManager
     return kind(id=place.id, action=action, start_ms=start_ms, end_ms=end_ms, causes=causes, drivers=drivers)
 

@@ -27,13 +27,16 @@ class FollowerOutput(Protocol):
     """The receiver of a job's output and state. Its methods must not block for long."""
 
     def output(self, data: bytes, *, error: bool) -> None:
-        """Called with bytes that the driver wrote; ``error``: to standard error. May raise BrokenPipeError."""
+        """Take bytes that the driver wrote to standard output, or to standard error if ``error``.
+
+        May raise BrokenPipeError.
+        """
 
     def progress(self, job: JobDetailsInfo) -> None:
-        """Called with the job's state after each request for it."""
+        """Take the job's state. Called after each request for it."""
 
     def notice(self, text: str) -> None:
-        """Called with one line of information for the user."""
+        """Show the user one line of information."""
 
 
 class JobFollower:

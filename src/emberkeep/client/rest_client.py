@@ -201,7 +201,10 @@ class RestClient:
         return decode(answer, rest.JobSubmitted)
 
     async def cancel(self, job_id: JobId, *, grace: float | None = None) -> None:
-        """Cancel a job. ``grace`` is the seconds before its driver is killed; None: the cluster's setting."""
+        """Cancel a job.
+
+        ``grace``: seconds until a driver that has not ended is killed. None means the cluster's setting.
+        """
         parameters = {"mode": "cancel"} if grace is None else {"mode": "cancel", "grace": f"{grace:g}"}
         await self._http.call(Request("PATCH", f"/jobs/{job_id}", parameters))
 

@@ -1,4 +1,4 @@
-"""Have a savepoint checked piece by piece, so that progress can be shown."""
+"""Have a savepoint checked in batches of its files, so that progress can be shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Look = Callable[[int, int, int, int], None]
 async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
     """Compare every file of a savepoint with its manifest.
 
-    ``look`` is called after each piece but the last: with the files read, all files, the bytes read and all bytes.
+    ``look`` is called after each batch of files but the last, with the number of files read, the number of all files,
+    the bytes read and all bytes.
     Raises Absent, RetryLater (the JobManager has been busy with other checks for 5 minutes), Fatal.
     """
     try:
@@ -44,7 +45,7 @@ async def verified(client: RestClient, path: str, look: Look) -> SavepointCheck:
 
 
 def _piece(files: list[SavepointFileInfo]) -> int:
-    """Return how many of these files form the next piece."""
+    """Return how many of ``files``, from the first one on, the next request for a check covers."""
     size = 0
     for count, file in enumerate(files[:_PIECE_FILES]):
         size += file.size

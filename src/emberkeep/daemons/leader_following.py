@@ -36,7 +36,7 @@ class Follower(Protocol):
         """Address of the process that this follower takes for the leader."""
 
     def follow(self, job_manager: str) -> None:
-        """Follow the new leader at this address."""
+        """Use the JobManager at this address as the leader from now on."""
 
 
 def is_highly_available(configuration: Configuration) -> bool:

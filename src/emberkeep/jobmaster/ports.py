@@ -14,7 +14,7 @@ from emberkeep.slots.model import SlotRequirement
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
-    """A running SparkContext: how its executors are started, and how many are wanted."""
+    """A running SparkContext: how to start its executors, and how many it requires."""
 
     app_id: str
     driver_url: str

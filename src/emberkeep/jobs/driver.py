@@ -99,13 +99,18 @@ class Driver:
         return max(self.since, hears_since) + policy.start_timeout
 
     def gone_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
-        """Return when the driver counts as gone without a task manager's report; None: only a report can prove that.
+        """Return the time at which a driver without contact counts as gone, even if no task manager reports its end.
 
-        If its task manager is lost or unknown: a lease after the last message of its JobMaster, or, if it has not
-        registered, after the loss or the start at the earliest. If its task manager is reachable, was ordered to end
-        the driver and never listed it: a lease after the order and the last message. The order to start has not arrived
-        then, and a driver that starts later is refused when it registers, before its script runs. Silence counts from
-        ``hears_since`` on (None: it does not count now).
+        Return None if only a report of a task manager can show that the driver is gone.
+
+        - The task manager is lost or unknown: one lease after the JobMaster's last message. If the JobMaster has not
+          registered, the lease does not begin before the task manager was lost, or the driver was started.
+        - The task manager is reachable, was ordered to end the driver, and has not listed it: one lease after the
+          later of that order and the JobMaster's last message. The order to start the driver has not arrived then. If
+          it arrives later, the driver is refused when it registers, before its script runs.
+
+        No lease begins before ``hears_since``, the time since when this leader has had contact with most of its peers.
+        None means that it has no such contact now, and that no driver counts as gone.
         """
         if hears_since is None:
             return None

@@ -92,7 +92,10 @@ def stages(
 
 
 def begun_anew(marks: Iterable[Mark], now_ms: int) -> tuple[Mark, ...]:
-    """Return the marks; periods begin now where the job store does not know the job: its data may be in use."""
+    """Return the marks, with the periods of jobs that the job store does not know restarted at ``now_ms``.
+
+    For use while another job store may know these jobs: then their data may be in use.
+    """
     return tuple(mark if mark.ended else msgspec.structs.replace(mark, since_ms=now_ms) for mark in marks)
 
 

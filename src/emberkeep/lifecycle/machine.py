@@ -99,9 +99,9 @@ _WITH_QUERIES = (Step.FINISH_BATCHES, Step.DRAIN)
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """The JobManager asks for a procedure. Sent repeatedly.
+    """The JobManager asks for a procedure. It repeats the request until the procedure's end is recorded.
 
-    ``fulfilled``: an earlier attempt was asked, and the existence of this attempt is all that was wanted.
+    ``fulfilled``: an earlier attempt got the request, and the start of this attempt has fulfilled it.
     """
 
     request: ProcedureRequest

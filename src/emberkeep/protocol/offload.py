@@ -73,7 +73,11 @@ class OffloadedMessage(Compatible, frozen=True, kw_only=True):
 
 
 class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """A large message taken apart: the encoded parts by field, and the encoded rest."""
+    """A large message taken apart.
+
+    ``parts``: the encoded fields that become BLOBs, keyed by field name, or REST. ``inline``: the encoded map of the
+    other fields, empty if it is the part REST.
+    """
 
     parts: dict[str, bytes]
     inline: bytes

@@ -86,7 +86,10 @@ class TaskManagerSupply:
         self._no_start_before = now + self._limits.retry_interval
 
     def ended(self, task_manager: TaskManagerId) -> None:
-        """Forget a task manager that was ended: the next one under its id is a different one."""
+        """Forget how long a task manager has been idle, stopping or unregistered, because the driver has ended it.
+
+        A task manager that is started later with the same id begins without these times.
+        """
         for times in (self._coming, self._idle, self._stopping):
             times.pop(task_manager, None)
 

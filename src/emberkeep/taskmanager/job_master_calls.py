@@ -50,9 +50,10 @@ class JobMasterCalls:
             return None
 
     async def tell(self, info: TaskManagerInfo, slot: Slot) -> None:
-        """Report the state of a slot's executor once. A lost report only costs time.
+        """Report the state of a slot's executor to its JobMaster once.
 
-        Each reply to a beat has the same state.
+        Do not repeat a report that fails: the next reply to a heartbeat of the JobMaster contains the same state. Do
+        nothing if there is nothing to report about the slot.
         """
         report = executor_report(slot)
         if report is None:

@@ -81,7 +81,7 @@ class Answer:
 
 
 class Connections:
-    """Connections to any number of servers, kept for reuse. Many threads use them."""
+    """A pool of connections to any number of servers. Any thread may use it."""
 
     def __init__(self, token: str, *, silence: float = SILENCE_SECONDS) -> None:
         """``silence``: seconds without a byte after which an exchange fails."""
@@ -117,7 +117,7 @@ class Connections:
             self._give_back(address, line.socket, keep)
 
     def close(self) -> None:
-        """Close idle connections; those in use are closed when their exchange ends. Idempotent."""
+        """Close idle connections. A connection in use is closed when its exchange ends. Idempotent."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, {}

@@ -20,7 +20,7 @@ Work: TypeAlias = Callable[[Sequence[ItemT]], Sequence[ResultT | BaseException]]
 
 
 class _Job(Generic[ItemT, ResultT]):
-    """An item for a thread to work on, and the future that waits for it on the event loop."""
+    """An item that a thread works on, and the event loop's future that receives the result or error."""
 
     def __init__(self, work: Work[ItemT, ResultT], item: ItemT, loop: asyncio.AbstractEventLoop) -> None:
         self.work = work

@@ -87,7 +87,10 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
 
 
 def problem(status: HTTPStatus, detail: str, *, hint: str | None = None, field: str | None = None) -> web.Response:
-    """Return a reply with a problem document."""
+    """Return an error response whose body is a problem document (RFC 9457).
+
+    With status 503 it asks the client to retry after one second.
+    """
     text = detail if hint is None else f"{detail} ({hint})"
     body = Problem(title=status.phrase, status=status.value, detail=detail, errors=[text], hint=hint, field=field)
     answer = web.Response(status=status, body=msgspec.json.encode(body), content_type=PROBLEM_MEDIA_TYPE)

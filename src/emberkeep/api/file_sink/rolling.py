@@ -60,7 +60,7 @@ def next_age_ms(state: SinkState, limits: Limits) -> int | None:
 
 
 def merged(pieces: Iterable[Piece], path: str, size: int) -> Piece:
-    """Return the piece that replaces all of these."""
+    """Return the record of the piece at ``path``, of ``size`` bytes, into which ``pieces`` were merged."""
     pieces = tuple(pieces)
     rows = [piece.rows for piece in pieces if piece.rows is not None]
     return msgspec.structs.replace(

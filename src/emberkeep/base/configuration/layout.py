@@ -92,10 +92,10 @@ class StateLayout:
         return self._of_cluster("savepoints")
 
     def _of_cluster(self, kind: str) -> Path:
-        """Return the cluster's folder in the storage.
+        """Return the directory for one kind of the cluster's data in the shared storage.
 
-        With ZooKeeper, clusters share a storage and each has its own folder. An embedded cluster has the storage to
-        itself.
+        With ZooKeeper, several clusters may share the storage, and each has its own directory below ``kind``. An
+        embedded cluster is the only one in its storage.
         """
         place = self.storage / kind
         if self.configuration[HA_TYPE] == "embedded":

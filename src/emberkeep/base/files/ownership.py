@@ -84,7 +84,7 @@ class OwnedByAnother(Conflict):
 
 
 class HasNoOwner(Conflict):
-    """The place has data but no ownership record: no process may delete it."""
+    """The place has data but no ownership record, so no process may delete that data."""
 
     def __init__(self, where: str, found: Collection[str]) -> None:
         names = ", ".join(sorted(found)[:3]) + (", …" if len(found) > 3 else "")

@@ -124,9 +124,9 @@ class Daemon:
 
 
 def daemon_program(module: str) -> list[str]:
-    """Return the command line of a daemon, without its arguments.
+    """Return the command line that runs ``emberkeep.daemons.<module>``, without the daemon's own arguments.
 
-    Files in the current directory cannot replace modules.
+    ``-P`` keeps the current directory off Python's module path, so no file there can replace a module.
     """
     return [sys.executable, "-P", "-m", f"emberkeep.daemons.{module}"]
 

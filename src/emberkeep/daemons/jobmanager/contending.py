@@ -228,9 +228,9 @@ class _Turn:
             self._leadership.service.resume()
 
     async def retire(self) -> None:
-        """Close the BLOB server within _RETIRING_SECONDS, see ``BlobServer.close``.
+        """Close the BLOB server of this leader, if it leads; abandon that after _RETIRING_SECONDS.
 
-        The next leader and the next start do what is not done in time.
+        The next leader, or the next start of this process, cleans up what remains; see ``BlobServer.close``.
         """
         if self._leadership is not None:
             with contextlib.suppress(TimeoutError):

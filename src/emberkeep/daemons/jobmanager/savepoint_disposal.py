@@ -23,9 +23,10 @@ log = structlog.get_logger(__name__)
 
 
 def dispose(store: DurableState, path: str, manifest: Manifest) -> tuple[str, ...]:
-    """Delete the savepoint at ``path``. Return up to MOST_NAMED names of other files that remain in its directory.
+    """Delete the savepoint at ``path``.
 
-    Blocks. Raises RetryLater, UnknownOutcome, Fatal; disposal can be requested again then.
+    Files in its directory that are not part of the savepoint remain; return the names of up to MOST_NAMED of them.
+    Blocks. Raises RetryLater, UnknownOutcome, Fatal; after any of these, the disposal can be requested again.
     """
     files = [file.path for file in manifest.files]
     with ThreadPoolExecutor(_AT_ONCE, "savepoint-disposal") as threads:

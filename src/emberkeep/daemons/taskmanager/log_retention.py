@@ -18,7 +18,10 @@ _QUIET_SECONDS = 3600.0  # logs that were written within this time may still be 
 
 
 async def prune_logs(directory: Path, retained: int, live: Callable[[], AbstractSet[str]]) -> None:
-    """Prune the folders in ``directory`` (one per job) every minute, forever. ``live``: jobs with processes here."""
+    """Delete old logs in ``directory``, which has a folder for each job, every minute until cancelled.
+
+    ``live`` returns the names of the folders of jobs that have processes on this task manager.
+    """
     while True:
         await asyncio.sleep(_INTERVAL_SECONDS)
         await asyncio.to_thread(prune_once, directory, retained, live())

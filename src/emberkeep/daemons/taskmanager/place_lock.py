@@ -60,7 +60,10 @@ def last_holder(path: Path) -> LockHolder | None:
 
 
 def _write(descriptor: int, holder: LockHolder) -> None:
-    """Write the holder's name for people. The lock holds without it, for example on a full disk."""
+    """Write the holder into the lock file, for error messages.
+
+    Ignore a failed write, for example on a full disk: the lock holds without this record.
+    """
     with contextlib.suppress(OSError):
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(holder) + b"\n", 0)

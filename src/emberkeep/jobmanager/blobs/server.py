@@ -105,7 +105,7 @@ class BlobServer:
         self._core.decide()
 
     async def run(self) -> None:
-        """Clean up at every interval and carry out deletions, until cancelled."""
+        """Clean up BLOBs at regular intervals and carry out deletions, until cancelled."""
         self._running = True
         try:
             async with asyncio.TaskGroup() as group:

@@ -17,7 +17,7 @@ class ExecutorState(enum.Enum):
 
 @dataclass
 class HeldSlot:
-    """A slot that was accepted, and its executor."""
+    """A slot that the attempt has accepted, with the state of the one executor in it."""
 
     allocation: Allocation
     task_manager: TaskManagerInfo

@@ -14,11 +14,14 @@ REMEMBERED = 10_000  # instances remembered after they ended
 
 
 class TaskManagerLives:
-    """``views``: instances that hold slots. ``strays``: instances that may hold slots which the attempt does not hold.
+    """The task manager instances that one attempt watches, and those that a later instance has replaced.
 
-    Instances of a task manager follow each other, but their messages may arrive in another order. ``late``: seconds
-    after which no message of an ended instance can arrive any more. An instance that sends one after that is alive,
-    even if another was taken for its successor.
+    A task manager has one instance at a time, but messages of successive instances may arrive out of order. ``late``:
+    seconds after which no message of an ended instance can arrive. So an instance that sends a message later than that
+    is alive, even if this attempt took another instance for its successor.
+
+    ``views``: instances on which this attempt holds slots. ``strays``: instances that may keep slots for this attempt
+    although the attempt does not hold them.
     """
 
     def __init__(self, late: float) -> None:

@@ -154,7 +154,10 @@ class SlotTable:
         return not self.slots and not self.drivers.by_attempt
 
     def offers(self) -> dict[tuple[JobId, int], tuple[Slot, ...]]:
-        """Return the slots that wait to be accepted, by attempt. Recovered ones may hold executors."""
+        """Return the slots that their JobMaster has not accepted yet, keyed by job and attempt.
+
+        A slot that an earlier process of this task manager recorded may have a running executor.
+        """
         grouped: dict[tuple[JobId, int], tuple[Slot, ...]] = {}
         for slot in self.slots.values():
             if slot.claim_until is not None and slot.state is not SlotState.RELEASING:

@@ -97,7 +97,7 @@ def _loss(context: Any, reason: str, *, caused_by_app: bool) -> Any:
 
 
 def _new(context: Any, class_name: str, *arguments: Any) -> Any:
-    """Construct a Java object whose class name py4j cannot spell as attributes (``$``)."""
+    """Construct a Java object of a class whose name contains ``$``, which Python's attribute syntax cannot write."""
     view: Any = context._jvm
     for part in class_name.split("."):
         view = getattr(view, part)

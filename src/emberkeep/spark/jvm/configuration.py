@@ -147,7 +147,10 @@ def executor_overhead_mb(merged: Mapping[str, str], heap_mb: int) -> int:
 
 
 def executor_java_options(merged: Mapping[str, str]) -> tuple[str, ...]:
-    """Return default and extra JVM options, then ``-D`` for each setting needed before the driver is reached."""
+    """Return the executors' JVM options: Spark's default and extra options, then ``-D`` options.
+
+    There is a ``-D`` option for each setting that an executor needs before it has reached the driver.
+    """
     options: list[str] = []
     for key in ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions"):
         options += split_options(key, merged.get(key, ""))

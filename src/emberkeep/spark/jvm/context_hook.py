@@ -27,9 +27,10 @@ _log = logging.getLogger(__name__)
 
 
 class ContextHook:
-    """Owner of this process's JVM, embedded Master and current SparkContext.
+    """Owns this process's JVM, embedded Master and current SparkContext.
 
-    Only the script's threads write its fields, under PySpark's own lock of context construction; other threads read.
+    Only the script's threads write the fields, while they hold the lock under which PySpark constructs a SparkContext.
+    Other threads only read the fields.
     """
 
     def __init__(self, settings: DriverSettings, listener: ApplicationListener, notices: Notices) -> None:

@@ -103,7 +103,11 @@ def read_defaults(environ: Mapping[str, str]) -> dict[str, str]:
 def jvm_command(
     conf: Mapping[str, str], arguments: SubmitArguments, settings: DriverSettings, environ: Mapping[str, str]
 ) -> list[str]:
-    """Return the JVM's command line. Settings are in ``properties_file``, to keep secrets out of process lists."""
+    """Return the JVM's command line.
+
+    Spark's settings are not on it, because process lists show command lines and settings contain secrets. The JVM reads
+    them from ``properties_file``.
+    """
     effective = {**read_defaults(environ), **conf}
     options: list[str] = []
     for key in ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions"):

@@ -235,7 +235,10 @@ class _Hook:
         return get
 
     def _unless_held(self, wait: Any, deadline: float | None) -> Any:
-        """Return what ``wait`` returns. If it raises, raise that to the script only once the gate is not held."""
+        """Call ``wait`` and return its result.
+
+        If it raises, raise the error once the gate is released or ``deadline`` (``time.monotonic()``) has passed.
+        """
         try:
             return wait()
         except Exception:

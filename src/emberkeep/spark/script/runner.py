@@ -151,7 +151,10 @@ def _run(body: Callable[[], None], ended: BodyEnded) -> ScriptOutcome:
 
 @contextmanager
 def _outcome() -> Iterator[list[ScriptOutcome]]:
-    """Turn any exception that ends the block into an outcome, and print it as plain Python does."""
+    """Yield a list whose last element is the script's outcome, once the block has ended.
+
+    Catch every exception of the block, and print it as plain Python does.
+    """
     collected = [ScriptOutcome(0, OutcomeKind.FINISHED)]
     try:
         yield collected

@@ -126,9 +126,10 @@ def starting_ended(session: Any) -> Iterator[None]:
 
 
 class _Wait:
-    """The wait for one query to end.
+    """The wait until one query has ended between two batches.
 
-    ``state``: the field that the query reads before each batch. ``terminated``: the value that makes the query end.
+    ``state``: reference to the JVM field that the query reads before each batch. ``terminated``: the value of that
+    field at which the query ends.
     """
 
     def __init__(self, query: ScriptQuery, state: Any, terminated: Any) -> None:

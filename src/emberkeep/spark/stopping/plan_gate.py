@@ -20,10 +20,10 @@ _MARGIN = 2  # the log entry before the copied batch is needed too, and a state'
 
 
 def last_allowed(copied: int, retained: int) -> int:
-    """Return the newest batch that may be planned without Spark removing files that batch ``copied`` needs.
+    """Return the newest batch that a query may plan while the files of batch ``copied`` are being copied.
 
-    ``retained``: number of batches that Spark retains. The result is at least ``copied``: Spark removes nothing while a
-    query is held.
+    Up to that batch, Spark removes none of these files. ``retained``: number of batches whose files Spark retains. The
+    result is never less than ``copied``: that batch is planned already, and Spark removes no file while it plans none.
     """
     return copied + max(0, retained - _MARGIN)
 

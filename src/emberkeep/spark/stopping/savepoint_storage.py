@@ -73,7 +73,7 @@ class SavepointStorages:
 
 
 class DirectoryStorage:
-    """A savepoint on a file system that Hadoop knows: a path, file:, hdfs:, …"""
+    """A savepoint in a directory of a file system that Hadoop supports: a local path, or a URI such as hdfs:."""
 
     def __init__(self, location: str, files: HadoopFiles) -> None:
         self._root = location.rstrip("/")

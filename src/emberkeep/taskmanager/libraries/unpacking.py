@@ -204,7 +204,10 @@ class _Tree:
             Path(directory).chmod(0o555)
 
     def _new(self, name: str) -> Path:
-        """Return the path of a member that is no directory. An earlier member of this name is replaced, as tar does."""
+        """Make room for the archive member ``name``, which is not a directory, and return the path to write it to.
+
+        Create the directories above the path, and delete an earlier member of the same name, as tar does.
+        """
         path = self._place(name)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -42,7 +42,11 @@ class LocalDisk:
         return records or ()
 
     def stage(self) -> StagedCopy | None:
-        """Return a place for a new copy. None: this disk takes no writes now, or is too far beyond its quota."""
+        """Begin a new copy on this disk and return it.
+
+        Return None if a write has failed, now or in the last _PAUSE_SECONDS, or if the copies exceed the quota by more
+        than 1/_EXCESS of it.
+        """
         if self._clock.monotonic() < self._paused_until or self.copies.used() > self._quota + self._quota // _EXCESS:
             return None
         return self._tried("stage", self.copies.stage)
