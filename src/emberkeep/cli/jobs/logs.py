@@ -22,19 +22,23 @@ from emberkeep.client.rest_client import (
 from emberkeep.protocol.byte_range import parse_byte_range
 from emberkeep.protocol.rest import LogInfo
 
-_FOLLOW_SECONDS = 10.0  # for which one request waits for more bytes
+_FOLLOW_SECONDS = 10.0  # that one request waits for more
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read logs. ``byte_range``: as the user gave it, None for all bytes. ``names``: list the logs instead."""
+    """Options of the command that shows logs.
+
+    ``byte_range``: the range as the user wrote it; None for the whole log. ``names``: list the logs' names instead of
+    showing one.
+    """
 
     follow: bool
     byte_range: str | None
     names: bool
 
     def check(self) -> None:
-        """Raises InvalidInput if the range is invalid, or has an end although it is to be followed."""
+        """Raises InvalidInput."""
         if self.byte_range is None:
             return
         wanted = parse_byte_range(self.byte_range)
@@ -47,11 +51,8 @@ class Reading:
 async def show_job_logs(
     client: RestClient, job_id: JobId, reading: Reading, *, attempt: int | None, executor: str | None
 ) -> None:
-    """Print the logs of a job's driver or executor.
-
-    Raises Absent if that attempt or executor has no logs, RetryLater if a task manager that does not answer may hold
-    them.
-    """
+    """Print logs of a job's driver or executor. Raises Absent when there are none of that attempt or executor,
+    RetryLater when they may be on a task manager that does not answer."""
     job = await client.job(job_id)
     if reading.follow and executor is None and reading.byte_range is None and not reading.names:
         first = attempt if attempt is not None else max(1, job.emberkeep.attempt)
@@ -80,10 +81,7 @@ async def show_job_logs(
 
 
 async def show_task_manager_log(client: RestClient, task_manager: str, name: str | None, reading: Reading) -> None:
-    """Print a task manager's own log, or the log ``name`` that it holds; list its logs if none is clearly meant.
-
-    Raises Absent.
-    """
+    """Print a log that a task manager holds: its own newest, or the one of that name. Raises Absent."""
     logs = (await client.task_manager_logs(task_manager)).logs
     log = None if reading.names else _pick(logs, "taskmanager", name)
     if log is None:
@@ -93,7 +91,7 @@ async def show_task_manager_log(client: RestClient, task_manager: str, name: str
 
 
 async def show_job_manager_log(client: RestClient, name: str | None, reading: Reading) -> None:
-    """Print the JobManager's own log, or its log ``name``; list its logs if none is clearly meant. Raises Absent."""
+    """Print the JobManager's own log, or the one of that name. Raises Absent."""
     logs = (await client.job_manager_logs()).logs
     log = None if reading.names else _pick(logs, "jobmanager", name)
     if log is None:
@@ -103,10 +101,7 @@ async def show_job_manager_log(client: RestClient, name: str | None, reading: Re
 
 
 def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
-    """Return the log ``name``; without a name, the daemon's current log, or None if several logs may be that one.
-
-    Raises Absent.
-    """
+    """The log of that name; without one, the daemon's own that is being written; None where that is not clear."""
     if name is not None:
         for log in logs:
             if log.name == name:
@@ -120,7 +115,7 @@ def _pick(logs: list[LogInfo], kind: str, name: str | None) -> LogInfo | None:
 
 
 def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> list[LogInfo]:
-    """Return both streams of the driver, or of ``executor``, in ``attempt``; None: the newest attempt with logs."""
+    """Both streams of the driver, or of one executor, of one attempt (the newest that left logs)."""
     prefix = "driver-" if executor is None else "executor-"
     own = [log for log in logs if log.kind.startswith(prefix) and log.executor_id == (executor or "")]
     newest = max((log.attempt for log in own), default=0) if attempt is None else attempt
@@ -128,7 +123,7 @@ def _choose(logs: list[LogInfo], attempt: int | None, executor: str | None) -> l
 
 
 async def _print(client: RestClient, path: str, log: LogInfo, reading: Reading) -> None:
-    """Copy a log to standard error if its process wrote it there, else to standard output."""
+    """To the stream that the process wrote it to."""
     stream = sys.stderr.buffer if log.kind.endswith("stderr") else sys.stdout.buffer
     offset, end = 0, None
     if reading.byte_range is not None:

@@ -1,4 +1,4 @@
-"""Caches to which downloads may be redirected (BLOB-22): only those of registered task managers."""
+"""Which caches downloads may be sent on to (BLOB-22): those of registered task managers, whoever else is named."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from emberkeep.blobs.model import BlobKey
 from emberkeep.jobmanager.views.blobs import BlobServerGateway
 from emberkeep.jobmanager.views.cluster import JobManagerGateway
 
-_FRESH = 1.0  # seconds for which the registered addresses are cached
+_FRESH = 1.0  # seconds for which the list of registered addresses is used again
 
 
 class Peers:
-    """Chooses the cache that serves a download in place of the BLOB server.
+    """Finds the BLOB cache that another cache downloads from.
 
-    An address that a request names counts only if it is registered, so no client is redirected to an outsider's
-    address.
+    Requesters name the address at which they serve BLOBs. That address is used only if a registered task manager has
+    it, so no cache is sent to an address that an outsider names.
     """
 
     def __init__(self, gateway: JobManagerGateway, blobs: BlobServerGateway, clock: Clock) -> None:
@@ -26,14 +26,13 @@ class Peers:
         self._known_until = float("-inf")
 
     async def known(self, requester: str | None) -> str:
-        """Return the requesting cache's address, "" if the request names none or an unregistered one."""
+        """The requesting cache's address, "" when it names none or one that is not registered."""
         return requester if requester and requester in await self._registered() else ""
 
     async def instead(self, owner: JobId, key: BlobKey, requester: str) -> str | None:
-        """Return the address of the cache that the registered ``requester`` must ask, or None: serve the BLOB here.
+        """Address of the cache that the known ``requester`` is to ask; None: serve it here.
 
-        A peer that is no longer registered is forgotten. Raises Absent, RetryLater (the requester must ask
-        again shortly).
+        Raises Absent; RetryLater: as many are being served as may be.
         """
         peer = self._blobs.peer_for(owner, key, requester)
         if peer is None or (peer != requester and peer in await self._registered()):
