@@ -9,16 +9,16 @@ NO_ATTEMPT = 0  # for requests that act for no attempt of a job: a client's, or 
 
 
 class AttemptFences:
-    """For each running job, the newest attempt that is over.
+    """For each running job, the newest attempt that has ended.
 
-    All earlier attempts are over too. The number never decreases; it is dropped when the job ends.
+    All earlier attempts have ended too. The number never decreases; it is dropped when the job ends.
     """
 
     def __init__(self) -> None:
         self._over: dict[JobId, int] = {}
 
     def end(self, owner: JobId, attempt: int) -> None:
-        """Mark this attempt and all earlier ones as over."""
+        """Note that this attempt and all earlier ones have ended."""
         if attempt > self._over.get(owner, NO_ATTEMPT):
             self._over[owner] = attempt
 

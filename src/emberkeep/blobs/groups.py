@@ -59,7 +59,7 @@ class Group:
         self._stirred = True
 
     def turn(self) -> bool:
-        """End one interval. True if nothing happened during all of it: the client is gone."""
+        """End one interval. Return True if nothing was uploaded during the whole interval, so the client is gone."""
         quiet = not self._stirred
         self._stirred = False
         return quiet

@@ -272,7 +272,7 @@ class ServerMachine(ServerState):
         self._settle(owner_id, key)
 
     def release(self, owner_id: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
-        """End one reference. Does nothing if there is none. Raises Conflict if the attempt is over."""
+        """End one reference. Does nothing if there is none. Raises Conflict if the attempt has ended."""
         self._fences.refuse_over(owner_id, attempt)
         record = self.owners[owner_id].records.get(key) if owner_id in self.owners else None
         if record is not None:

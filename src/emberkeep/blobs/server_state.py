@@ -86,7 +86,7 @@ class ServerState:
 
     @property
     def strangers(self) -> set[JobId]:
-        """Unknown owners in the HA store: none of their BLOBs is deleted until the owners are given up."""
+        """Unknown owners in the HA store: none of their BLOBs is deleted until ``give_up`` names the owner."""
         return {owner_id for owner_id, owner in self.owners.items() if owner.strange}
 
     def take(self) -> list[Deletion]:

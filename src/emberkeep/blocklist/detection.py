@@ -30,7 +30,7 @@ class DetectionLimits:
     """The limits of detection.
 
     - ``witnesses``: number of jobs that must agree.
-    - ``max_share``: largest share of all nodes that may be blocked at a time, whoever blocked them. A blocked node
+    - ``max_share``: largest share of all nodes that may be blocked at a time, by detection or by hand. A blocked node
       counts as one of all nodes even while it is away.
     - ``window``: seconds for which a failure counts.
     - ``proof``: seconds that a job must have worked on a node to count as working there.

@@ -88,7 +88,7 @@ Blocked: TypeAlias = BlockedNode | BlockedTaskManager
 class Removal(Compatible, frozen=True, kw_only=True):
     """The change with this revision removed the entry about ``place`` at ``at_ms`` (Unix milliseconds).
 
-    ``by_hand``: a person removed it; else its time was over. Older records lack ``by_hand`` and ``at_ms``.
+    ``by_hand``: True if a person removed the entry, False if it expired. Older records lack ``by_hand`` and ``at_ms``.
     """
 
     place: Place

@@ -106,7 +106,7 @@ class HttpCalls:
             await self._session.close()
 
     async def call(self, request: Request, tries: Tries | None = None) -> Answer:
-        """Send until there is a reply or ``patience`` is over. Raises the errors of ``RestClient``."""
+        """Send until there is a reply or ``patience`` has passed. Raises the errors of ``RestClient``."""
         tries = tries or Tries()
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE

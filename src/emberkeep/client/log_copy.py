@@ -67,7 +67,7 @@ class StreamCopy:
     async def _find(self) -> LogInfo | str | None:
         """Wait for the log and return it, or a notice that it cannot be read.
 
-        Returns None if the attempt is over and has no log: its driver was never started.
+        Returns None if the attempt has ended and has no log: its driver was never started.
         """
         patience = Patience(_OVER_PATIENCE)
         while True:

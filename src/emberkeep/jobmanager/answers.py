@@ -17,7 +17,7 @@ class Answers:
     def new(self) -> asyncio.Future[Any]:
         """Return a reply to be set later.
 
-        The caller may be gone by then, so an error that nobody fetches is ignored.
+        The caller may be gone by then, so an error that is never fetched is not logged.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting.add(answer)

@@ -1,8 +1,8 @@
-"""The leader's right to decide anything: it has it only while its job store accepts its writes.
+"""The leader's right to decide: a leader may decide only while its job store accepts its writes.
 
-A leader that has lost its store cannot know whether another one leads, and nothing that it decides would survive it. So
-it gives no order, declares nothing lost and refuses no process until a write has confirmed its epoch. Its clock stands
-still in the meantime, so that every deadline is as far away afterwards as before. Incoming reports are still noted.
+A leader that has lost contact with its store cannot know if another JobManager leads, and its decisions would not
+survive it. So it gives no order, declares nothing lost and refuses no process until a write has confirmed its epoch.
+Its clock stops in the meantime, so the time left until each deadline does not change. Incoming reports are still noted.
 """
 
 from __future__ import annotations

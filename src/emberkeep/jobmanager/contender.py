@@ -1,7 +1,7 @@
-"""The part of a JobManager that stands for election: it feeds the leadership machine and carries out its decisions.
+"""A JobManager's part in the election: feed the leadership machine and carry out its decisions.
 
-Each term as leader is a ``Turn`` of its own, with its own store, actors and epoch. The next turn takes nothing over
-from it. When a turn has ended, for whatever reason, the process becomes a standby again.
+Each term as leader is a ``Turn`` with a store, actors and an epoch of its own. A later turn uses nothing of an earlier
+one. When a turn has ended, for whatever reason, the process becomes a standby again.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class StoreWrites:
         return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
-        """Write the attempt. Return False if the outcome is unknown: this number must not be used then."""
+        """Write the attempt. Return False if the outcome is unknown; the attempt's number must not be used after that."""
         tries = 0
         while True:
             try:

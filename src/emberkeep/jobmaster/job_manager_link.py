@@ -35,7 +35,7 @@ class LinkOwner(Protocol):
         """Act on a reply of the newest JobManager."""
 
     async def take_refusal(self, message: str) -> None:
-        """Act on a JobManager's refusal: this attempt is over."""
+        """Act on a JobManager's refusal: this attempt has ended."""
 
 
 class JobManagerLink:

@@ -56,7 +56,10 @@ class TaskManagerCalls:
     async def start(
         self, address: str, request: StartExecutor, still_wanted: Callable[[], bool]
     ) -> SlotGone | ExecutorExited | None:
-        """Retry until the start is answered or no longer wanted. Return what went wrong, or None."""
+        """Request the start of an executor, retrying until a reply arrives or the start is no longer needed.
+
+        Return what went wrong, or None.
+        """
         tries = 0
         while still_wanted():
             try:

@@ -366,7 +366,7 @@ class RecordResult:
 
 @dataclass(frozen=True)
 class JobOver:
-    """The result is durable, and the driver is gone or its time is over: forget the job's resources."""
+    """The result is durable, and the driver is gone or its time has passed: forget the job's resources."""
 
 
 Effect = (

@@ -46,7 +46,7 @@ class Hearing:
         self._silent.pop(peer, None)
 
     def since(self, now: float) -> float | None:
-        """Return since when silence counts; None: it does not count now."""
+        """Return the time from which on silence counts (monotonic seconds), or None if it does not count now."""
         self._review(now)
         return self._since
 

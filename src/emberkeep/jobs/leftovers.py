@@ -28,7 +28,10 @@ class Kind(enum.Enum):
 
 
 class Mark(Compatible, frozen=True, kw_only=True):
-    """Data that no job needs. ``ended``: the job has ended; otherwise the job store does not know the job."""
+    """A note that no job needs some data, since ``since_ms`` (Unix milliseconds).
+
+    ``ended``: True if the job has ended, False if the job store does not know the job.
+    """
 
     job_id: JobId
     kind: Kind
@@ -60,7 +63,7 @@ class Periods:
 
 @dataclass(frozen=True)
 class Stages:
-    """``marks``: all marks from now on. ``due``: those whose data must be removed now."""
+    """A decision about data. ``marks``: all marks from now on. ``due``: the marks whose data must be removed now."""
 
     marks: tuple[Mark, ...]
     due: tuple[Mark, ...]

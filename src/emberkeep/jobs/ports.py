@@ -59,7 +59,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def confirm(self) -> None:
-        """Write something that changes nothing. Raises Conflict if this writer's epoch is over."""
+        """Write something that changes nothing. Raises Conflict if this writer's epoch has ended."""
 
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0; return the graph's job id.
@@ -133,9 +133,9 @@ class JobStore(BlocklistStore, Protocol):
         """Return the records kept of jobs that ended while their graph, handle or attempt was damaged, oldest first."""
 
     async def remove_damaged(self, job_id: JobId) -> None:
-        """Remove what is kept of such a job: its graph, then its record. Do nothing if there is none.
+        """Remove the remains of a damaged job: its graph, then its record. Do nothing if there are none.
 
-        Raises Unavailable while the graph cannot be removed; then the record stays.
+        Raises Unavailable if the graph cannot be removed; the record stays in that case.
         """
 
     async def close(self) -> None:

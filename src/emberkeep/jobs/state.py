@@ -189,7 +189,7 @@ class JobState:
         self.history.status_entered(status, now.ms)
 
     def _is_late(self, event: Event) -> bool:
-        """True if the event is about an attempt or a request that is over. Such events are normal and are ignored."""
+        """True if the event is about an attempt or a request that has ended. Such events are normal and are ignored."""
         if isinstance(event, ev.PlaceGranted):
             return self.phase in (Phase.RECORDING_RESULT, Phase.ENDED)  # withdrawn in the meantime
         if isinstance(event, ev.PlaceExplained):

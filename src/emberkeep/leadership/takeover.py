@@ -42,7 +42,10 @@ class _Seen:
 
 
 class TakeoverRule:
-    """Remembers how the ports of other JobManagers responded. A *life* is one session of one JobManager."""
+    """Remembers how the ports of other JobManagers responded.
+
+    A *life* is one ZooKeeper session of one JobManager.
+    """
 
     def __init__(self) -> None:
         self._seen: dict[Hashable, _Seen] = {}

@@ -132,7 +132,7 @@ class StepFailed(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """Progress of the current step, for people."""
+    """Progress of the current step, as text for users."""
 
     trigger_id: str
     detail: str

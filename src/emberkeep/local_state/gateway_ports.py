@@ -55,7 +55,7 @@ class IncomingFile(Protocol):
 class StateFiles(Protocol):
     """A job's files as one of its processes sees them.
 
-    Every method raises Fenced (the caller's attempt is over), RetryLater and Fatal, besides what its own docstring
+    Every method raises Fenced (the caller's attempt has ended), RetryLater and Fatal, besides what its own docstring
     says.
     """
 

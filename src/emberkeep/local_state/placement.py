@@ -1,6 +1,6 @@
 """Decide which executor should run each partition of a query's state: one on the node with the newest copy (LOC-11).
 
-Spark decides where tasks run, but can be told where the state stores are. It forgets that at each start of a query.
+Spark decides where tasks run, but takes a hint where the state stores are. It forgets the hint when a query starts.
 When an executor is lost, Spark keeps waiting for that executor's node.
 """
 

@@ -137,7 +137,7 @@ class LocalCopies(Protocol):
     def move(self, record: CopyRecord, path: StatePath, generation: str, *, modified_ms: int = 0) -> None:
         """Make the copy one of ``path``, because the durable file was renamed. Replaces an existing copy of ``path``.
 
-        Does nothing if the copy is gone. Raises Fatal; the copy is removed then.
+        Does nothing if the copy is gone. Raises Fatal, after which the copy is removed.
         """
 
     def touch(self, record: CopyRecord) -> None:

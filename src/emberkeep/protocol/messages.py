@@ -180,7 +180,7 @@ class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
     - ``known`` False: register again.
     - ``acknowledged``: exited drivers that need not be reported again, because the consequences of their ends are
       stored.
-    - ``stale``: attempts that are over, and with each all older attempts of the job. Free their slots and end their
+    - ``stale``: attempts that have ended, and with each all older attempts of the job. Free their slots and end their
       drivers; report how these ended until that is acknowledged.
     - ``ended``: those of the ``left`` jobs in the report that have ended. Their data need not be kept.
     """

@@ -98,7 +98,7 @@ class MessageBlobs(Protocol):
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int) -> None:
         """End the reference. Does nothing if there is none (any more).
 
-        Raises RetryLater, Conflict (the attempt is over: its references have ended), Fatal.
+        Raises RetryLater, Conflict (the attempt has ended: its references have ended), Fatal.
         """
 
 

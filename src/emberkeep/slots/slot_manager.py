@@ -565,9 +565,10 @@ class SlotManager:
         return True
 
     def expire(self, now: float, hears_since: float | None = 0.0) -> Lapsed:
-        """Let lapse what is due: silent task managers, pending slots that no report shows, avoidance, patience.
+        """Act on all timeouts that have passed.
 
-        ``hears_since``: the orphan timeout counts silence from then on; None: it does not count silence now.
+        They are those of silent task managers, pending slots that no report shows, avoided members, and waiting
+        requests. ``hears_since``: time from which on the orphan timeout counts silence; None if it does not count now.
         """
         lost, away = [], []
         while self._heard:
@@ -615,7 +616,7 @@ class SlotManager:
         return job_id in self._jobs
 
     def is_void(self, job_id: JobId, attempt: int) -> bool:
-        """True if everything of this attempt is over: its slots must be freed and its driver ended."""
+        """True if this attempt has ended, so that its slots must be freed and its driver ended."""
         job = self._jobs.get(job_id)
         return job is None or attempt < job.attempt or (attempt == job.attempt and job.over)
 

@@ -120,7 +120,7 @@ class TaskManagerService:
     async def retired(self) -> None:
         """Return when the caller must call ``shutdown``.
 
-        That is when the JobManager has asked for it, and all work has ended or its time is over.
+        That is when the JobManager has asked for it, and all work has ended or its time has passed.
         """
         executor = self.executor
         await executor.stop_asked.wait()

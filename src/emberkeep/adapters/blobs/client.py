@@ -272,7 +272,7 @@ def _cannot_store(path: Path, error: OSError) -> CannotStore:
 class HttpBlobUploads:
     """Stores transient BLOBs at the BLOB server: large messages and logs.
 
-    ``attempt``: the owner's attempt for which a call acts; the server refuses the call once that attempt is over.
+    ``attempt``: the owner's attempt for which a call acts; the server refuses the call once that attempt has ended.
     """
 
     def __init__(self, threads: BlobThreads, server: Callable[[], str | None]) -> None:
@@ -302,7 +302,7 @@ class HttpBlobUploads:
     async def release(self, owner: JobId, key: BlobKey, holder: str, attempt: int = NO_ATTEMPT) -> None:
         """Release one reference at the server; ignore a missing one.
 
-        Raises RetryLater, Conflict (the attempt is over), Fatal.
+        Raises RetryLater, Conflict (the attempt has ended), Fatal.
         """
         path = f"{blob_path(owner, key)}/holders/{quote(holder, safe='')}"
         connections = self._threads.connections

@@ -91,10 +91,11 @@ class Intake:
         self._unsynced = 0
 
     async def take(self, chunks: AsyncIterable[bytes], *, max_size: int, size: int | None) -> list[bytes]:
-        """Write what ``chunks`` yields, except the last pieces, which are returned.
+        """Write the bytes that ``chunks`` yields, except the last ones, and return those.
 
-        The caller writes these with ``finish``, so a small BLOB needs only one thread call. Raises InvalidInput (more
-        than ``max_size`` bytes, or not ``size``), OSError, and what ``chunks`` raises. No thread is at work then.
+        The caller writes the returned bytes with ``finish``, so a small BLOB needs only one thread call. Raises
+        InvalidInput (more than ``max_size`` bytes, or not ``size``), OSError, and what ``chunks`` raises. After an
+        error no thread is still writing.
         """
         received, waiting = 0, 0
         pieces: list[bytes] = []

@@ -1,8 +1,8 @@
 """Ownership of the place that holds BLOBs outside the storage (``blob.storage.ha-directory``).
 
 The place's ownership record names the cluster, and the storage that it is used with. The storage in turn records which
-place its BLOBs are in (the *binding*). So a missing place is told from a new one, and a place of another cluster or
-storage is recognised. Nothing is deleted in a place unless both records agree. If BLOBs are in the storage itself, the
+place its BLOBs are in (the *binding*). So a missing place is distinguished from a new one, and a place of another
+cluster or storage is recognised. Nothing is deleted in a place unless both records agree. If BLOBs are in the storage itself, the
 storage's record covers them.
 """
 

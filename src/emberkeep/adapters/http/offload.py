@@ -73,7 +73,7 @@ class Offload:
         message's size takes at PACE. The BLOBs belong to the message's job. If the job has ended they belong to no job,
         unless the message acts for an attempt, which has ended as well.
 
-        Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt is over), Fatal.
+        Raises RetryLater (no BLOB server), InvalidInput (too large), Conflict (the attempt has ended), Fatal.
         """
         body = msgspec.msgpack.encode(message)
         if len(body) <= self._minimum:
@@ -141,7 +141,7 @@ class Offload:
             self._release_later(packed.delivery)
 
     async def run(self) -> None:
-        """Release the BLOBs of deliveries whose grace period is over, until cancelled."""
+        """Release the BLOBs of deliveries whose grace period has passed, until cancelled."""
         while True:
             await asyncio.sleep(self._grace / 10)
             while self._pending and self._pending[0][0] <= self._system.clock.monotonic():

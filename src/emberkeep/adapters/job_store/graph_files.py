@@ -151,7 +151,7 @@ class GraphFiles:
     def sweep_unfinished(self) -> None:
         """Delete files that were never finished; with an epoch, only those of leaders of earlier epochs.
 
-        Should one of these leaders still write, no handle will ever lead to its file, since its epoch is over.
+        Should one of these leaders still write, no handle will ever lead to its file, since its epoch has ended.
         """
         for name in self._names():
             if self._epoch is None:

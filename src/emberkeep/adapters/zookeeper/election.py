@@ -54,7 +54,7 @@ async def probe(address: str) -> Probe:
 
 @dataclass(frozen=True)
 class _Contender:
-    """A JobManager in the queue. ``life``: its session id."""
+    """A JobManager in the queue of candidates. ``life``: the id of its ZooKeeper session."""
 
     life: int
     address: str

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 
 
 def own_registration(address: str, name: str) -> RegisteredAddress:
-    """Return the registration of this process. ``name``: tells JobManagers apart; may be empty."""
+    """Return the registration of this process. ``name`` distinguishes JobManagers; may be empty."""
     return RegisteredAddress(
         address=address,
         name=name,

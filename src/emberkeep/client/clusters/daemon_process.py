@@ -76,7 +76,8 @@ class Daemon:
     async def ready(self, timeout: float = READY_TIMEOUT) -> Announcement:  # noqa: ASYNC109 - it ends the daemon too
         """Wait for the daemon's announcement.
 
-        Raises Fatal if the daemon cannot serve, has ended, or announces nothing in time; it has ended then.
+        Raises Fatal if the daemon cannot serve, has ended, or announces nothing in time. The daemon has ended by the
+        time of the error.
         """
         deadline = time.monotonic() + timeout
         while True:

@@ -93,7 +93,7 @@ def prepare(
 
 
 async def upload(client: RestClient, job: PreparedJob, progress: UploadProgress) -> JobSubmission | OffloadedSubmission:
-    """Upload the job's files that the cluster does not have. Return what to submit then.
+    """Upload the job's files that the cluster does not have. Return the submission to send.
 
     A large submission is uploaded as well, and a reference to it is returned. Raises InvalidInput (a file changes
     during the upload), and what RestClient raises.

@@ -1,4 +1,4 @@
-"""The state gateway of a driver's own JVM. It runs in the driver process and lives as long as the driver.
+"""The state gateway of a driver's own JVM. It runs in the driver process until the driver ends.
 
 Spark repeats a task if its gateway disappears during an upload. Spark does not repeat what the driver itself writes in
 each micro-batch (offsets, commits): the query would end. So the driver does not depend on the task manager's process.

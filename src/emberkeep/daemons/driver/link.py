@@ -153,7 +153,7 @@ class JobMasterThread:
         """Start the thread and wait until a JobManager has accepted this attempt.
 
         Waits without limit if no JobManager replies: the next leader may need time. A refusal ends the process, and so
-        does the task manager when the JobManager reports that the attempt is over.
+        does the task manager when the JobManager reports that the attempt has ended.
         """
         self._thread.start()
         StopWatch(self.lease, self._jvm_pid, self._ask).start()
@@ -205,9 +205,9 @@ class JobMasterThread:
         self._loop.call_soon_threadsafe(call, service)
 
     def report(self, outcome: AttemptOutcome) -> bool:
-        """Report how the attempt ended; give up after REPORT_SECONDS.
+        """Report how the attempt ended, retrying for REPORT_SECONDS at most.
 
-        True if the JobManager replied: it has stored the outcome, or knows another one and refused this one.
+        Return True if the JobManager replied: it has stored the outcome, or knows another outcome and refused this one.
         """
         service = self._service
         if service is None:

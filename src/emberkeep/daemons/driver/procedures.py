@@ -180,9 +180,9 @@ class DriverProcedures:
         return savepoint_directory(request.target_directory, self._spec.graph.job_id, request.trigger_id, attempt)
 
     def _remove_leftovers(self, request: ProcedureRequest, queries: QueryProcedures) -> None:
-        """Delete what earlier attempts may have written of this savepoint.
+        """Delete the files that earlier attempts may have written for this savepoint.
 
-        Nothing of it is recorded, or this attempt would not have the request. Only the last _LEFT_BY attempts are
+        No job store records them, or this attempt would not have the request. Only the last _LEFT_BY attempts are
         checked, because each costs some calls.
         """
         before = self._spec.procedure

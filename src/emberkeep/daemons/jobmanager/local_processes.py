@@ -77,7 +77,7 @@ _NOT_HANDED_ON = (
 
 @dataclass(frozen=True)
 class LocalNode:
-    """An address of this machine that stands for a machine of its own."""
+    """An address of this machine that acts as a separate node."""
 
     node_id: str
     address: str
@@ -160,7 +160,7 @@ class LocalProcesses:
         await asyncio.to_thread(self._start, node)
 
     def _start(self, node: LocalNode) -> None:
-        """Start a node's task manager. Raises Fatal; no process runs then."""
+        """Start a node's task manager. Raises Fatal; after an error no process runs."""
         directory = WorkingDirectory(self._working_directory(node))
         mark = secrets.token_hex(16)
         record = StartedRecord(

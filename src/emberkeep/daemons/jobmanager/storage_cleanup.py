@@ -87,10 +87,10 @@ class BlobsOfStorage(Protocol):
 
 @dataclass(frozen=True)
 class _Look:
-    """What one look has found and decided.
+    """The findings and decisions of one inspection of the storage.
 
-    ``damaged``: what is kept of damaged jobs. ``marks``: all current marks. ``due``: those whose period is over.
-    ``problem``: why BLOBs of unknown jobs are kept, if BLOBs have a place of their own.
+    ``damaged``: the remains of damaged jobs. ``marks``: all current marks. ``due``: the marks whose data is removed now.
+    ``problem``: why BLOBs of unknown jobs are kept, if BLOBs are stored outside the shared storage.
     """
 
     damaged: dict[JobId, DamagedJob]

@@ -1,4 +1,4 @@
-"""The file that tells the drivers of a node who the leader is, so that they need no ZooKeeper session.
+"""The file from which the drivers of a node learn the leader's address, so that they need no ZooKeeper session.
 
 The task manager writes the file. It outlives the task manager process, is written atomically, and only its owner can
 read or write it.

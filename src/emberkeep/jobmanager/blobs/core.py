@@ -169,9 +169,9 @@ class BlobCore:
     async def _delete_ha(self, deletion: Deletion) -> None:
         """Delete from the HA store.
 
-        A job that has ended stays ended, so everything of it may go. But a BLOB that is only unreferenced here may
-        belong to a job that a newer leader has accepted: it is deleted on its own, right after this leader was
-        confirmed.
+        A job that has ended stays ended, so all of its BLOBs may be deleted at once. But a BLOB that is only
+        unreferenced here may belong to a job that a newer leader has accepted. So such a BLOB is deleted by itself,
+        right after this JobManager was confirmed as the leader.
         """
         permanent = [key for key in deletion.keys if key.is_permanent]
         if not self.machine.has_ended(deletion.owner):

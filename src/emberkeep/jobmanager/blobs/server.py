@@ -2,7 +2,7 @@
 
 ``blobs.server_machine`` decides what is kept and deleted. Its events come from the event loop's thread and never wait
 for a store. So calls that only count (references, events of jobs) are answered at once and in order. Work on the stores
-runs beside that, and the machine knows each piece of it from its beginning to its end.
+runs concurrently, and the machine is notified when each operation begins and ends.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class BlobServer:
     async def open(self, jobs: Iterable[JobId], ended: Iterable[JobId]) -> None:
         """Read what the stores hold.
 
-        ``job_submitted`` must follow for each of ``jobs``; ``ended`` have ended (BLOB-17).
+        ``jobs``: the recovered jobs, for each of which the caller must call ``job_submitted``. ``ended``: jobs that
+        have ended (BLOB-17).
 
-        BLOBs of other jobs in the HA store may be another cluster's, so they stay until they are given up. An HA store
-        that does not answer is asked again later. Raises Fatal if the local store cannot be used.
+        BLOBs of other jobs in the HA store may be another cluster's, so they stay until ``give_up`` names them. An HA
+        store that does not answer is asked again later. Raises Fatal if the local store cannot be used.
         """
         core = self._core
         await core.local.open_store()

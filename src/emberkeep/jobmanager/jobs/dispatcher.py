@@ -382,9 +382,9 @@ class Dispatcher(Actor[Call]):
         self._block(self._moves.places)
 
     def _order_start(self, job: Job, attempt: int, place: ev.DriverPlace) -> None:
-        """Order the driver's start, or give up a place that is now blocked.
+        """Order the driver's start, or release its place if the place is now blocked.
 
-        A place is not given up while an earlier order is under way: that one may still start the driver.
+        While an earlier order to start the driver is under way, keep the place, because that order may still arrive.
         """
         key = ("start", job.job_id, attempt)
         if not self._moves.is_blocked(place):

@@ -4,8 +4,8 @@ On an evacuated node a streaming driver stops between two micro-batches and cont
 restarted elsewhere, or stays until its job ends, as the blocklist entry says. Only streaming drivers leave a draining
 task manager, each as soon as there is room for it elsewhere.
 
-A stream whose driver cannot stop in this way is asked again. On an evacuated node it is restarted in the end, as the
-node will be taken away. Its functions then continue with their state of the newest savepoint or planned move, and the
+A streaming driver that cannot stop in this way is asked again. On an evacuated node it is restarted after a timeout,
+because the node will be removed. Its functions then continue with their state of the newest savepoint or planned move, and the
 job's exceptions say so. A drain has a deadline of its own, and loses nothing before that.
 
 Which drivers must move follows from the blocklist and from where the drivers are. Both are reviewed with each report of

@@ -1,7 +1,7 @@
 """The cluster's blocklist: one owner, one change at a time, each durable before it is acknowledged.
 
-A change is made on a copy and written. Then the ResourceManager and the Dispatcher learn of it, and only then its
-caller. So once a block is acknowledged, neither this JobManager nor a later one decides anything new for that place.
+A change is made on a copy and written. Then the ResourceManager and the Dispatcher get the new list, and only then does
+the caller get its reply. So once a block is acknowledged, no JobManager places anything new there.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class ClusterListener(Protocol):
 
 @dataclass(frozen=True)
 class Standing:
-    """What a JobMaster is told about its slots and about task managers."""
+    """The reply to a JobMaster's status: the state of its slots and of task managers."""
 
     lost: tuple[InstanceId, ...]
     missing: str
@@ -254,7 +254,7 @@ class ResourceManager(Actor[Call]):
     # --- what others ask ----------------------------------------------------------------------------------------------
 
     async def standing(self, job_id: JobId, attempt: int, job_master: str, status: JobMasterStatus | None) -> Standing:
-        """Take a JobMaster's status about its slots and return what to tell it. ``status`` None: it was out of date."""
+        """Take a JobMaster's status about its slots and return the reply. ``status`` is None if it was out of date."""
         reply: Standing = await self.ask(partial(self._standing, job_id, attempt, job_master, status))
         return reply
 

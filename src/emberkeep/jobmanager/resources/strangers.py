@@ -1,8 +1,8 @@
 """Processes that follow JobManagers with another job store, or a later epoch of this one.
 
-That happens if this job store was emptied, is a different one, or is an older copy. What such processes hold is unknown
-here, and any usual answer would end it: "this attempt is over", "this job was never accepted". So they are told to try
-again, until a person has decided.
+Such processes exist if this job store was emptied, is a different one, or is an older copy. This JobManager does not
+know what they run, and its usual replies, such as "this attempt has ended" or "this job was never accepted", would end
+that work. So it replies that they must try again, until a person has decided.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class Strangers:
-    """Task managers that were told to try again, until they report as followers of this job store."""
+    """Task managers that must try again, until they report as followers of this job store."""
 
     def __init__(self) -> None:
         self._named: dict[TaskManagerId, Stranger] = {}

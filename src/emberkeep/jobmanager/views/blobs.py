@@ -18,7 +18,7 @@ class BlobView(msgspec.Struct, frozen=True, kw_only=True):
 
     - "referenced": it has a holder
     - "uploading": being uploaded, or its group is not complete
-    - "unreferenced": kept until its job is recovered or submitted, or its owner is given up
+    - "unreferenced": kept until its job is recovered or submitted, or no job has needed it for long
     - "staged": the clean-up after the next one deletes it
     - "deleting": being deleted, or the next clean-up deletes it
     """

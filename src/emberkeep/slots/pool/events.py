@@ -68,7 +68,7 @@ class FoundExecutor:
 
 @dataclass(frozen=True)
 class ApplicationStarted:
-    """A SparkContext is up and requires these slots; an earlier one is over.
+    """A SparkContext is up and requires these slots; an earlier one has ended.
 
     ``decommissions``: its executors can hand over what they keep to others before they end.
     """

@@ -6,7 +6,7 @@ doubles with each such end in the failure window. Slots lost with their task man
 
 A silent task manager does not mean a lost executor: while Spark receives the executor's heartbeats, its slot is kept,
 for the orphan timeout at most. A restarted task manager offers the slot again, and the slot is bound to the new
-instance: with its executor if that still runs, else with a new one. A slot that this attempt has given up is refused
+instance: with its executor if that still runs, else with a new one. A slot that this attempt has released is refused
 unless its executor is known to have ended.
 
 A slot on a blocked place is *outgoing*. It does not count towards the requirement, so another slot is requested at
@@ -178,7 +178,7 @@ class SlotPool:
         return frozenset(slot.executor_id for slot in self.held.values() if self.is_away(slot, now))
 
     def waiting(self, now: float) -> str:
-        """Return in words what is missing; "" if nothing is."""
+        """Return a text that names what the job is missing; "" if nothing."""
         if self.requirement is None or self.stopping or self.staying >= self.requirement.count:
             return ""
         texts = []
@@ -277,8 +277,8 @@ class SlotPool:
     def _has_use_for(self, allocation: Allocation, found: FoundExecutor | None) -> bool:
         """True if the slot may be held while slots are missing.
 
-        A slot that was given up is taken again only if its executor has provably ended: its node came back, with what
-        the job keeps there, before another slot was found.
+        A slot that this attempt has released is taken again only if its executor has provably ended. This is the case
+        when its node comes back, with the job's local state, before another slot was found.
         """
         fresh = found is None and allocation.id not in self._given_up
         back = found is not None and found.state is None and allocation.id not in self.releasing

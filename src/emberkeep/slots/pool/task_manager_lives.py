@@ -59,7 +59,7 @@ class TaskManagerLives:
         self.views.pop(instance, None)
 
     def stray(self, info: TaskManagerInfo) -> None:
-        """Watch an instance that may still hold a slot which was given back or given up; beats correct that."""
+        """Watch an instance that may still keep a slot which this attempt has released, until a beat frees that slot."""
         self.strays[info.instance] = info
         while len(self.strays) > STRAYS:
             del self.strays[next(iter(self.strays))]
@@ -74,7 +74,7 @@ class TaskManagerLives:
     def to_beat(self, held: Mapping[AllocationId, HeldSlot]) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
         """Return the instances that get a beat, each with the slots held on all instances of its task manager.
 
-        The running instance replies for the earlier ones, and frees what a beat does not name.
+        The running instance replies for the earlier ones, and frees the slots that a beat does not name.
         """
         by_id: dict[TaskManagerId, list[AllocationId]] = {}
         for key, slot in held.items():

@@ -203,7 +203,7 @@ class DriverAcknowledged:
 
 @dataclass(frozen=True)
 class AttemptsOver:
-    """This attempt of the job and all older ones are over."""
+    """This attempt of the job and all older ones have ended."""
 
     job_id: JobId
     attempt: int

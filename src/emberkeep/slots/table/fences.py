@@ -1,8 +1,8 @@
 """Records which leaders and attempts a task manager has seen, so that it can refuse older ones.
 
-It keeps the highest epoch in the job store that it follows, and for each job the highest attempt and the highest one
-that is over. A request for an older epoch or attempt is refused. An attempt that is over is refused even while no newer
-one is known, so a late repetition of its start cannot bring it back.
+It keeps the highest epoch in the job store that it follows. For each job it keeps the highest attempt and the highest
+attempt that has ended. A request for an older epoch or attempt is refused. An attempt that has ended is refused even
+while no newer one is known, so a late repetition of its start cannot bring it back.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Fences:
             self.epoch, self.lineage = epoch, lineage
 
     def check(self, job_id: JobId, attempt: int) -> None:
-        """Raise Conflict for an attempt that is over or has been superseded."""
+        """Raise Conflict for an attempt that has ended or has been superseded."""
         fence = self._jobs.get(job_id)
         if fence is None:
             return
@@ -80,7 +80,7 @@ class Fences:
         fence.highest = max(fence.highest, attempt)
 
     def end(self, job_id: JobId, attempt: int) -> None:
-        """Note that this attempt and all older ones are over."""
+        """Note that this attempt and all older ones have ended."""
         fence = self._touch(job_id)
         fence.over = max(fence.over, attempt)
         fence.highest = max(fence.highest, attempt)

@@ -492,7 +492,7 @@ class SlotTable:
     def _is_abandoned(self, slot: Slot, now: float) -> bool:
         """True if the JobMaster did not accept the slot in time, or is silent.
 
-        Once accepted or recovered, a slot is not abandoned while its attempt's driver lives on this task manager.
+        A slot that was accepted or recovered is not abandoned while its attempt's driver runs on this task manager.
         """
         key = (slot.allocation.job_id, slot.allocation.attempt)
         if slot.state is SlotState.OFFERED:

@@ -67,7 +67,7 @@ class FunctionCalls:
         """Close functions one after the other; log failures. ``functions``: pairs of a name and a close method.
 
         Each close waits for the previous one, and for a call of the same function in progress, but all these waits
-        together take at most 3 s. After that, closes overlap. Return when all have ended or the time limit is over.
+        together take at most 3 s. After that, closes overlap. Return when all have ended or the time limit has passed.
         """
         patience = time.monotonic() + _PATIENCE_SECONDS
         closing: dict[Future[None], str] = {}

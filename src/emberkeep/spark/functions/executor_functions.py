@@ -166,7 +166,7 @@ class ExecutorFunctions:
             self._give_up_overdue()
 
     def executor_removed(self, executor_id: str) -> None:
-        """Set a deadline for the instances on an executor that Spark was told to remove."""
+        """Set a deadline for the instances on an executor that Spark is removing."""
         with self._changed:
             for remote in self._remotes:
                 if remote.executor == executor_id:

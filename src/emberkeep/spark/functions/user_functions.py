@@ -144,17 +144,17 @@ class DriverFunctions:
     # --- reports on executors from Spark ----------------------------------------------------------------------------
 
     def executors_seen(self, executor_ids: Collection[str]) -> None:
-        """Pass on which executors are registered with Spark now."""
+        """Note which executors are registered with Spark now."""
         self._executors.executors_seen(executor_ids)
 
     def executor_removed(self, executor_id: str) -> None:
-        """Pass on that Spark was told to remove an executor."""
+        """Note that Spark is removing an executor: the instances on it get a deadline."""
         self._executors.executor_removed(executor_id)
 
     # --- the script's own end -----------------------------------------------------------------------------------------
 
     def ended_badly(self) -> None:
-        """Record that the script was told to end, or fails: from now on, functions are only closed.
+        """Record that the script is being cancelled, or has failed: from now on, functions are only closed.
 
         Call this from any thread, or in a signal handler.
         """

@@ -1,9 +1,9 @@
-"""Hide from the script that a procedure has ended its streaming queries, until that procedure is over.
+"""Hide from the script that a procedure has ended its streaming queries, until that procedure has ended.
 
 While the queries are away, the script sees them as running: its awaits do not return, ``isActive`` is true, and the
 start of another query waits. If the queries are started again, awaits continue with the new runs. If the job's end is
 recorded, awaits return as they do for ended queries, and the script continues after them. If it then starts a query,
-the script exits successfully, because the job is over.
+the script exits successfully, because the job has ended.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ class AwaitGate:
 
     @contextmanager
     def starting(self) -> Iterator[None]:
-        """Enclose the script's start of a query: wait while the gate is held. Raises SystemExit if the job is over."""
+        """Enclose the script's start of a query: wait while the gate is held.
+
+        Raises SystemExit if the job has ended.
+        """
         with self._changed:
             self._changed.wait_for(lambda: self._state is not _State.HELD)
             if self._state is _State.ENDED:

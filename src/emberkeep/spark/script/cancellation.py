@@ -17,7 +17,7 @@ class Cancelled(BaseException):
 def raise_on_sigterm(told: Callable[[], None] = lambda: None) -> None:
     """Make the first SIGTERM raise Cancelled in the main thread, unless the script sets its own handler.
 
-    ``told``: called at each SIGTERM, before any handler; it must not wait for a lock. In processes that the script
+    ``told`` is called at each SIGTERM, before any handler, and must not wait for a lock. In processes that the script
     forks, SIGTERM has its default effect.
     """
     raised = False

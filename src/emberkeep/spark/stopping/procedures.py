@@ -163,7 +163,7 @@ class QueryProcedures:
     def _run_interrupted(self, query: ScriptQuery, note: Note, limit: Limit) -> None:
         """Run the batch that the query had planned but not run when it ended.
 
-        Raises ProcedureRefused (the limit is over), Fatal, SparkUnavailable.
+        Raises ProcedureRefused (the limit has passed), Fatal, SparkUnavailable.
         """
         if query.reached is None:
             return

@@ -90,7 +90,7 @@ class LibraryCache:
         """Replace ``directory`` with one that has all ``artefacts``, and hold them until ``release``.
 
         ``python``: the interpreter of Python workers; one from an archive is tested first. Raises Fatal, RetryLater;
-        nothing is held then.
+        after an error nothing is held.
         """
         try:
             wanted = _by_name(artefacts)

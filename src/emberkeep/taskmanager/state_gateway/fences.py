@@ -81,7 +81,7 @@ class AttemptFences:
             raise _fenced(caller, newest)
 
     def admit(self, caller: Caller) -> None:
-        """Refuse a request of an attempt that is over. Call before anything else that a request does.
+        """Refuse a request of an attempt that has ended. Call before anything else that a request does.
 
         At the first request of an attempt, check the durable store, too; for a driver, write the attempt's mark first.
         Raises Fenced, RetryLater, Fatal.

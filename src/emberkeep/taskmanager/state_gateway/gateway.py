@@ -212,9 +212,9 @@ class StateGateway:
             return False, error
 
     def _renamed_before(self, durable: DurableState, rename: Rename) -> FileStatus | None:
-        """Return the target's status if this rename was done before: its source is gone and its target exists.
+        """Return the target's status if an earlier request has done this rename: the source is gone, the target exists.
 
-        The reply to the earlier request was lost then.
+        In that case the reply to the earlier request was lost.
         """
         try:
             durable.status(rename.source)
