@@ -104,6 +104,6 @@ def close_once(function: Any) -> None:
 
 
 def keeps_state(function: Any) -> bool:
-    """True if a function has a ``snapshot_state`` of its own."""
+    """True if a function defines ``snapshot_state``."""
     method = getattr(function, "snapshot_state", None)
     return callable(method) and getattr(method, "__func__", None) is not RichFunction.snapshot_state

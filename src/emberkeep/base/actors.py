@@ -119,7 +119,9 @@ class Actor(abc.ABC, Generic[EventT]):
         deadline: float | None,
         on_deadline: Callable[[], None] | None = None,
     ) -> asyncio.Task[None]:
-        """Run ``work`` beside the inbox for at most ``deadline`` seconds (None: the work bounds itself).
+        """Run ``work`` concurrently with the inbox, for at most ``deadline`` seconds.
+
+        ``deadline`` None: the work has a bound of its own.
 
         When the deadline passes, ``on_deadline`` is called. Without it, a missed deadline is an error of the actor.
         """

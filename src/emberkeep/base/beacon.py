@@ -73,6 +73,9 @@ class Beacon:
 
 
 def retry_pause(failures: int, longest: float, rng: random.Random) -> float:
-    """Return the seconds to wait after that many failures in a row: doubling up to ``longest``, half of it jitter."""
+    """Return the seconds to wait after ``failures`` failures in a row.
+
+    The pause doubles with each failure, up to ``longest``; half of it is random.
+    """
     pause = min(FIRST_PAUSE * 2.0 ** min(failures - 1, DOUBLINGS), longest)
     return pause * (0.5 + 0.5 * rng.random())

@@ -21,7 +21,7 @@ class Clock(Protocol):
     """Two readings. Pure domain packages take neither: they get ``now`` as an argument."""
 
     def now_ms(self) -> int:
-        """Return the wall-clock time in Unix milliseconds, for display and records. Never use it to measure durations."""
+        """Return the wall-clock time in Unix milliseconds, for display and records, not for measuring durations."""
 
     def monotonic(self) -> float:
         """Return seconds from an arbitrary start that never go back: for deadlines and durations."""

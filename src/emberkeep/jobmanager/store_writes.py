@@ -78,7 +78,7 @@ class StoreWrites:
         return None
 
     async def record_attempt(self, job_id: JobId, attempt: int, home: DriverHome | None) -> bool:
-        """Write the attempt. Return False if the outcome is unknown; the attempt's number must not be used after that."""
+        """Write the attempt. Return False if the outcome is unknown; do not use the attempt's number in that case."""
         tries = 0
         while True:
             try:

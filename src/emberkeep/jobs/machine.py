@@ -202,7 +202,7 @@ class JobMachine(NewestAttempt):
             self._order_stop(driver, now)
 
     def _end_twins(self, other: ev.DriverPlace, now: Moment) -> None:
-        """End the attempt, because two of its drivers are alive on different task managers and cannot be distinguished."""
+        """End the attempt: two of its drivers are alive on different task managers and cannot be distinguished."""
         driver = self._live()
         driver.condemned = True
         self._effects.append(ev.AttemptOver(driver.attempt))

@@ -26,8 +26,8 @@ def credential(secret: bytes, caller: Caller) -> str:
 def caller_of(secret: bytes, text: str) -> Caller:
     """Return the caller that ``text`` proves.
 
-    Raises InvalidInput if ``text`` is no credential or was not signed with this secret; the message contains no part of
-    ``text``.
+    Raises InvalidInput if ``text`` is not a credential or was not signed with this secret. The message contains no part
+    of ``text``.
     """
     match = _CREDENTIAL.fullmatch(text)
     if match is None:

@@ -12,7 +12,7 @@ class BlockedPlaces(Protocol):
     """An immutable blocklist that answers in constant time. A changed blocklist is another object."""
 
     def is_blocked(self, task_manager: TaskManagerId, node_id: str) -> bool:
-        """True if nothing new may be placed there."""
+        """True if nothing new may be placed on this task manager."""
 
     def is_evacuated(self, task_manager: TaskManagerId, node_id: str) -> bool:
         """True if what runs there must move elsewhere, too."""

@@ -157,7 +157,7 @@ class SlotRound:
         return wishes
 
     def _serve(self, wishes: list[_Wish]) -> bool:
-        """Assign one slot. False: the job has all its slots or no more of them fit."""
+        """Assign one slot. Return False if the job has all its slots or no further slot fits."""
         while wishes:
             wish = wishes[-1]
             member = wish.find() if wish.want.missing else None

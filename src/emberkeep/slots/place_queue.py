@@ -92,7 +92,7 @@ class PlaceQueue:
             job.reserved_on = None
 
     def member_closed(self, member: Member) -> None:
-        """Drop the claim on a member that takes nothing new any more."""
+        """Drop the claim on a member that accepts nothing new any more."""
         if self._claim is not None and self._claim[1] is member:
             self._drop_claim()
 

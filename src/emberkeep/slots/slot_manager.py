@@ -1,11 +1,11 @@
-"""Decides which task manager gives what to which job: the pure core of the resource manager.
+"""Decides which task manager's slots and driver places each job gets: the pure core of the ResourceManager.
 
 Task managers report what they hold, and their reports are the truth. Decisions that no report shows yet are kept as
 *pending* (slots) and *reserved* (driver places). They count as taken, so nothing is given twice. A pending slot lapses
 if no report shows it in time. Jobs state their total requirements; ``match`` decides.
 
 A silent task manager gets nothing new, but what jobs hold there presumably continues. It is *away*: what it last
-reported stays in the accounts until its jobs give that up or it has been away for too long. After a restart, its first
+reported stays in the accounts until its jobs release that, or it has been away for too long. After a restart, its first
 report lists what the new instance has taken over.
 """
 
@@ -290,7 +290,7 @@ class SlotManager:
         return any(driver.live and not self.is_void(driver.job_id, driver.attempt) for driver in member.drivers)
 
     def retire(self, task_manager: TaskManagerId) -> bool:
-        """Give a task manager nothing new, because it will be asked to end. False: it is busy or unknown."""
+        """Place nothing new on a task manager that will be asked to end. Return False if it is busy or unknown."""
         member = self._members.get(task_manager)
         if member is None or not member.is_idle:
             return False
@@ -308,9 +308,9 @@ class SlotManager:
                 self._due.both()
 
     def leaves(self, task_manager: TaskManagerId, *, drains: bool) -> None:
-        """Give a task manager nothing new, because it reports that it is about to end.
+        """Place nothing new on a task manager that reports its coming end.
 
-        ``drains``: what runs there moves elsewhere first.
+        ``drains``: True if its running work moves elsewhere first.
         """
         member = self._members[task_manager]
         if not member.leaving:
@@ -351,10 +351,10 @@ class SlotManager:
     # --- blocklist ----------------------------------------------------------------------------------------------------
 
     def block(self, places: BlockedPlaces) -> None:
-        """Follow a new blocklist: decide nothing new for the task managers that ``places`` blocks.
+        """Follow a new blocklist: place nothing new on the task managers that ``places`` blocks.
 
-        Pending slots there are withdrawn, and driver places for which no driver was ordered yet. Task managers that are
-        no longer blocked get work again.
+        Withdraw pending slots there, and driver places for which no driver was ordered yet. Task managers that are no
+        longer blocked get work again.
         """
         self._blocked, self._vacant_places = places, None
         for member in self._members.values():

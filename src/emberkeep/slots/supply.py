@@ -20,7 +20,7 @@ class Standing:
     """One registered task manager.
 
     ``spare``: free capacity that is withheld for a moment after the task manager refused a slot or was unreachable.
-    ``blocked``: it gets nothing new, because of the blocklist or because it is about to end.
+    ``blocked``: True if it gets nothing new, because of the blocklist or because it is about to end.
     """
 
     id: TaskManagerId

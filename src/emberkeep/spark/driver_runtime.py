@@ -67,8 +67,8 @@ __all__ = [
 class DriverRuntime:
     """Interface of the running driver for Emberkeep's own threads.
 
-    All methods may be called from any thread. They block while they cross into the JVM. Use one thread for all of them:
-    PySpark gives each calling thread a connection and a JVM thread.
+    Any thread may call the methods, which block while they call the JVM. Make all calls from one thread if possible:
+    PySpark creates a connection and a JVM thread for each calling thread.
     """
 
     def __init__(

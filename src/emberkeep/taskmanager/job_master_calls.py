@@ -29,8 +29,8 @@ class JobMasterCalls:
     async def offer(self, info: TaskManagerInfo, slots: Sequence[Slot]) -> OfferSlotsReply | None:
         """Offer slots of one attempt, with the executors in them.
 
-        Return None if no reply came, after a pause of OFFER_PAUSE. Raises Conflict if the receiver refuses all of them,
-        now and later.
+        If no reply came, return None after OFFER_PAUSE seconds. Raises Conflict if the receiver refuses all these slots
+        permanently.
         """
         first = slots[0].allocation
         reports = [executor_report(slot) for slot in slots]

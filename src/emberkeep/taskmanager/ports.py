@@ -61,7 +61,7 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launcher(Protocol):
-    """Starts and ends processes. Each process is a session of its own and outlives the task manager process."""
+    """Starts and ends processes. Each process leads its own session and outlives the task manager process."""
 
     def on_exit(self, callback: Callable[[ProcessExit], None]) -> None:
         """Set the callback for ends. It is called on the event loop, once for each started or adopted process."""

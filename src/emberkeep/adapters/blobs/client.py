@@ -358,7 +358,7 @@ def blob_path(owner: JobId, key: BlobKey) -> str:
 
 
 def _read_problem(answer: Answer, read: Callable[[Write], None]) -> _Problem:
-    """Read the problem document in a response that is no BLOB; return an empty one if it has none.
+    """Read the problem document in an error response; return an empty one if the response has none.
 
     Leave a long body unread: its connection is not used again.
     """

@@ -1,1 +1,1 @@
-"""Blocking work beside the event loop: threads, shares of them, and patience with mounts that hang."""
+"""Blocking work outside the event loop: threads, limits on their use, and time limits for mounts that hang."""

@@ -17,7 +17,7 @@ ResultT = TypeVar("ResultT")
 
 
 class FilePatience:
-    """Run work in a thread of its own, and abandon it after a while.
+    """Run work in a separate thread, and abandon work that takes too long.
 
     While abandoned work has not ended, no further work begins, so that at most one thread hangs.
     """

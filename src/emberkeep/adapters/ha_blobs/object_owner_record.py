@@ -1,4 +1,4 @@
-"""The ownership record of a place for BLOBs in an object store: one object beside those of the jobs."""
+"""The ownership record of a place for BLOBs in an object store: one object next to the jobs' objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An HA store at a place of its own: used only while that place is available, and only its owner deletes there."""
+"""An HA store outside the shared storage: used only while it is available, and only its owner deletes there."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The place's ownership record names the cluster, and the storage that it is used with. The storage in turn records which
 place its BLOBs are in (the *binding*). So a missing place is distinguished from a new one, and a place of another
-cluster or storage is recognised. Nothing is deleted in a place unless both records agree. If BLOBs are in the storage itself, the
-storage's record covers them.
+cluster or storage is recognised. Nothing is deleted in a place unless both records agree. If BLOBs are in the storage
+itself, the storage's record covers them.
 """
 
 from __future__ import annotations

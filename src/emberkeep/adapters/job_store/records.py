@@ -1,4 +1,6 @@
-"""Records that job stores keep of each job besides its graph, and the blocklist: typed JSON with version and checksum.
+"""The blocklist and the records of each job other than its graph, as job stores keep them.
+
+A record is typed JSON with a version and a checksum.
 
 All decoders raise Fatal naming ``where``: Damaged, NewerFormat, or Fatal itself if the version is too old.
 """

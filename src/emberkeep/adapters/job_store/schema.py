@@ -1,7 +1,7 @@
 """The tables of the embedded store's SQLite file, and the migration from earlier schemas.
 
-A file with an earlier schema is first copied beside itself, then changed in one transaction. A crash at any point
-leaves it in the old schema or in the new one. A file with a newer schema is left as it is.
+A file with an earlier schema is first copied in the same directory, then changed in one transaction. A crash at any
+point leaves it in the old schema or in the new one. A file with a newer schema is left as it is.
 """
 
 from __future__ import annotations

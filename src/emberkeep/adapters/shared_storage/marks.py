@@ -1,4 +1,4 @@
-"""The file of marks beside a storage's ownership record: which data will be deleted, and since when it is marked."""
+"""The file of marks, next to a storage's ownership record: which data will be deleted, and when it was marked."""
 
 from __future__ import annotations
 

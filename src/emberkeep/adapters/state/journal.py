@@ -139,7 +139,7 @@ class FileRenameJournal:
 
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
-        """Catch and log a refusal of the disk, and close the file, so that the next attempt rewrites all of it."""
+        """Catch and log an error of the disk, and close the file, so that the next write rewrites the whole file."""
         try:
             yield
         except (OSError, Fatal) as error:

@@ -88,7 +88,7 @@ class WebHdfs:
         }
 
     def application(self) -> web.Application:
-        """Return an application for a port of its own: it answers only WebHDFS requests."""
+        """Return an application that answers only WebHDFS requests, so it needs a separate port."""
         app = web.Application()
         app.router.add_route("*", PREFIX + "{path:.*}", self._answer)
         app.on_response_prepare.append(_without_content_type)

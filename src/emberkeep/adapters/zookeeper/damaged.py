@@ -1,7 +1,7 @@
 """Records that ZooKeeper keeps of jobs that ended while their records were damaged: one node per job.
 
-The node's creation time says since when the records are kept. Its data is the job's handle, or empty if only the
-checkpoint pointers were damaged. The job's other records are nodes below it. Any of them may be the damaged one.
+The node's creation time is the time from which the records are kept. Its data is the job's handle, or empty if only the
+checkpoint pointers were damaged. The job's other records are nodes below it. Any of these records may be damaged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DamagedNodes:
         self._graphs = graphs
 
     async def find(self) -> list[DamagedJob]:
-        """Return the damaged jobs, oldest first. Leave out the damaged blocklist, which is kept beside them."""
+        """Return the damaged jobs, oldest first, without the damaged blocklist, whose node is among theirs."""
         self._epoch.check_taken()
         found = []
         for name in await self._session.children(self._layout.damaged):

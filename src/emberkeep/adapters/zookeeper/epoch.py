@@ -42,7 +42,7 @@ class LeaderEpoch:
 
     @property
     def number(self) -> int:
-        """The number of the epoch. Raises Conflict before this JobManager has taken an epoch and after it has released it."""
+        """The number of the epoch. Raises Conflict before this store has taken one and after it has released it."""
         if self._number is None:
             raise Conflict("this store is not open")
         return self._number

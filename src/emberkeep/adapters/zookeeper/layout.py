@@ -46,7 +46,10 @@ _VERSION = 1
 
 
 class LeaderRecord(Compatible, frozen=True, kw_only=True):
-    """Persisted at ``epoch`` and ``leader``. ``life``: random, drawn by each contender, so that it recognises its own writes."""
+    """Persisted at ``epoch`` and ``leader``.
+
+    ``life``: a random text that each contender draws, so that it recognises its own writes.
+    """
 
     address: str
     life: str

@@ -1,7 +1,7 @@
 """Creates a cluster's persistent nodes if they are missing. With ``creator_only``, refuses nodes that others may use.
 
 Only missing nodes are created, so CREATE permission is needed only on the parent of the topmost one. Nodes above the
-cluster's own node are shared with other clusters, which create their nodes beside it.
+cluster's own node are shared with other clusters, which create their nodes next to it.
 """
 
 from __future__ import annotations

@@ -148,7 +148,10 @@ class PartWriter:
         self._sweep(self._opened())
 
     def next_age_ms(self) -> int | None:
-        """Return when a piece becomes due by its age (Unix milliseconds), as far as is known without a new look."""
+        """Return when the oldest piece becomes due by its age (Unix milliseconds).
+
+        None: never, or not known before the sink reads its output again.
+        """
         state = self._state
         return next_age_ms(state, self._limits) if state is not None and self._commits.is_known(state) else None
 

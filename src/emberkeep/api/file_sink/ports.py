@@ -43,7 +43,7 @@ class SinkFiles(Protocol):
         """
 
     def keep(self, paths: Sequence[str]) -> None:
-        """Make these files, which others have written, survive a power loss as far as the file system can."""
+        """Make these files, which Spark has written, survive a power loss, if the file system can do that."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all its contents; ignore one that does not exist."""

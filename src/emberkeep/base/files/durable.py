@@ -93,7 +93,7 @@ def _give_new_name(temporary: str, path: str, files: FileOps) -> None:
 
 
 def remove_leftovers(path: Path, files: FileOps = SYSTEM_FILES) -> None:
-    """Remove what crashes during ``write_file`` left beside ``path``.
+    """Remove the temporary files next to ``path`` that crashes during ``write_file`` left.
 
     Only for the file's single writer. Raises OSError.
     """

@@ -89,7 +89,7 @@ class BlobsOfStorage(Protocol):
 class _Look:
     """The findings and decisions of one inspection of the storage.
 
-    ``damaged``: the remains of damaged jobs. ``marks``: all current marks. ``due``: the marks whose data is removed now.
+    ``damaged``: the remains of damaged jobs. ``marks``: all current marks. ``due``: marks whose data is removed now.
     ``problem``: why BLOBs of unknown jobs are kept, if BLOBs are stored outside the shared storage.
     """
 

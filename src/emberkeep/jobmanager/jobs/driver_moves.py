@@ -5,8 +5,8 @@ restarted elsewhere, or stays until its job ends, as the blocklist entry says. O
 task manager, each as soon as there is room for it elsewhere.
 
 A streaming driver that cannot stop in this way is asked again. On an evacuated node it is restarted after a timeout,
-because the node will be removed. Its functions then continue with their state of the newest savepoint or planned move, and the
-job's exceptions say so. A drain has a deadline of its own, and loses nothing before that.
+because the node will be removed. Its functions then continue with their state of the newest savepoint or planned move,
+and the job's exceptions say so. On a draining task manager, no driver is restarted before that task manager ends.
 
 Which drivers must move follows from the blocklist and from where the drivers are. Both are reviewed with each report of
 a JobMaster and each change of the list. So a new leader need not know what an earlier one decided.

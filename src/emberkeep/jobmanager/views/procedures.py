@@ -13,8 +13,8 @@ from emberkeep.lifecycle.model import ProcedurePhase, ProcedureProgress, Procedu
 class ProcedureView(msgspec.Struct, frozen=True, kw_only=True):
     """One request about one job.
 
-    ``request``: None if an earlier leader got the request and only its savepoint is known. ``is_over``: nothing more will
-    happen; a request that stops the job has ended once the job has ended.
+    ``request``: None if an earlier leader got the request and only its savepoint is known. ``is_over``: True once
+    nothing more will happen; for a request that stops the job, once the job has ended.
     """
 
     job_id: JobId

@@ -79,7 +79,7 @@ class ApplicationStarted:
 
 @dataclass(frozen=True)
 class ApplicationStopping:
-    """The SparkContext begins to stop: nothing new is needed, and an executor that ends now is no loss."""
+    """The SparkContext begins to stop: no further slot is needed, and an executor that ends now is not a loss."""
 
 
 @dataclass(frozen=True)
@@ -246,8 +246,8 @@ class BeatNow:
 class RemoveExecutor:
     """Make Spark stop counting on this executor.
 
-    ``orderly``: it is no loss to report. For example, it ended with code 0, as executors do that Spark dismisses, above
-    all at the end of a session.
+    ``orderly``: True if the executor's end is not a loss that Spark must report. For example, executors that Spark
+    itself dismisses end with code 0, above all at the end of a session.
     """
 
     executor_id: ExecutorId

@@ -482,10 +482,10 @@ class SlotPool:
         return f"{what} within {self.limits.evacuation_timeout:g} s (blocklist.evacuation.timeout) and is ended"
 
     def _left(self, slot: HeldSlot, reason: str, *, orderly: bool) -> list[PoolEffect]:
-        """Give back the slot of an executor that had to end: no failure, and no pause.
+        """Return the slot of an executor that had to end. This is not a failure, so no pause follows.
 
-        A leaving executor's replacement was requested already. An executor that ends with its application is no loss to
-        report.
+        The replacement of a leaving executor was requested already. An executor that ends with its application is not
+        reported as lost.
         """
         where = f"{slot.executor_id}, leaving {slot.task_manager.id}," if slot.leaving else f"{slot.executor_id}"
         reason = f"executor {where} {reason}"

@@ -59,7 +59,7 @@ class TaskManagerLives:
         self.views.pop(instance, None)
 
     def stray(self, info: TaskManagerInfo) -> None:
-        """Watch an instance that may still keep a slot which this attempt has released, until a beat frees that slot."""
+        """Watch an instance that may still keep a slot which this attempt has released. Beats free that slot."""
         self.strays[info.instance] = info
         while len(self.strays) > STRAYS:
             del self.strays[next(iter(self.strays))]

@@ -227,14 +227,20 @@ class StopLapsed:
 
 @dataclass(frozen=True)
 class Drain:
-    """The task manager will end: take nothing new, let the rest run. ``moves``: what runs here moves elsewhere."""
+    """The task manager will end: accept nothing new, let running work continue.
+
+    ``moves``: True if running work moves elsewhere.
+    """
 
     moves: bool
 
 
 @dataclass(frozen=True)
 class Close:
-    """The task manager ends: take nothing new, give drivers ``grace`` seconds, end all other slots at once."""
+    """The task manager ends: accept nothing new, and give drivers ``grace`` seconds.
+
+    Release at once the slots of attempts whose driver does not run here.
+    """
 
     grace: float
 

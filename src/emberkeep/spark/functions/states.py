@@ -1,4 +1,4 @@
-"""Keep the newest recorded states of user functions beside the job's checkpoints, for the start of later attempts.
+"""Keep the newest recorded states of user functions next to the job's checkpoints, for the start of later attempts.
 
 States are recorded with savepoints: first the one that the job starts from, then each one that the job completes. A
 copy of the newest states is kept because a savepoint may be removed, or be slow to read. When a driver moves there is

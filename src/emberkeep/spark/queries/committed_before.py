@@ -1,7 +1,7 @@
 """Detect a checkpoint that is older than the batches committed to it before (an old copy put back, lost data).
 
-Such a query is warned about, not refused: going back may be intended, an attempt that always fails is no help, and
-Spark repeats the missing batches from its sources, as far as these still have the data.
+Emberkeep warns about such a query and does not refuse it. An older checkpoint may be intended, a refusal would fail
+every attempt, and Spark repeats the missing batches if its sources still have the data.
 """
 
 from __future__ import annotations

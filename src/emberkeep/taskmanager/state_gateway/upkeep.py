@@ -142,7 +142,7 @@ class StateUpkeep:
             self.sweep()
 
     async def _compare_all(self) -> None:
-        """Compare in a task of its own, because a store may hang."""
+        """Compare in a separate task, because a store may hang."""
         while True:
             await asyncio.sleep(self._sweep_interval)
             await self.compare()
