@@ -18,7 +18,10 @@ def since_boot() -> float:
 
 
 class Clock(Protocol):
-    """Two readings. Pure domain packages take neither: they get ``now`` as an argument."""
+    """Reads monotonic and wall-clock time.
+
+    Pure domain packages read no clock: they get ``now`` as an argument.
+    """
 
     def now_ms(self) -> int:
         """Return the wall-clock time in Unix milliseconds, for display and records, not for measuring durations."""

@@ -66,7 +66,7 @@ class CacheMachine:
             self._settle(owner, key, entry)
 
     def claim(self, owner: JobId, key: BlobKey, holder: str | None) -> Claim:
-        """Begin to retrieve a BLOB for ``holder`` (None: for the transfer itself).
+        """Begin to retrieve a BLOB for ``holder``, or for the transfer itself if ``holder`` is None.
 
         The BLOB is kept from now on, even if it was due for deletion.
         """
@@ -121,7 +121,7 @@ class CacheMachine:
         return 0 if entry is None else len(entry.holders)
 
     def may_be_stored(self, owner: JobId, key: BlobKey) -> bool:
-        """True if the cache may have the BLOB's file: it was fetched or found, and not deleted since."""
+        """True if the cache may have the BLOB's file, because it has fetched or found it and not deleted it since."""
         entry = self._owners.get(owner, {}).get(key)
         return entry is not None and entry.stored
 

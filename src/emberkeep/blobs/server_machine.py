@@ -193,8 +193,8 @@ class ServerMachine(ServerState):
     ) -> None:
         """End a read and record what it found about each store's copy.
 
-        None: nothing new; False: the store has no sound copy. Findings are ignored if a newer upload has stored the
-        BLOB since.
+        For each store, None means that the read found out nothing, and False that the store has no sound copy. Findings
+        are ignored if a newer upload has stored the BLOB since.
         """
         record = self.owners[owner_id].records[key]
         record.readers -= 1
@@ -287,7 +287,10 @@ class ServerMachine(ServerState):
                     yield owner_id, key, holder
 
     def restart(self, owner_id: JobId, attempt: int) -> None:
-        """End a failed attempt: it can store nothing more. The job's transient BLOBs lose all references (BLOB-14)."""
+        """End a failed attempt, whose requests are refused from now on.
+
+        The job's transient BLOBs lose all references (BLOB-14).
+        """
         if not self.has_ended(owner_id):
             self._fences.end(owner_id, attempt)
         for upload in self.uploads.values():

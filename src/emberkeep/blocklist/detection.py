@@ -122,7 +122,7 @@ class FaultDetector:
             record.work[node_id] = replace(before[node_id], seen=now)
 
     def succeeded(self, job_id: JobId) -> None:
-        """Note that the job has succeeded: it is proven to work on the nodes where it ran last."""
+        """Note that the job has succeeded, which proves that it works on the nodes where it ran last."""
         record = self._jobs.get(job_id)
         for work in record.work.values() if record is not None else ():
             work.proven = True

@@ -167,7 +167,7 @@ def check_entry(entry: Blocked) -> None:
 
 
 def parse_end(end_ms: int | None, now_ms: int) -> int:
-    """Return when an entry that begins now ends; None: never. Raises InvalidInput."""
+    """Return the time at which an entry that begins now ends, or None if it never ends. Raises InvalidInput."""
     if end_ms is None:
         return PERMANENT
     if end_ms <= now_ms:

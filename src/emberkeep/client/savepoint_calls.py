@@ -56,7 +56,7 @@ class SavepointCalls:
     ) -> TriggerResponse:
         """Request a suspend or drain. All tries of this call count as one request.
 
-        ``limit_ms`` is the time that running micro-batches get to end; None: as configured.
+        ``limit_ms``: time in which running micro-batches must end. None means the configured time.
         """
         request = StopRequest(drain=drain, target_directory=target, trigger_id=secrets.token_hex(16), timeout=limit_ms)
         return await self._post(f"/jobs/{job_id}/stop", request, TriggerResponse)

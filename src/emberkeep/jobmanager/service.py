@@ -55,7 +55,7 @@ class SharedStorage(Protocol):
     problem: str
 
     async def expect(self) -> None:
-        """Check the storage now, and expect data of this cluster in it: it has recovered jobs."""
+        """Check the storage now, and expect data of this cluster in it, because the cluster has recovered jobs."""
 
 
 class JobManagerService:

@@ -1,4 +1,4 @@
-"""A JobMaster's link to the JobManager: it registers, then reports the attempt's status until the driver ends."""
+"""A JobMaster's link to the JobManager: registers, then reports the attempt's status until the driver ends."""
 
 from __future__ import annotations
 

@@ -319,7 +319,10 @@ class JobMaster(Actor[Event]):
     # --- carrying out -------------------------------------------------------------------------------------------------
 
     def _decide(self, event: pool.PoolEvent) -> pool.AcceptOffer | None:
-        """Feed the slot pool and carry out its effects. Return the answer to an offer; None: it must be repeated."""
+        """Feed the slot pool and carry out its effects.
+
+        Return the reply to an offer of slots, or None if the offer must be repeated.
+        """
         answer: pool.AcceptOffer | None = None
         for effect in self.pool.handle(event, self._system.clock.monotonic()):
             match effect:

@@ -89,8 +89,8 @@ class Driver:
     def silent_at(self, policy: JobPolicy, hears_since: float | None) -> float | None:
         """Return when the driver counts as silent although its task manager can be ordered to end it.
 
-        None: no such time, because the task manager is not reachable or the driver was ordered to stop. Silence counts
-        from ``hears_since`` on (None: it does not count now).
+        Return None if there is no such time, because the task manager is not reachable or the driver was ordered to
+        stop. Silence counts from ``hears_since`` on; None means that it does not count now.
         """
         if hears_since is None or not self.reachable or self.stop_at is not None:
             return None

@@ -189,7 +189,7 @@ class StartAccepted:
 
 @dataclass(frozen=True)
 class StartRefused:
-    """The task manager will not start the driver: it has no room, or knows of a newer attempt."""
+    """The task manager refuses to start the driver, because it has no room or knows of a newer attempt."""
 
     attempt: int
     message: str

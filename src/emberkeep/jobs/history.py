@@ -33,7 +33,7 @@ class JobHistory:
         self.status_times_ms[status] = ms
 
     def attempt_started(self, attempt: int, task_manager: TaskManagerId | None, ms: int) -> None:
-        """Add an attempt. ``task_manager`` None: it was recovered, and its place is not known yet."""
+        """Add an attempt. ``task_manager`` is None if the attempt was recovered and its place is not known yet."""
         record = AttemptRecord(attempt=attempt, task_manager=task_manager or TaskManagerId(""), started_ms=ms)
         self._attempts.append(record)
 

@@ -1,4 +1,4 @@
-"""Decides when jobs' unneeded data leaves the shared storage: it is marked, kept for a period, then removed.
+"""Decides when data that no job needs is removed from the shared storage: after a mark, and a waiting period.
 
 A mark is durable, so that its period continues under the next leader. The mark is removed as soon as the job needs its
 data.

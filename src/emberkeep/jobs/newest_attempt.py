@@ -46,7 +46,7 @@ class NewestAttempt(JobState):
         return True
 
     def _await_driver(self, now: Moment) -> None:
-        """Expect the driver of the newest attempt: it may be alive."""
+        """Wait for the driver of the newest attempt, which may be alive."""
         self.driver = Driver(attempt=self.attempt, since=now.at, heard_at=now.at, place=None, home=self._home)
         self.history.attempt_started(self.attempt, self._home.task_manager if self._home else None, now.ms)
         self._enter(JobStatus.INITIALIZING, now)

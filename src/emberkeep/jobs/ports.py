@@ -88,7 +88,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def record_procedure(self, job_id: JobId, request: ProcedureRequest | None) -> None:
-        """Write what the job is requested to do, replacing the previous request; None: no request any more. Idempotent.
+        """Write the job's current request, replacing the previous one. None means no request any more. Idempotent.
 
         Raises Absent if the job has no handle.
         """

@@ -80,7 +80,7 @@ class JobState:
         self._steps: deque[str] = deque(maxlen=STEPS_REMEMBERED)
 
     def deadline(self) -> float | None:
-        """Return when a Tick is due (monotonic seconds); None: only an event moves the job on."""
+        """Return when the next Tick is due (monotonic seconds), or None if only another event can change the job."""
         if self.phase is Phase.PLACING:
             return self._explain_at
         if self.phase is Phase.BACKING_OFF:

@@ -79,7 +79,7 @@ class Lost:
 
 @dataclass(frozen=True)
 class Granted:
-    """It is this latch's turn: it is first in the queue, or next in line and the leader's process is gone."""
+    """It is this latch's turn: it is first in the queue, or the next one after a leader whose process is gone."""
 
     latch: int
 

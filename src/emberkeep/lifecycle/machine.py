@@ -123,7 +123,7 @@ class StepDone(msgspec.Struct, frozen=True):
 
 
 class StepFailed(msgspec.Struct, frozen=True):
-    """A step failed. ``hangs``: it may still be running, and continue at any time."""
+    """A step failed. ``hangs``: True if the step may still be running, and may continue at any time."""
 
     trigger_id: str
     step: Step
@@ -170,7 +170,10 @@ Effect = Run | Tell
 
 
 class ProcedureMachine:
-    """The procedures of one attempt, one at a time. ``progress``: that of the newest request, None before the first."""
+    """The procedures of one attempt, one at a time.
+
+    ``progress``: the progress of the newest request, None before the first one.
+    """
 
     def __init__(self) -> None:
         self.progress: ProcedureProgress | None = None

@@ -118,7 +118,7 @@ class Ownership:
         return tuple(effects)
 
     def orphans(self, owners: Iterable[tuple[JobId, AllocationId]]) -> tuple[Effect, ...]:
-        """Drop copies without an owner: they were written while their slot was being given back."""
+        """Drop copies without an owner, which were written while their slot was being returned."""
         return tuple(
             DropAllocation(job_id, allocation_id)
             for job_id, allocation_id in dict.fromkeys(owners)

@@ -82,7 +82,7 @@ class Awaited(enum.Enum):
 
 
 def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
-    """Return which executors to wait for. ``registered``: those that Spark can use."""
+    """Return which executors to wait for. ``registered``: executors that Spark can use."""
     if len(registered) >= survey.wanted:
         return Awaited.NONE
     served = {place.task_manager for place in survey.executors if place.executor_id in registered}

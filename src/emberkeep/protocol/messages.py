@@ -366,7 +366,7 @@ class StartExecutor(Message, frozen=True, kw_only=True):
 
 
 class ReleaseSlot(Message, frozen=True, kw_only=True):
-    """Release a slot: its executor is ended at once. An unknown allocation counts as released: Ack.
+    """Release a slot and end its executor at once. An unknown allocation counts as released, so the reply is Ack.
 
     ``stopped``: the application has stopped, so the node keeps what it holds of the job's state. Otherwise the job
     continues and no longer needs that state here.

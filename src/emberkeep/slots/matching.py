@@ -235,7 +235,7 @@ class PlaceRound:
         return best[0][2] if best else None
 
     def put_back(self, member: Member) -> None:
-        """Sort a member again after one of its places was assigned: it has less free now."""
+        """Sort a member again after one of its places was assigned, because it has less room now."""
         _settle(self._heaps[member.info.runtime.python])
 
 

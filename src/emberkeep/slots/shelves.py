@@ -10,7 +10,10 @@ from emberkeep.slots.model import Allocation, RuntimeVersions
 
 @dataclass
 class Shelf:
-    """The task managers of one runtime. ``levels[n]``: those that could give n one-core slots, in stable order."""
+    """The task managers of one runtime.
+
+    ``levels[n]``: the task managers with room for n more one-core slots, in stable order.
+    """
 
     levels: list[dict[Member, None]] = field(default_factory=list)
     members: dict[Member, None] = field(default_factory=dict)

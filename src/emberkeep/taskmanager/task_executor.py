@@ -282,7 +282,7 @@ class TaskExecutor(Actor[Event]):
         self._keep()
 
     def _found(self, key: ProcessKey, pid: int | None, outcomes: dict[DriverKey, AttemptOutcome]) -> None:
-        """Update the table for a recorded process. ``pid`` None: it is no longer alive."""
+        """Update the table for a recorded process. ``pid`` is None if the process is no longer alive."""
         if isinstance(key, ExecutorKey):
             self._decide(
                 table.ExecutorStarted(key.allocation_id, key.executor_id, pid)

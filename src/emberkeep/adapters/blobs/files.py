@@ -146,7 +146,7 @@ class BlobFiles:
             return error
 
     def _undo(self, owner: JobId, key: BlobKey, existed: bool) -> None:
-        """Delete a new BLOB that no caller knows of: it is not durable, or its caller was cancelled at the end."""
+        """Delete a new BLOB that no caller knows of, because it is not durable or the caller was cancelled."""
         if not existed:
             with contextlib.suppress(OSError):
                 self._tree.delete(owner, [key])

@@ -112,7 +112,7 @@ class StoreThreads:
 def in_time_for(within: float, store: str) -> Callable[[], None]:
     """Return a check for a deletion: it raises RetryLater once ``within`` seconds from now have passed.
 
-    ``store`` is for the message.
+    ``store`` names the store in the error's message.
     """
     deadline = since_boot() + within
 

@@ -232,7 +232,7 @@ def session_cookie_name(token: str) -> str:
 
 
 def _session_value(token: str) -> str:
-    """Return the cookie's value: it proves knowledge of the token without being the token."""
+    """Return the value of the session cookie, which proves that its holder knew the token without containing it."""
     return hmac.new(token.encode(), b"emberkeep web session", hashlib.sha256).hexdigest()
 
 

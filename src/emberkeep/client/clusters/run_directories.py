@@ -78,7 +78,7 @@ def _locked(directory: Path) -> int:
 
 
 def _is_lock_of(directory: Path, lock: int) -> bool:
-    """True if the locked file is still the directory's lock: it may have been removed during the wait for the lock."""
+    """True if the locked file is still the directory's lock file, and was not removed during the wait for the lock."""
     try:
         return os.path.samestat((directory / _LOCK).stat(), os.fstat(lock))
     except FileNotFoundError:

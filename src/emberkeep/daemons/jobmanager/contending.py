@@ -1,7 +1,7 @@
 """Wires one of several JobManagers: it is a standby on its port, leads in its turn, and is a standby again.
 
-Whatever ends a turn (the ZooKeeper session is lost, another JobManager has taken over), the process continues, and its
-next turn keeps nothing of the last one.
+A turn as leader ends if, for example, the ZooKeeper session is lost or another JobManager takes over. The process then
+continues as a standby. Its next turn keeps nothing of the last one.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class _Front:
         )
 
     def _problem(self) -> str:
-        """Return why this JobManager would be no good leader now, "" if there is no reason."""
+        """Return why this JobManager is not fit to lead now, or "" if it is."""
         if self._session.state is not SessionState.CONNECTED:
             return (
                 f"ZooKeeper at {self._session.hosts} cannot be reached, as it has to be "

@@ -184,7 +184,7 @@ class StorageKeeper:
         )
 
     def _strange_blobs(self) -> set[Item] | None:
-        """Return the BLOBs of unknown jobs. None: they cannot be listed now."""
+        """Return the BLOBs of unknown jobs, or None if they cannot be listed now."""
         try:
             return {(Kind.BLOBS, owner) for owner in self._blobs.strangers()}
         except EmberkeepError as error:

@@ -52,7 +52,7 @@ class BlobServer:
         disk: Disk | None = None,
         overtook: bool = False,
     ) -> None:
-        """Create a server; it does nothing before ``open``.
+        """Create a server that does nothing before ``open``.
 
         ``confirm`` raises an EmberkeepError unless this JobManager is the leader. ``disk``: None for the machine's own.
         ``overtook``: the previous leader's session had not ended. It may still delete BLOBs, for as long as its last

@@ -273,7 +273,7 @@ class Procedures:
             self._remember(ProcedureView(job_id=job_id, trigger_id=wanted.trigger_id, request=wanted, is_over=True))
 
     def job_ended(self, job_id: JobId, standing: Standing, status: JobStatus) -> None:
-        """Fail the request that is still open: it can no longer be carried out."""
+        """Fail the request that is still open, because an ended job cannot carry it out."""
         running, standing.wanted = standing.running, None
         if running is not None:
             self._remember(

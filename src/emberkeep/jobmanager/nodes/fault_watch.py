@@ -23,8 +23,9 @@ NOT_STARTED = "could not be started"  # how the slot pool describes an executor 
 class FaultWatch:
     """Feeds the fault detector. Belongs to the ResourceManager. Times are monotonic seconds, except ``now_ms``.
 
-    A job's first report to this leader may contain old failures, so it is no evidence. ``removals``: those of the
-    blocklist that this leader has found. A node that was unblocked by hand is left alone for the rest of its pause.
+    A job's first report to this leader may contain old failures, so it does not count as evidence. ``removals``: the
+    removals in the blocklist that this leader has read. A node that was unblocked by hand is not suspected for the rest
+    of its pause.
     """
 
     def __init__(self, configuration: Configuration, removals: Collection[Removal], now: float, now_ms: int) -> None:

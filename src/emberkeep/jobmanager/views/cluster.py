@@ -59,7 +59,10 @@ class Evacuation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskManagerView(msgspec.Struct, frozen=True, kw_only=True):
-    """One registered task manager. ``away``: it is silent, ``report`` is its last one, and nothing there is free."""
+    """One registered task manager.
+
+    ``away``: True while it is silent. In that case ``report`` is its last report, and none of its slots is free.
+    """
 
     info: TaskManagerInfo
     report: TaskManagerReport
@@ -135,9 +138,7 @@ class JobManagerGateway(BlocklistGateway, ProcedureGateway, Protocol):
         """Return one task manager. Raises Absent."""
 
     async def stop_task_manager(self, task_manager_id: TaskManagerId, *, drain: float) -> None:
-        """End a task manager permanently, after its work: that may end by itself for ``drain`` seconds.
+        """End a task manager permanently. For up to ``drain`` seconds, its work may end or move elsewhere first.
 
-        Repeats do no harm.
-
-        Raises Absent, RetryLater (it does not answer), UnknownOutcome.
+        Idempotent. Raises Absent, RetryLater (it does not answer), UnknownOutcome.
         """

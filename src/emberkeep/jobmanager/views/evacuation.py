@@ -63,5 +63,5 @@ def _evacuation(
 
 
 def _moves(driver: DriverReport, job: JobView | None) -> bool:
-    """True if a driver is about to leave: it ends, must move, or belongs to no current attempt."""
+    """True if a driver is about to leave, because it ends, must move, or belongs to an ended attempt."""
     return job is None or job.leaving or driver.attempt != job.attempt

@@ -25,8 +25,8 @@ def view_of(
 ) -> JobView:
     """Return the view of a job that this JobManager has managed.
 
-    ``graph``: None if it could not be read. ``moving``: its driver was asked to move. ``held``: what the next attempt
-    waits for, before it is recorded.
+    ``graph``: None if it could not be read. ``moving``: True if the job's driver was asked to move. ``held``: what the
+    next attempt waits for before it can be recorded.
     """
     ended = machine.status.is_globally_terminal
     result = machine.result if ended else None

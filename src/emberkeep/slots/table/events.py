@@ -345,7 +345,7 @@ class EndDriver:
 
 @dataclass(frozen=True)
 class ForgetJob:
-    """Delete the job's files: it holds nothing here, and has ended or held nothing here for a long time."""
+    """Delete the job's files, because it holds nothing here, and has ended or has held nothing here for a long time."""
 
     job_id: JobId
 

@@ -125,7 +125,7 @@ def _rank(record: SlotRecord) -> int:
 
 
 def _free_index(table: SlotTable, own: int) -> int | None:
-    """Return the slot's own index, or the first free one if that is taken or too high; None: no index is free."""
+    """Return the slot's own index, or the first free one if that is taken or too high, or None if none is free."""
     taken = {slot.allocation.slot_index for slot in table.slots.values()}
     free = [index for index in range(table.limits.slots) if index not in taken]
     return own if own in free else next(iter(free), None)

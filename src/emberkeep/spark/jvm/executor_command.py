@@ -1,6 +1,6 @@
 """The command line and environment of one executor process (Spark's CoarseGrainedExecutorBackend).
 
-The process must be started in ``work_dir``: it contains the job's files, as Spark would have put them there.
+The process must be started in ``work_dir``, which contains the job's files where Spark would have put them.
 """
 
 from __future__ import annotations

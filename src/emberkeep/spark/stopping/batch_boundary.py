@@ -81,7 +81,7 @@ def was_interrupted(query: ScriptQuery) -> bool:
 def runs(query: ScriptQuery) -> bool:
     """True if the query may still commit a batch.
 
-    ``isActive`` is not used: it turns false when the query is told to end, while its last batch still runs. Raises
+    ``isActive`` is not used: it turns false when the query is stopped, while its last batch still runs. Raises
     SparkUnavailable.
     """
     return bool(call("does the query run", lambda: _thread(query).isAlive()))
@@ -157,7 +157,7 @@ class _Wait:
     def take_back(self) -> bool:
         """True if the query continues: it was still in a batch when the state was reset, and reads the state after it.
 
-        False if no batch runs: the query is told to end again.
+        Return False if no batch runs; in that case make the query end again.
         """
         if not self._works():
             return False
