@@ -12,7 +12,7 @@ from emberkeep.jobs.policy import JobPolicy
 
 @dataclass
 class Driver:
-    """Times are monotonic seconds."""
+    """What the JobManager knows of the current attempt's driver. Times are monotonic seconds."""
 
     attempt: int
     since: float  # when it was ordered to start, or recovered
@@ -35,7 +35,7 @@ class Driver:
 
     @property
     def stands_at(self) -> DriverHome | None:
-        """Where the driver is, as far as is known."""
+        """The known place of the driver."""
         return self.home if self.place is None else self.place.home
 
     @property
@@ -46,9 +46,10 @@ class Driver:
     def is_missing_at(self, place: DriverPlace, *, continues: bool) -> bool:
         """True if a report from ``place`` that does not list the driver proves it gone.
 
-        Either the driver was recovered: it could run nowhere else, this task manager knows what its earlier instances
-        started, and no message of the driver has arrived since the recovery. Or this leader ordered it from an earlier
-        instance of this task manager, and it never came up; if it comes up now, it is refused.
+        There are two such cases. The driver was recovered: it could run nowhere else, this task manager knows what its
+        earlier instances started, and no message of the driver has arrived since the recovery. Or this leader ordered
+        an earlier instance of this task manager to start the driver, and the driver never registered; if it registers
+        now, it is refused.
         """
         home = self.home
         if self.registered or self.heard:
@@ -61,18 +62,18 @@ class Driver:
         return is_home and (continues or home.instance == place.instance)
 
     def is_twin_of(self, place: DriverPlace, pid: int) -> bool:
-        """True if process ``pid`` at ``place`` is not this driver, which another task manager lists."""
+        """True if process ``pid`` at ``place`` is a second driver: another task manager lists this one."""
         if not self.listed or self.place is None or self.place.task_manager == place.task_manager:
             return False
         return (self.place.node_id, self.pid) != (place.node_id, pid)
 
     def hear(self, now: float) -> None:
-        """Note a message of its JobMaster."""
+        """Note that a message of the driver's JobMaster has arrived."""
         self.heard_at = now
         self.heard = True
 
     def count_from(self, now: float) -> None:
-        """Let its silence count from ``now``."""
+        """Count the driver's silence from ``now``."""
         self.since = self.heard_at = now
 
     def seen_at(self, place: DriverPlace, pid: int) -> None:

@@ -79,7 +79,7 @@ class GraphRead:
 
 @dataclass(frozen=True)
 class GraphStillAway:
-    """Another try to read the graph has failed. ReadGraph remains in effect and will have another reply."""
+    """A further attempt to read the graph has failed. ReadGraph stays in effect, and another reply to it follows."""
 
     reason: str
 
@@ -105,7 +105,7 @@ class PlaceGranted:
 
 @dataclass(frozen=True)
 class PlaceExplained:
-    """Reply to ExplainPlace: why there is no place, in words. ``blocked``: unblocking nodes may provide one."""
+    """Reply to ExplainPlace: a text that says why there is no place. ``blocked``: True if unblocking nodes may help."""
 
     text: str
     blocked: bool = False
@@ -141,7 +141,7 @@ class ResultRecorded:
 class CancelRequested:
     """The job must be canceled.
 
-    ``grace``: seconds until the driver is killed; None: the configured time. A repeated request may shorten the time.
+    ``grace``: seconds until the driver is killed, or None for the configured time. A repeated request may shorten it.
     """
 
     grace: float | None = None
@@ -149,7 +149,7 @@ class CancelRequested:
 
 @dataclass(frozen=True)
 class MoveDriver:
-    """End this attempt's driver and start the next one elsewhere, because its node is evacuated. No failure."""
+    """End this attempt's driver and start the next one elsewhere, because its node is evacuated. Not a failure."""
 
     attempt: int
 
@@ -345,14 +345,14 @@ class StopDriver:
 
 @dataclass(frozen=True)
 class DropRequirements:
-    """The attempt needs no more slots; its JobMaster gives back those that it has."""
+    """The attempt needs no more slots; its JobMaster returns those that it has."""
 
     attempt: int
 
 
 @dataclass(frozen=True)
 class AttemptOver:
-    """End everything of the attempt: its slots, place and driver are void wherever they are reported."""
+    """End the attempt's slots, place and driver, wherever they are reported."""
 
     attempt: int
 

@@ -1,4 +1,4 @@
-"""Decides when a leader may take silence for an end, and when it must suspect that it is cut off itself.
+"""Decides when a leader may conclude that a silent peer has ended, and when it must suspect that it is cut off itself.
 
 Silence alone proves nothing: a leader that is cut off receives no heartbeats from healthy drivers either. The other
 peers distinguish the two cases. Silence counts only while most of the leader's peers keep sending. If most of them fall
@@ -16,9 +16,10 @@ from emberkeep.base.ids import TaskManagerId
 class Hearing:
     """Contact with the peers: task managers, and their drivers on their behalf. Times are monotonic seconds, passed in.
 
-    ``patience``: silence after which a peer counts as silent; half of the shortest silence from which anything is
-    concluded. ``longest_doubt``: limit of a doubt while some peer sends. ``deafness``: time without contact to any peer
-    after which a leader counts as cut off if it knows from the store that peers exist; None: it knows of no peer.
+    ``patience``: time without a message after which a peer counts as silent. It is half of the shortest silence from
+    which the leader concludes anything. ``longest_doubt``: longest time for which the leader doubts itself while some
+    peer sends. ``deafness``: time without contact to any peer after which a leader counts as cut off, if it knows from
+    the store that peers exist; None if it knows of no peer.
     """
 
     def __init__(self, now: float, *, patience: float, longest_doubt: float, deafness: float | None = None) -> None:
@@ -51,7 +52,7 @@ class Hearing:
         return self._since
 
     def resumed(self, now: float) -> None:
-        """Let silence count from now: this leader has decided nothing for a while and may have missed messages."""
+        """Count silence from now, because this leader has decided nothing for a while and may have missed messages."""
         self._review(now)
         if self._since is not None:
             self._since = now

@@ -1,4 +1,4 @@
-"""A job's past as shown to people: attempts, exceptions, when each status was entered. Bounded."""
+"""A job's history as shown to users: attempts, exceptions, and when each status was entered. Bounded."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class JobHistory:
         self._exceptions.append(entry)
 
     def note(self, entries: Iterable[ExceptionEntry]) -> None:
-        """Add entries that are not known yet (a JobMaster repeats its newest ones in each heartbeat)."""
+        """Add the new ones of these entries, because a JobMaster repeats its newest entries in each heartbeat."""
         for entry in entries:
             if entry not in self._exceptions:
                 self._exceptions.append(entry)

@@ -4,9 +4,9 @@ These rules hold at every step:
 
 - A driver starts only under an attempt number that is durable and was never used.
 - The next number is written only when the previous driver is proven gone.
-- The first report of an attempt's end decides. A presumed end may give way to it.
+- The first report of an attempt's end decides. It may replace a presumed end.
 - A job's result is issued once and never changes.
-- In every phase, something that moves the job on is under way, or a deadline is set.
+- In every phase, an action that changes the job is in progress, or a deadline is set.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ class JobMachine(NewestAttempt):
     # --- entry point --------------------------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: Moment) -> list[Effect]:
-        """Take one event; return the effects. Raises IllegalTransition for an event that the phase does not allow."""
+        """Apply one event and return the effects.
+
+        Raises IllegalTransition for an event that the phase does not allow.
+        """
         if self._is_late(event):
             return []
         targets = TRANSITIONS[self.phase].get(type(event))
@@ -109,7 +112,10 @@ class JobMachine(NewestAttempt):
                 self._stop(driver, self._policy.grace, now)
 
     def _ends_as_judged(self, now: Moment) -> bool:
-        """Take the driver's end that waits to be judged. True if its script succeeded; then so has the job."""
+        """Judge a driver's end that arrived while the graph could not be read.
+
+        Return True if the script has succeeded; in that case the job has ended.
+        """
         end, self._end_to_judge = self._end_to_judge, None
         if end is None:
             return False
@@ -310,7 +316,7 @@ class JobMachine(NewestAttempt):
         self._go_on(now)
 
     def _restart_elsewhere(self, outcome: AttemptOutcome, now: Moment) -> None:
-        """Restart at once, without asking the restart strategy: a move is no failure."""
+        """Restart at once, without asking the restart strategy, because a move is not a failure."""
         self.history.attempt_ended(self.attempt, outcome, now.ms)
         self._restart_at = now.at
         self._enter(JobStatus.RESTARTING, now)
@@ -354,7 +360,7 @@ class JobMachine(NewestAttempt):
         return outcome.kind is FailureKind.MOVED or self._restarts(outcome)
 
     def _restarts(self, outcome: AttemptOutcome) -> bool:
-        """True if the restart strategy is asked after such an end."""
+        """True if the restart strategy decides about a restart after such an end."""
         if self.stopped:
             return False
         if outcome.kind is FailureKind.SCRIPT:

@@ -94,7 +94,7 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
 
 
 class FailureKind(enum.Enum):
-    """The reason why an attempt did not succeed. It decides whether the restart strategy is asked."""
+    """The reason why an attempt did not succeed. It determines if the restart strategy is asked."""
 
     LOST = "lost"  # driver process killed, JVM died, node gone
     SCRIPT = "script"  # the script raised, or exited with a code other than 0
@@ -106,8 +106,8 @@ class FailureKind(enum.Enum):
 class AttemptOutcome(Compatible, frozen=True, kw_only=True, omit_defaults=True):
     """The end of one attempt. ``kind`` None means success; ``exit_code`` is what a shell would show.
 
-    ``lasting``: the driver did not come up, and would fail again on the same node until someone changes something
-    there.
+    ``lasting``: True if the driver could not be started, and would fail again on the same node until someone repairs
+    that node.
     """
 
     exit_code: int
@@ -137,7 +137,7 @@ class DriverHome(Compatible, frozen=True, kw_only=True):
 
 
 class AttemptRecord(Compatible, frozen=True, kw_only=True):
-    """One start of a job's driver, for the history shown to people."""
+    """One start of a job's driver, for the history shown to users."""
 
     attempt: int
     task_manager: TaskManagerId

@@ -39,7 +39,7 @@ class NewestAttempt(JobState):
         self._effects.append(ev.RecordAttempt(self.attempt))
 
     def _listens(self, now: Moment) -> bool:
-        """Back off while task managers may not have reported yet what they know. True if the job must wait for that."""
+        """Back off while task managers may still report newer attempts. Return True if the job must wait for them."""
         if now.at >= self._listens_until:
             return False
         self.phase, self._restart_at = Phase.BACKING_OFF, self._listens_until
@@ -57,7 +57,7 @@ class NewestAttempt(JobState):
             self._script_until = now.at + self._policy.script_timeout
 
     def is_news(self, attempt: int) -> bool:
-        """True if another leader began this attempt and the job store did not know it."""
+        """True if another leader began this attempt and the job store does not have it."""
         unused = self.phase is Phase.RECORDING_ATTEMPT  # this leader has not used the number yet
         return attempt > self.attempt or (unused and attempt == self.attempt)
 

@@ -42,7 +42,7 @@ class StoredJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStore(BlocklistStore, Protocol):
-    """The durable truth about jobs, and the blocklist. One leader writes.
+    """The durable records of jobs, and the blocklist. Only one leader writes.
 
     Each write raises Conflict once a newer leader has opened the store. A handle exists if and only if the job must be
     recovered.
@@ -59,7 +59,7 @@ class JobStore(BlocklistStore, Protocol):
         """
 
     async def confirm(self) -> None:
-        """Write something that changes nothing. Raises Conflict if this writer's epoch has ended."""
+        """Make a write that changes no record, to prove that writes succeed. Raises Conflict if the epoch has ended."""
 
     async def create(self, graph: JobGraph) -> JobId:
         """Write the graph, then its handle with attempt 0; return the graph's job id.

@@ -18,7 +18,10 @@ _NUMBERS = re.compile(r"\d+")
 
 
 class StartFailures:
-    """``most``: failed starts in a row for one reason after which the job fails; 0: no limit."""
+    """Counts failed starts of one job.
+
+    ``most``: failed starts in a row for one reason after which the job fails; 0 for no limit.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -43,5 +46,5 @@ class StartFailures:
         return f"{self._count} starts in a row failed so, on {where} ({options.DRIVER_START_ATTEMPTS.key})"
 
     def ended_otherwise(self) -> None:
-        """Reset the count: an attempt came up, or failed for a reason that may pass."""
+        """Reset the count, because an attempt has started, or has failed for a reason that may pass."""
         self._reason, self._count, self.nodes = "", 0, frozenset()

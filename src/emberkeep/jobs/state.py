@@ -102,7 +102,7 @@ class JobState:
         return min((time for time in times if time is not None), default=None)
 
     def _silence_from(self) -> float | None:
-        """Return since when a driver's silence counts; None while this leader may be cut off itself.
+        """Return the time from which a driver's silence counts, or None while this leader may be cut off itself.
 
         Such a leader must not restart healthy jobs. A canceled job is not restarted, so its driver's silence always
         counts.
@@ -132,7 +132,7 @@ class JobState:
         return driver.place.instance if driver is not None and driver.place is not None else None
 
     def driver_home(self) -> DriverHome | None:
-        """Return where the driver runs or may come up: its current or granted place; None if it is gone."""
+        """Return where the driver runs or may start: its current or granted place; None if it is gone."""
         if self._place is not None:
             return self._place.home
         return None if self.driver is None or self.driver.gone else self.driver.stands_at
@@ -142,7 +142,7 @@ class JobState:
         return self._place
 
     def shunned_nodes(self) -> frozenset[str]:
-        """Return the nodes where the newest attempts could not be started: better place the next one elsewhere."""
+        """Return the nodes where the newest attempts could not be started, to be avoided for the next one."""
         return self._starts.nodes
 
     def knows_jobmaster(self) -> bool:
@@ -150,7 +150,7 @@ class JobState:
         return self.driver is not None and self.driver.registered
 
     def waiting(self) -> str:
-        """Return in words what the job waits for, other than a driver place; "" if it needs nothing to continue."""
+        """Return a text that names what the job waits for, other than a driver place; "" if it does not wait."""
         driver = self.driver
         if self.phase is Phase.WITHOUT_GRAPH:
             return f"its job graph: {self._without_graph}"

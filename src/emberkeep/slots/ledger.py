@@ -12,7 +12,7 @@ LEFT_KEPT = 100  # most task managers remembered per job as places where it lost
 
 @dataclass(frozen=True)
 class DriverUse:
-    """A driver in a task manager's report. ``live`` False: the driver has exited and uses nothing."""
+    """A driver in a task manager's report. ``live`` is False if the driver has exited and uses no resources."""
 
     job_id: JobId
     attempt: int
@@ -67,7 +67,7 @@ class Member:
     level: int = 0  # one-core slots that it could give now; 0 while nothing may be placed here
 
     def recount(self) -> bool:
-        """Compute the free resources. True if any of them has grown."""
+        """Compute the free resources. Return True if any of them has grown."""
         before = (self.free_slots, self.free_cores, self.free_memory, self.free_places)
         cores = memory = places = 0
         for allocations in (self.allocations, self.pending):

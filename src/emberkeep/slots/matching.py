@@ -49,7 +49,7 @@ class _ShelfWalk:
 
 @dataclass(eq=False)
 class _Wish:
-    """One requirement of one job in this round, and how far the search for it has come."""
+    """One requirement of one job in this round, with the progress of the search for its slots."""
 
     job: JobAccount
     want: Want
@@ -93,7 +93,7 @@ class _Wish:
         return None
 
     def _left_longest(self, profile: ResourceProfile) -> Member | None:
-        """Return the task manager that fits where the job lost its slots the longest time ago and holds none now."""
+        """Return the fitting task manager where the job holds nothing and its last loss is longest ago."""
         members, spread = self.walk.shelf.members, self.job.spread
         able = (m for m in self.job.left if m in members and m not in spread and m.level > 0 and m.fits(profile))
         return next(able, None)
@@ -147,7 +147,7 @@ class SlotRound:
                 heapq.heappop(queue)
 
     def _wishes(self, job: JobAccount) -> list[_Wish]:
-        """Return the job's wishes in reverse: the last one is served first."""
+        """Return the job's wishes in reverse order, because the last one is served first."""
         wishes = []
         for want in reversed(job.wants):
             walk = self._walks.get(want.requirement.runtime)
@@ -246,7 +246,7 @@ def takes_drivers(member: Member) -> bool:
 
 
 def _settle(heap: list[tuple[int, int, Member]]) -> None:
-    """Bring the true best to the top: since they were inserted, members may have less free or be closed to drivers."""
+    """Bring the best member to the top: since insertion, members may have lost room or been closed to drivers."""
     while heap:
         member = heap[0][2]
         if not takes_drivers(member):

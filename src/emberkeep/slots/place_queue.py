@@ -86,7 +86,7 @@ class PlaceQueue:
                 self._due.both()
 
     def unreserve(self, job: JobAccount) -> None:
-        """Drop the reservation: a report lists the driver, or the place has gone. The caller recounts the member."""
+        """Drop the reservation: a report lists the driver, or the place is gone. The caller recounts the member."""
         if job.reserved_on is not None:
             job.reserved_on.reservations.pop(job.job_id, None)
             job.reserved_on = None
@@ -141,7 +141,7 @@ class PlaceQueue:
     def _is_only_node(self, member: Member, need: DriverNeed) -> bool:
         """True if no task manager on another node could host the driver.
 
-        Blocked or away task managers count as able to, because they may come back.
+        Blocked or away task managers count as able to host it, because they may come back.
         """
         return not any(
             shortage.could_host(other.info, need)

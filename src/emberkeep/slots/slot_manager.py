@@ -394,7 +394,7 @@ class SlotManager:
         self._jobs[job_id] = JobAccount(job_id=job_id, order=order, attempt=attempt)
 
     def begin_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Follow a newer attempt that is recorded: what older attempts hold is void."""
+        """Follow a newer recorded attempt. The slots and drivers of older attempts are no longer valid."""
         job = self._jobs[job_id]
         if attempt > job.attempt:
             self._void(job)
@@ -402,7 +402,7 @@ class SlotManager:
             job.over = False
 
     def end_attempt(self, job_id: JobId, attempt: int) -> None:
-        """Void everything of this attempt, wherever it is reported, and release what was reserved for it."""
+        """Invalidate this attempt's slots and driver, wherever they are reported, and release its reservations."""
         job = self._jobs.get(job_id)
         if job is not None and attempt == job.attempt:
             self._void(job)
@@ -410,7 +410,7 @@ class SlotManager:
             self.withdraw_place(job_id)
 
     def remove_job(self, job_id: JobId) -> None:
-        """Forget a job that has ended: everything that it holds is void."""
+        """Forget a job that has ended. Its slots and driver are no longer valid."""
         job = self._jobs.get(job_id)
         if job is not None:
             self.withdraw_place(job_id)
@@ -500,7 +500,7 @@ class SlotManager:
         return (self._due.slots and bool(self._wanting)) or (self._due.places and bool(self._places.waiting))
 
     def match(self, now: float, new_id: Callable[[], AllocationId]) -> Matches:
-        """Assign what is free. Driver places come first: without a driver a job uses no slot."""
+        """Assign free driver places, then free slots, because a job without a driver uses no slot."""
         places: list[Granted] = []
         if self._due.places and self._places.waiting:
             places = self._places.match(now)
@@ -633,7 +633,7 @@ class SlotManager:
         return self._members.get(task_manager)
 
     def missing(self, job_id: JobId) -> str:
-        """Return in words what the job needs and the cluster cannot give now; "" if nothing is missing."""
+        """Return a text that names what the job needs and the cluster cannot provide now; "" if nothing is missing."""
         job = self._jobs.get(job_id)
         if job is None:
             return ""
@@ -651,7 +651,7 @@ class SlotManager:
     def waits_for_blocked(self, job_id: JobId) -> bool:
         """True if unblocking task managers may give the job what it lacks.
 
-        A blocked place without a registered task manager counts too: what it could give is unknown.
+        A blocked place without a registered task manager counts too, because its capacity is unknown.
         """
         job = self._jobs.get(job_id)
         if job is None:

@@ -53,7 +53,10 @@ class TaskManagerView:
 
 @dataclass(frozen=True)
 class FoundExecutor:
-    """The executor that a task manager has in a slot. ``state`` None: it has ended, with ``exit_code`` if known."""
+    """The executor that a task manager has in a slot.
+
+    ``state`` is None if the executor has ended, with ``exit_code`` if known.
+    """
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -109,7 +112,10 @@ class ExecutorRuns:
 
 @dataclass(frozen=True)
 class ExecutorExited:
-    """The executor's process ended by itself. ``exit_code`` None: it could not be started, or the code is unknown."""
+    """The executor's process ended by itself.
+
+    ``exit_code`` is None if the process could not be started, or the code is unknown.
+    """
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -119,7 +125,7 @@ class ExecutorExited:
 
 @dataclass(frozen=True)
 class SlotGone:
-    """The task manager does not hold this slot (any more)."""
+    """The task manager no longer holds this slot, or never did."""
 
     allocation_id: AllocationId
     executor_id: ExecutorId
@@ -147,9 +153,9 @@ class TaskManagerLost:
 class SparkSaw:
     """The executors that are registered with Spark.
 
-    ``silent``: those whose heartbeats have been missing for too long. ``takers``: those that can take over what others
-    keep, given while some leave. ``cordoned``: those that take no new task. ``idle``: cordoned ones that run no task
-    and keep nothing that others need.
+    ``silent``: executors whose heartbeats have been missing for too long. ``takers``: executors that can take over
+    blocks of others, given only while some leave. ``cordoned``: executors that take no new task. ``idle``: cordoned
+    executors that run no task and keep nothing that others need.
     """
 
     executors: frozenset[ExecutorId]
@@ -168,7 +174,7 @@ class ReleaseDone:
 
 @dataclass(frozen=True)
 class ClusterLacks:
-    """The job's unmet needs, in words. ``blocked``: unblocking nodes may provide them."""
+    """A text that names the job's unmet needs. ``blocked``: True if unblocking nodes may meet them."""
 
     missing: str
     blocked: bool = False
@@ -212,7 +218,10 @@ PoolEvent = (
 
 @dataclass(frozen=True)
 class AcceptOffer:
-    """The slots that are accepted. ``later``: refused only because the pause before a replacement is not over yet."""
+    """The slots that are accepted.
+
+    ``later``: slots refused only because the pause before a replacement has not ended yet.
+    """
 
     allocations: tuple[AllocationId, ...]
     later: tuple[AllocationId, ...] = ()
@@ -227,9 +236,9 @@ class StartExecutorIn:
 
 @dataclass(frozen=True)
 class ReleaseSlotAt:
-    """Tell the task manager at ``address``, until it replies, that the slot is given back.
+    """Return the slot to the task manager at ``address``; repeat the request until it replies.
 
-    ``stopped``: the application stops, so the task manager does not drop what it keeps for the job.
+    ``stopped``: the application stops, so the task manager keeps the job's local state.
     """
 
     allocation_id: AllocationId
@@ -239,12 +248,12 @@ class ReleaseSlotAt:
 
 @dataclass(frozen=True)
 class BeatNow:
-    """Send beats now: task managers must learn of a change in the held slots."""
+    """Send beats now, so that task managers learn of a change in the held slots."""
 
 
 @dataclass(frozen=True)
 class RemoveExecutor:
-    """Make Spark stop counting on this executor.
+    """Make Spark remove this executor.
 
     ``orderly``: True if the executor's end is not a loss that Spark must report. For example, executors that Spark
     itself dismisses end with code 0, above all at the end of a session.

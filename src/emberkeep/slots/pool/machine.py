@@ -119,7 +119,7 @@ class SlotPool:
         }
 
     def handle(self, event: PoolEvent, now: float) -> list[PoolEffect]:
-        """Take one event at ``now``; return the effects."""
+        """Apply one event at ``now`` (seconds) and return the effects."""
         effects = [*self._handlers[type(event)](event, now), *self._review_leaving(now)]
         self._note_emptiness(now)
         return effects
@@ -150,7 +150,7 @@ class SlotPool:
         return tuple(key for key, slot in self.held.items() if slot.task_manager.instance == instance)
 
     def is_away(self, slot: HeldSlot, now: float) -> bool:
-        """True if the task manager has been silent for so long that only Spark's heartbeats vouch for the executor."""
+        """True if the task manager has been silent so long that only Spark shows that the executor is alive."""
         return self.lives.silence(slot.task_manager.instance, now) > self.limits.silence_timeout
 
     def to_beat(self) -> list[tuple[TaskManagerInfo, tuple[AllocationId, ...]]]:
@@ -224,8 +224,8 @@ class SlotPool:
     def _application_stopping(self, _: ApplicationStopping, now: float) -> list[PoolEffect]:
         """Keep the slots until the application has stopped, because Spark ends its executors itself.
 
-        How executors end from now on is ignored: one that begins to hand over its blocks ends with an error once the
-        driver no longer listens.
+        Ignore from now on how executors end. One that begins to hand over its blocks when the driver no longer listens
+        ends with an error.
         """
         self.stopping = self.requirement is not None
         return [StatusChanged()]
@@ -317,7 +317,7 @@ class SlotPool:
         ]
 
     def _start_anew(self, slot: HeldSlot, found: FoundExecutor | None, now: float) -> list[PoolEffect]:
-        """Start a new executor in the slot, without a pause: the old one ended with its task manager."""
+        """Start a new executor in the slot without a pause: the old one ended while its task manager was away."""
         known = found is not None and found.executor_id == slot.executor_id
         detail = f": {found.detail}" if found is not None and known and found.detail else ""
         reason = f"executor {slot.executor_id} ended while its task manager {slot.task_manager.id} was away{detail}"
@@ -414,7 +414,7 @@ class SlotPool:
     # --- blocklist ---------------------------------------------------------------------------------------------------
 
     def _places_blocked(self, event: PlacesBlocked, now: float) -> list[PoolEffect]:
-        """Follow a new blocklist. Slots that must leave are replaced elsewhere at once: no executor has failed."""
+        """Follow a new blocklist. Replace slots that must leave elsewhere at once, because no executor has failed."""
         self.blocked, self.draining = event.places, event.draining
         effects = [effect for slot in list(self.held.values()) for effect in self._obey_blocklist(slot, now)]
         return [*effects, *self._welcome_back(now)]

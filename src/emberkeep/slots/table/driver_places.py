@@ -54,7 +54,7 @@ class DriverPlaces:
         return [EndDriver(event.job_id, event.attempt, driver.stop_grace)]  # asked to end before it had a process
 
     def ended(self, event: DriverEnded) -> bool:
-        """Note that a driver has ended. True if that is news."""
+        """Note that a driver has ended. Return True if that was not known before."""
         if not self.is_alive(event.job_id, event.attempt):
             return False
         driver = self.by_attempt[(event.job_id, event.attempt)]
@@ -75,7 +75,7 @@ class DriverPlaces:
         return [EndDriver(driver.job_id, driver.attempt, grace)]
 
     def end_until(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """End this attempt's driver and those of all older ones, at once."""
+        """End the drivers of this attempt and of all older ones at once."""
         return [effect for key in list(self._until(job_id, attempt)) for effect in self.end(*key, 0.0)]
 
     def acknowledge(self, job_id: JobId, attempt: int) -> None:

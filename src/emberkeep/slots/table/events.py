@@ -66,7 +66,10 @@ class EpochSeen:
 
 @dataclass(frozen=True)
 class StoreFollowed:
-    """A JobManager whose job store is followed from now on has sent a request: epochs count in that store."""
+    """A JobManager has sent a request, whose job store this task manager follows from now on.
+
+    Only epochs of that store count.
+    """
 
     epoch: int
     lineage: str
@@ -97,7 +100,7 @@ class OfferAnswered:
 
 @dataclass(frozen=True)
 class OfferRefused:
-    """The process at the JobMaster's address takes none of ``offered``, ever: the attempt no longer runs there."""
+    """The process at the JobMaster's address will never accept any of ``offered``: the attempt no longer runs there."""
 
     offered: tuple[AllocationId, ...]
 
@@ -134,9 +137,9 @@ class ExecutorEnded:
 
 @dataclass(frozen=True)
 class SlotReleased:
-    """The JobMaster gives a slot back.
+    """The JobMaster returns a slot.
 
-    ``stopped``: the application has stopped and gives all slots back. Otherwise the job continues without this slot.
+    ``stopped``: the application has stopped and returns all slots. Otherwise the job continues without this slot.
     """
 
     job_id: JobId
@@ -218,7 +221,7 @@ class JobsEnded:
 
 @dataclass(frozen=True)
 class StopLapsed:
-    """A process did not end in the time that it was given."""
+    """A process did not end within its time limit."""
 
     job_id: JobId
     attempt: int
@@ -288,9 +291,9 @@ class SlotBegun:
 class SlotFreed:
     """The slot is free again and nothing of its executor remains.
 
-    ``may_return``: what follows may come back to this node for what was kept here. True if the executor ended by
-    itself, the attempt has ended, or the slot was never accepted (unless its job has no use for it). False if a job
-    that continues gave the slot back, or no JobMaster claimed a recovered slot.
+    ``may_return``: True if a later executor or attempt of the job may need the local state of this slot. That is so if
+    the executor ended by itself, the attempt has ended, or the slot was never accepted (unless its job has no use for
+    it). False if a job that continues returned the slot, or no JobMaster claimed a recovered slot.
     """
 
     allocation: Allocation
@@ -315,7 +318,7 @@ class EndExecutor:
 
 @dataclass(frozen=True)
 class DecommissionExecutor:
-    """Ask the executor to hand over what it keeps and end. The task manager's next instance asks again."""
+    """Ask the executor to hand over its blocks and end. The task manager's next instance asks again."""
 
     job_id: JobId
     attempt: int

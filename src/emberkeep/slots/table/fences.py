@@ -27,7 +27,7 @@ class _Fence:
 
 
 class FenceRecord(Compatible, frozen=True, kw_only=True):
-    """The record of one job. ``over``: this attempt and all older ones have ended; 0: none."""
+    """The record of one job. ``over``: the newest attempt that has ended, as all older ones have; 0 for none."""
 
     job_id: JobId
     highest: int
@@ -35,7 +35,7 @@ class FenceRecord(Compatible, frozen=True, kw_only=True):
 
 
 class Fences:
-    """Owned by a SlotTable."""
+    """The epoch, and each job's attempts, below which requests are refused. Owned by a SlotTable."""
 
     def __init__(self, remembered: int = REMEMBERED_JOBS) -> None:
         self.epoch = 0
@@ -47,7 +47,7 @@ class Fences:
     def admit_epoch(self, epoch: int, lineage: str = "") -> None:
         """Raise Conflict if the JobManager is not the newest one, or leads with another job store.
 
-        Epochs of different job stores cannot be compared. ``lineage`` "": a release that does not send it.
+        Epochs of different job stores cannot be compared. ``lineage`` is "" from a release that does not send it.
         """
         if lineage and self.lineage and lineage != self.lineage:
             raise Conflict(
@@ -75,7 +75,7 @@ class Fences:
             raise Conflict(f"attempt {attempt} of job {job_id} is over")
 
     def see(self, job_id: JobId, attempt: int) -> None:
-        """Note an attempt that a leader has named: older ones are refused from now on."""
+        """Note an attempt that a leader has named, so that older ones are refused from now on."""
         fence = self._touch(job_id)
         fence.highest = max(fence.highest, attempt)
 

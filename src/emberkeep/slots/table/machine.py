@@ -2,7 +2,7 @@
 
 Decides only: events in (see ``events``), effects out; time is an argument in seconds. A refusal raises Conflict, Absent
 or RetryLater and changes nothing. A slot keeps its resources until its executor has provably ended, so the totals are
-never exceeded. ``record`` has what outlives the process.
+never exceeded. ``record`` has the part of the state that outlives the process.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ class SlotTable:
         }
 
     def handle(self, event: TableEvent, now: float) -> list[TableEffect]:
-        """Take one event at ``now``; return the effects.
+        """Apply one event at ``now`` (seconds) and return the effects.
 
-        Raises Conflict, Absent or RetryLater where the event says so; then nothing has changed.
+        Raises Conflict, Absent or RetryLater as the event's docstring says; in that case nothing has changed.
         """
         if not isinstance(event, Tick):
             self._history.append(f"{now:.3f} {event}")
@@ -261,7 +261,7 @@ class SlotTable:
     def _release_unclaimed(self, slot: Slot) -> list[TableEffect]:
         """Release a slot that no JobMaster takes for its attempt.
 
-        State that a never used slot took over was left behind for the job's next executors, and stays so.
+        If no executor has used the slot, the local state that the slot took over stays for the job's next executors.
         """
         return self._release(slot, unwanted=slot.state is not SlotState.OFFERED)
 
@@ -314,7 +314,7 @@ class SlotTable:
 
     @staticmethod
     def _tell(slot: Slot) -> list[TableEffect]:
-        """Notify the JobMaster, unless the slot is still on offer: then the offer reports the executor."""
+        """Notify the JobMaster, unless the slot is still on offer, because the offer itself reports the executor."""
         return [] if slot.claim_until is not None else [TellJobMaster(slot.allocation.id)]
 
     def _slot_released(self, event: SlotReleased, _: float) -> list[TableEffect]:
@@ -357,7 +357,7 @@ class SlotTable:
         return slot
 
     def _release(self, slot: Slot, *, unwanted: bool = False, attempt_ends: bool = False) -> list[TableEffect]:
-        """Give a slot back: at once if it has no process, else when its process has ended.
+        """Free a slot: at once if it has no process, else when its process has ended.
 
         ``unwanted``: its job continues without it, or no JobMaster has claimed it.
         """
@@ -437,7 +437,7 @@ class SlotTable:
         return self._clear_until(job_id, attempt)
 
     def _supersede(self, job_id: JobId, attempt: int) -> list[TableEffect]:
-        """Begin a newer attempt: end whatever older ones still hold here."""
+        """Begin a newer attempt, and end the slots and drivers that older ones still hold here."""
         self.fences.see(job_id, attempt)
         return self._clear_until(job_id, attempt - 1)
 

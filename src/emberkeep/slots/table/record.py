@@ -40,7 +40,7 @@ class DriverRecord(Compatible, frozen=True, kw_only=True):
 
 
 class TableRecord(Compatible, frozen=True, kw_only=True):
-    """A whole table. ``epoch`` (in the job store ``lineage``) and ``fences`` say which requests it refuses."""
+    """A whole table. ``epoch`` (in the job store ``lineage``) and ``fences`` determine which requests it refuses."""
 
     epoch: int = 0
     lineage: str = ""
@@ -83,8 +83,8 @@ def record_table(table: SlotTable) -> TableRecord:
 def restore_table(limits: TableLimits, record: TableRecord, now: float) -> SlotTable:
     """Return the next instance's table. Every slot must be accepted again.
 
-    The node may have less capacity than before. A driver without room must end; a slot without room is dropped. What
-    works claims its room first, and what is ending last.
+    The node may have less capacity than before. A driver without room must end; a slot without room is dropped. Running
+    processes claim their room first, and processes that are ending claim it last.
     """
     table = SlotTable(limits)
     table.fences.admit_epoch(record.epoch, record.lineage)
