@@ -70,7 +70,7 @@ class JobManagerService:
       open.
     - ``driver``: starts task managers if more are needed; None if people start them.
     - ``storage``: None if nothing watches the shared storage.
-    - ``steps_aside``: stop leading once this process has contact with hardly any task manager.
+    - ``steps_aside``: resign once this process has lost contact with most task managers.
     """
 
     def __init__(

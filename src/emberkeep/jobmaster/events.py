@@ -33,7 +33,7 @@ class TakeReply(msgspec.Struct, frozen=True):
 
 
 class ReportBlocked(msgspec.Struct, frozen=True):
-    """Place nothing there any more, and report the entry to the ResourceManager for the blocklist of all jobs."""
+    """Place nothing more at the entry's place, and report the entry to the ResourceManager for all jobs' blocklist."""
 
     entry: Blocked
 

@@ -20,7 +20,7 @@ class ExclusionReports:
     """Decides which excluded nodes of one job are reported.
 
     ``max_share``: report no node if more than this share of the job's nodes would then be blocked. ``seconds``: how
-    long a reported node is to be blocked.
+    long a reported node stays blocked.
     """
 
     def __init__(self, job_id: JobId, *, max_share: float, seconds: float) -> None:

@@ -67,7 +67,7 @@ class JobManagerLink:
         self.on_silence: Callable[[], None] = lambda: None  # called if no reply came, or one of an older epoch
 
     def wake(self) -> None:
-        """Report at once: the status has changed."""
+        """Report at once, because the status has changed."""
         self._beacon.wake()
 
     def follow(self, job_manager: str) -> None:
@@ -80,7 +80,7 @@ class JobManagerLink:
         self._beacon.restart()
 
     def ask(self) -> None:
-        """Ask the JobManager at once, even during a pause after a failure: the lease is in doubt."""
+        """Ask the JobManager at once, even during a pause after a failure, because the lease is in doubt."""
         self._beacon.restart()
 
     async def run(self) -> None:

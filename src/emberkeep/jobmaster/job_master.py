@@ -351,7 +351,7 @@ class JobMaster(Actor[Event]):
         return answer
 
     async def _remove_executor(self, effect: pool.RemoveExecutor) -> None:
-        """Tell Spark that an executor is lost. Spark would notice it itself, but later, by missing heartbeats."""
+        """Report to Spark that an executor is lost, which Spark would notice only later by missing heartbeats."""
         try:
             async with asyncio.timeout(self._rpc_timeout):
                 await self._spark.remove_executor(effect.executor_id, effect.reason)

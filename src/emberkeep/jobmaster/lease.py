@@ -1,10 +1,10 @@
 """Decides whether this process may still commit for its attempt (HA-7, P3).
 
-A process that is stopped (SIGSTOP, a machine that sleeps) notices nothing while its job gets a successor; then its
-threads continue where they were. So the process reads, at short intervals, a clock that also runs while it is stopped.
-A gap longer than ``freeze`` shows that the process was stopped, and puts the lease in doubt. While it is in doubt the
-process commits nothing. A JobManager must first answer a question that was asked after the gap, and it confirms its own
-leadership before it answers.
+A process that is stopped (SIGSTOP, a machine that sleeps) does not notice that its job continues in a new attempt. When
+the process resumes, its threads continue where they were. So the process reads, at short intervals, a clock that also
+runs while it is stopped. A gap longer than ``freeze`` shows that the process was stopped, and puts the lease in doubt.
+While the lease is in doubt, the process commits nothing. The doubt ends when a JobManager answers a question that was
+asked after the gap. The JobManager confirms its own leadership before it answers.
 
 A driver that merely cannot reach the JobManager is not in doubt: jobs continue without it (HA-9).
 """
@@ -20,10 +20,12 @@ LOOKS_PER_FREEZE = 20
 
 
 class AttemptLease:
-    """In doubt from the first gap that is noticed until a JobManager confirms the attempt. Safe for many threads.
+    """The right to commit. It is in doubt from the first gap noticed until a JobManager confirms the attempt.
 
-    ``freeze``: seconds, less than the silence after which a successor may run. ``clock``: seconds, running also while
-    this process is stopped.
+    Any thread may use it.
+
+    ``freeze``: seconds, less than the silence after which a newer attempt may run. ``clock`` returns seconds, and also
+    advances while this process is stopped.
     """
 
     def __init__(self, freeze: float, clock: Callable[[], float] = since_boot) -> None:

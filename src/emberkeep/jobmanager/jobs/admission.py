@@ -89,7 +89,7 @@ def check_graph(graph: JobGraph) -> None:
 
 
 def unreadable_graph(job_id: JobId, idempotency_key: str, now_ms: int) -> JobGraph:
-    """Return a stand-in for a graph that cannot be read, so that its job can be shown."""
+    """Return a placeholder for a graph that cannot be read, so that its job can be shown."""
     return JobGraph(
         job_id=job_id,
         name=job_id,

@@ -25,14 +25,14 @@ class AttemptHold:
         self._storage_problem = storage_problem
 
     def waits_for(self, job: Job) -> str:
-        """Return what must be there before a driver of this job starts, in words; "" if nothing is missing."""
+        """Return a text that names what must be available before this job's driver starts; "" if nothing is missing."""
         storage = self._storage_problem()
         return f"its storage: {storage}" if storage else job.lacks
 
     async def passed(self, job: Job, attempt: int) -> None:
         """Return once nothing is missing, or the job ends without this attempt.
 
-        In the meantime the job's view says why.
+        In the meantime the job's view shows the reason.
         """
         while (missing := self.waits_for(job)) and job.machine.verdict is None:
             if not job.held:

@@ -1,7 +1,7 @@
 """Writes the pointers to jobs' checkpoints to the store, from the reports of JobMasters and at a slow pace.
 
-Reports are level-triggered: only the newest report of a job waits. So a slow store, or a job with many short batches,
-makes nothing pile up. Nothing else waits for these writes.
+Reports are level-triggered, so only the newest report of a job is kept for writing. A slow store, or a job with many
+short batches, therefore builds no queue. Nothing else waits for these writes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class CheckpointRecords:
             self._owner.start_effect(f"record checkpoints of {job_id}", self._write(job_id), deadline=None)
 
     def forget(self, job_id: JobId) -> None:
-        """Drop the report that waits: the job has ended."""
+        """Drop the waiting report of a job that has ended."""
         self._wanted.pop(job_id, None)
 
     async def _write(self, job_id: JobId) -> None:

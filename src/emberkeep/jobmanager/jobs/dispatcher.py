@@ -344,7 +344,7 @@ class Dispatcher(Actor[Call]):
         return answer
 
     async def procedure(self, job_id: JobId, trigger_id: str) -> ProcedureView:
-        """Return how far a request has come. Raises Absent."""
+        """Return the progress of a request. Raises Absent."""
         reply: ProcedureView = await self.ask(partial(self._procedure, job_id, trigger_id))
         return reply
 
@@ -462,7 +462,10 @@ class Dispatcher(Actor[Call]):
         return job.standing.wanted, Procedures.recorded(job.standing, told)
 
     async def register_jobmaster(self, request: RegisterJobMaster) -> bool:
-        """Take a JobMaster's registration. False if a newer status is known. Raises Conflict if it must end itself."""
+        """Take a JobMaster's registration. Return False if a newer status is known.
+
+        Raises Conflict if the JobMaster must end itself.
+        """
         reply: bool = await self.ask(partial(self._register_jobmaster, request))
         return reply
 

@@ -51,9 +51,9 @@ class DriverMoves:
         self._patience = patience
 
     def due(self, job: Job, now: float) -> Move:
-        """Return what to do about a job's driver now. Notes in ``job`` since when it must move and when it was asked.
+        """Return what to do about a job's driver now. Record in ``job`` since when it must move and when it was asked.
 
-        Returns ASK at most once every ASK_AGAIN seconds for one attempt.
+        Return ASK at most once every ASK_AGAIN seconds for one attempt.
         """
         machine, running = job.machine, job.standing.running
         if machine.phase is not Phase.RUNNING or machine.stopped or job.report is None:
@@ -96,7 +96,7 @@ class DriverMoves:
     def left_behind(self, job: Job, now_ms: int) -> tuple[ExceptionEntry, ...]:
         """Return the warning for a streaming driver that had to move and is now ended without its functions' state.
 
-        Returned once per attempt; empty if no such state is lost. Notes in ``job`` that it was returned.
+        Return it once for each attempt, and nothing if no such state is lost. Record in ``job`` that it was returned.
         """
         home, report = _home(job), job.report
         if job.machine.phase is not Phase.RUNNING or job.machine.stopped or home is None or report is None:
@@ -121,7 +121,7 @@ class DriverMoves:
         )
 
     def is_blocked(self, place: DriverPlace) -> bool:
-        """True if no driver may be started there."""
+        """True if no driver may be started at this place."""
         return place.task_manager in self.draining or self.places.is_blocked(place.task_manager, place.node_id)
 
     def _is_evacuated(self, job: Job) -> bool:
@@ -144,7 +144,7 @@ def _home(job: Job) -> DriverHome | None:
 
 
 def _obstacle(job: Job) -> str:
-    """Return how far the current move is, or why it has failed; "" if nothing is known about it."""
+    """Return the progress of the current move, or why it has failed; "" if neither is known."""
     running, told = job.standing.running, None if job.report is None else job.report.procedure
     if running is None or running.procedure is not Procedure.MOVE or told is None:
         return ""

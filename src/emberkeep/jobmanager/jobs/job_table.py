@@ -60,7 +60,10 @@ class Job:
 
 
 class JobTable:
-    """Jobs by id. An ended job's machine stays until its driver is gone or out of time; its view stays longer."""
+    """Jobs by id.
+
+    An ended job's machine stays until its driver is gone or the time for its end has passed. Its view stays longer.
+    """
 
     def __init__(self, keep: int) -> None:
         self.active: dict[JobId, Job] = {}

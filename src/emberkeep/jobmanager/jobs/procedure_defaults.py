@@ -1,4 +1,4 @@
-"""Defaults for what a request about a job leaves open. Pure."""
+"""Defaults for the values that a request about a job does not set. Pure."""
 
 from __future__ import annotations
 

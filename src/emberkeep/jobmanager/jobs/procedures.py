@@ -1,4 +1,4 @@
-"""What jobs are asked to do: savepoint, suspend, drain, move.
+"""Requests to jobs: savepoint, suspend, drain, move.
 
 A request is durable before it is acknowledged. A job has one request at a time; only a move whose driver has left its
 node gives way to another request. Every reply to the job's JobMaster carries the request, and so does the start of the
@@ -86,7 +86,7 @@ class Procedures:
 
     @staticmethod
     def recovered(job_id: JobId, wanted: ProcedureRequest | None, stopped: str, pointers: JobPointers) -> Standing:
-        """Return the standing of a job as the store holds it."""
+        """Return the requests of a recovered job, as the store has them."""
         view = None
         if stopped:
             view = savepoint_view(job_id, stopped, pointers) or ProcedureView(
@@ -265,7 +265,7 @@ class Procedures:
         standing.progress = None
 
     def _move_ended(self, job_id: JobId, standing: Standing) -> None:
-        """End a move: the store no longer has it, since a newer attempt or another request has replaced it."""
+        """End a move that the store no longer has, because a newer attempt or another request has replaced it."""
         wanted = standing.wanted
         if wanted is not None and wanted.procedure is Procedure.MOVE:
             standing.wanted = None

@@ -49,7 +49,7 @@ class UnreadJobs:
         self._waiting.pop(job_id, None)
 
     async def run(self) -> None:
-        """Read the jobs one after the other, until cancelled. So a storage that comes back is not flooded."""
+        """Read the jobs until cancelled, one at a time, so that a storage that becomes available is not flooded."""
         pause = FIRST_PAUSE
         while True:
             while not self._waiting:

@@ -194,7 +194,7 @@ class ResourceManager(Actor[Call]):
     async def run(self) -> None:
         """Serve until cancelled.
 
-        With ``steps_aside``, raises Conflict once it has contact with hardly any task manager.
+        With ``steps_aside``, raises Conflict once it has lost contact with most task managers.
         """
         self.start_effect("watch", self._watch(), deadline=None)
         await super().run()
@@ -273,7 +273,7 @@ class ResourceManager(Actor[Call]):
         return Standing(tuple(lost.instances) if lost else (), missing, blocked, tuple(sorted(self._draining)))
 
     async def missing(self, job_ids: list[JobId]) -> dict[JobId, str]:
-        """Return what the cluster cannot give to these jobs now, in words."""
+        """Return a text for each of these jobs that names what the cluster cannot provide now."""
         reply: dict[JobId, str] = await self.ask(lambda: {key: self._slots.missing(key) for key in job_ids})
         return reply
 
@@ -303,7 +303,7 @@ class ResourceManager(Actor[Call]):
         return reply
 
     async def stop(self, task_manager: TaskManagerId, drain: float) -> None:
-        """Tell a task manager to end permanently. Its next report says that it is leaving.
+        """Order a task manager to end permanently. Its next report says that it is leaving.
 
         Raises Absent, RetryLater (also if it was restarted in between), UnknownOutcome.
         """
@@ -317,16 +317,16 @@ class ResourceManager(Actor[Call]):
             raise RetryLater(f"task manager {task_manager} does not end: {error}", hint="try again") from error
 
     async def supply(self) -> Supply:
-        """Return the registered task managers and what they cannot give now."""
+        """Return the registered task managers and the demand that they cannot meet now."""
         reply: Supply = await self.ask(self._slots.supply)
         return reply
 
     async def retire(self, task_manager: TaskManagerId) -> bool:
-        """Tell an idle task manager to end permanently, and place nothing new there.
+        """Order an idle task manager to end permanently, and place nothing new there.
 
         Return False if it is no longer idle.
 
-        Raises RetryLater (it has certainly not received the request and is used as before), Absent, UnknownOutcome.
+        Raises RetryLater (it has certainly not received the order and is used as before), Absent, UnknownOutcome.
         """
         if not await self.ask(partial(self._slots.retire, task_manager)):
             return False
@@ -359,7 +359,7 @@ class ResourceManager(Actor[Call]):
     # --- what the blocklist's owner tells -----------------------------------------------------------------------------
 
     async def block(self, places: BlockedPlaces) -> None:
-        """Return once nothing new is decided for these places. Places that are no longer blocked are used again."""
+        """Return once nothing new is placed there. Places that are no longer blocked are used again."""
         await self.ask(partial(self._block, places))
 
     def _block(self, places: BlockedPlaces) -> None:
@@ -367,7 +367,7 @@ class ResourceManager(Actor[Call]):
         self._slots.block(places)
 
     def unblocked(self, place: Place) -> None:
-        """Note that a person has unblocked a place: detection leaves its node alone for a while."""
+        """Note that a person has unblocked a place, so that detection does not suspect its node for a while."""
         self.tell(partial(self._judge, lambda faults, now: faults.unblocked(place, now)))
 
     def succeeded(self, job_id: JobId) -> None:

@@ -41,7 +41,7 @@ def supply_limits(configuration: Configuration) -> SupplyLimits:
 
 
 class TaskManagerSupplier:
-    """One background task. ``run`` it beside the ResourceManager."""
+    """One background task. ``run`` it concurrently with the ResourceManager."""
 
     def __init__(
         self,
