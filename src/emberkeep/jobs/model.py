@@ -94,7 +94,7 @@ class JobGraph(Compatible, frozen=True, kw_only=True):
 
 
 class FailureKind(enum.Enum):
-    """The reason why an attempt did not succeed. It determines if the restart strategy is asked."""
+    """The reason why an attempt did not succeed. It decides whether the restart strategy is asked."""
 
     LOST = "lost"  # driver process killed, JVM died, node gone
     SCRIPT = "script"  # the script raised, or exited with a code other than 0

@@ -66,7 +66,7 @@ class AwaitGate:
 
     @property
     def was_awaited(self) -> bool:
-        """True if the script has awaited a query or asked which are active: it then counts as having started all."""
+        """True if the script has awaited a query or asked which are active, and so counts as having started all."""
         with self._changed:
             return self._awaited
 
@@ -79,11 +79,11 @@ class AwaitGate:
             return self._changed.wait_for(lambda: not self._starting, seconds)
 
     def open(self) -> None:
-        """Open the gate: the queries run again."""
+        """Open the gate, because the queries run again."""
         self._become(_State.OPEN)
 
     def end(self) -> None:
-        """End the gate permanently: the job's end is recorded."""
+        """End the gate permanently, because the job's end is recorded."""
         self._become(_State.ENDED)
 
     def awaiting(self) -> None:

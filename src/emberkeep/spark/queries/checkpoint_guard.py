@@ -2,7 +2,7 @@
 
 Spark writes its logs (planned batches, committed batches, the file sink's log) through the interface
 CheckpointFileManager. This module replaces the implementation by one in Python that first calls ``may_commit`` and then
-the original. It calls ``may_commit`` when a file is begun and, if Spark writes files aside and renames them, right
+the original. It calls ``may_commit`` when a file is begun and, if Spark writes temporary files and renames them, right
 before the renaming. Spark's own "create only if absent" still decides whether a file is created. A query's very first
 entry may be written before its logs are guarded; that is safe, as the start of the query calls ``may_commit`` as well.
 """
@@ -139,7 +139,7 @@ class _AskingFiles:
 
 
 class _AskingRenamingFiles(_AskingFiles):
-    """The same for a file manager that writes files aside and renames them; the renaming waits, too."""
+    """The same for a file manager that writes temporary files and renames them. The renaming waits, too."""
 
     def createAtomic(self, path: Any, overwrite: bool) -> Any:  # noqa: N802
         from pyspark import SparkContext

@@ -1,7 +1,8 @@
 """Wait for the storage of checkpoints, so that a query never starts from nothing because a file system is unavailable.
 
 A checkpoint of an earlier attempt is opened only once its directory exists. Until then the script waits without a time
-limit, and a message says so. A person can cancel the job, or create the directory ``commits`` to start from nothing.
+limit, and a message reports the wait. A person can cancel the job, or create the directory ``commits`` to start from
+nothing.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class CheckpointPlaces:
     def wait_for(self, session: Any, location: str, reached: str) -> None:
         """Wait until the checkpoint at ``location`` has its commit log, if earlier attempts have committed to it.
 
-        ``reached``: location of the same checkpoint as Spark reaches it. Return if Spark's file system raises an error:
-        the start of the query raises it again.
+        ``reached``: location of the same checkpoint as Spark reaches it. Return if Spark's file system raises an error,
+        because the start of the query raises it again.
         """
         if location not in self._committed:
             return

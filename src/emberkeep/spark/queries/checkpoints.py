@@ -1,7 +1,7 @@
 """Choose the checkpoint of a streaming query that sets no location, and check that it is the same query. Pure.
 
 A named query is identified by its name. An unnamed one is identified by its position among the script's unnamed
-queries, in the order of their starts. Its output is recorded beside the checkpoints, to detect a changed order.
+queries, in the order of their starts. Its output is recorded next to the checkpoints, to detect a changed order.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class QueryHook:
         queries: ScriptQueries,
         starts: QueryStarts,
     ) -> None:
-        """``placement``: tells Spark which nodes hold state; None to skip that. ``queries``: records each start."""
+        """``placement`` reports to Spark which nodes hold state; None to skip that. ``queries`` records each start."""
         self._root = checkpoint_root
         self._locations = locations
         self._places = places
@@ -121,7 +121,7 @@ class QueryHook:
         return list({report.run_id: report for _, report in reports}.values())
 
     def forget(self) -> None:
-        """Forget all queries: their SparkContext has stopped."""
+        """Forget all queries, because their SparkContext has stopped."""
         with self._lock:
             self._running.clear()
         self._queries.clear()
@@ -249,7 +249,7 @@ def _describe_call(writer: Any, call: inspect.BoundArguments) -> _Writer:
 
 
 def _describe(writer: Any, target: Any, arguments: Mapping[str, Any]) -> _Writer:
-    """Return what the query will be: arguments of the call override options set on the writer before."""
+    """Return a description of the query. Arguments of the call override options set on the writer before."""
     given = {key.lower(): str(value) for key, value in arguments.items() if value is not None}
     source = given.get("format") or str(_field(writer._jwrite, "source"))
     mode = given.get("outputmode") or str(_field(writer._jwrite, "outputMode").toString())

@@ -71,7 +71,7 @@ class StatePlacement:
                 session.streams.removeListener(listener)
 
     def started(self, session: Any, query_id: str, run_id: str) -> None:
-        """Place a new query's state. Called on the query's thread: its first batch waits until this returns."""
+        """Place a new query's state. Called on the query's thread, so its first batch waits until this returns."""
         with _harmless("a query's state could not be placed"):
             query = _Query(session, query_id, run_id)
             if not query.root.startswith(f"webhdfs://{AUTHORITY}/"):
@@ -167,7 +167,7 @@ class _Query:
         return frozenset(ExecutorId(each) for each in executor_ids(self._session.sparkContext))
 
     def location(self, partition: Partition, held: HeldPartition) -> ExecutorId | None:
-        """Return the executor that Spark believes to have the partition, None if it knows of none."""
+        """Return the executor to which Spark assigns the partition, or None if it knows of none."""
         found = self._coordinator.getLocation(self._store(partition, min(held.stores)))
         # The location is the text executor_<host>_<executor id>.
         return ExecutorId(str(found.get()).rpartition("_")[2]) if found.isDefined() else None
@@ -184,7 +184,7 @@ class _Query:
 
 @contextmanager
 def _harmless(what: str) -> Iterator[None]:
-    """Log errors and continue: without placement a query only reads more from the durable store."""
+    """Log errors and continue, because without placement a query only reads more from the durable store."""
     from py4j.protocol import Py4JError
 
     try:

@@ -1,4 +1,4 @@
-"""Run the user's script or module in this process as `python script.py` would run it in its own."""
+"""Run the user's script or module in this process, as `python script.py` would run it in a process of its own."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def _wait_for_threads(before: set[threading.Thread]) -> None:
 
 
 def _shut_down_pools(threads: set[threading.Thread]) -> None:
-    """Shut down the thread pools of these threads, as the interpreter does: idle workers never end by themselves."""
+    """Shut down the thread pools of these threads, as the interpreter does, because idle workers never end."""
     for pool in [candidate for candidate in gc.get_objects() if type(candidate) is ThreadPoolExecutor]:
         if threads & pool._threads:
             pool.shutdown(wait=False)

@@ -2,8 +2,8 @@
 
 To drain a query whose last committed batch is N, plan a batch N + 1 in its offset log with the same offsets and the
 highest watermark. Spark runs it as it would after a crash, without reading a row. A driver that finds such a batch
-uncommitted after a crash runs that batch and nothing else. If the query is to continue after its drain, its logs get
-the watermark from before the drain again: otherwise every row would be late.
+uncommitted after a crash runs that batch and nothing else. If the query must continue after its drain, its logs get
+the watermark from before the drain again. Otherwise every row would be late.
 
 A planned batch that raises an exception would raise it again and again, so its drain is abandoned. The batch keeps its
 number and gets the watermark from before the drain, so that Spark runs it as an empty batch. Sinks that replace their
@@ -91,9 +91,9 @@ class Drain:
             raise Fatal(f"{query}: batch {state.planned} was planned and has not run", hint=f"see {location}")
 
     def drain(self, query: ScriptQuery, note: Note, limit: Limit = NO_LIMIT) -> bool:
-        """Run planned batches until nothing more is emitted, at most DRAIN_BATCHES.
+        """Run planned batches until no more rows are emitted, at most DRAIN_BATCHES.
 
-        Return True if everything was emitted; False if functions were still setting timers.
+        Return True if all rows were emitted, False if functions were still setting timers.
 
         Raises ProcedureRefused if the query cannot be drained (this batch was not planned); Conflict if another writer
         has planned the batch; DrainGivenUp if a batch fails or has not ended at the limit; Fatal if it fails and stays
