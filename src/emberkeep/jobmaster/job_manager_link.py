@@ -119,7 +119,7 @@ class JobManagerLink:
         own = self._identity
         if self._known and not in_doubt:
             return JobMasterHeartbeat(
-                job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage, epoch=self.epoch
+                job_id=own.job_id, attempt=own.attempt, status=status, lineage=self.lineage, known_epoch=self.epoch
             )
         return RegisterJobMaster(
             job_id=own.job_id,
@@ -130,7 +130,7 @@ class JobManagerLink:
             status=status,
             in_doubt=in_doubt,
             lineage=self.lineage,
-            epoch=self.epoch,
+            known_epoch=self.epoch,
         )
 
     def _note_older(self, epoch: int) -> None:

@@ -122,7 +122,7 @@ class JobMasterService:
             attempt=identity.attempt,
             outcome=outcome,
             lineage=link.lineage,
-            epoch=link.epoch,
+            known_epoch=link.epoch,
         )
         patience = 0.0 if outcome.kind is FailureKind.LOST else self._report_timeout
         give_up = self._system.clock.monotonic() + patience

@@ -157,7 +157,7 @@ class RegisterTaskManager(Message, frozen=True, kw_only=True):
     report: TaskManagerReport
     attempts: tuple[AttemptKey, ...] = ()
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    epoch: int = 0  # highest known epoch of that job store
+    known_epoch: int = 0  # the highest one of that job store
 
 
 class TaskManagerRegistered(Message, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ class TaskManagerHeartbeat(Message, frozen=True, kw_only=True):
     instance: InstanceId
     report: TaskManagerReport
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    epoch: int = 0  # highest known epoch of that job store
+    known_epoch: int = 0  # the highest one of that job store
 
 
 class TaskManagerHeartbeatReply(Message, frozen=True, kw_only=True):
@@ -506,7 +506,7 @@ class RegisterJobMaster(Message, frozen=True, kw_only=True):
     status: JobMasterStatus
     in_doubt: bool = False
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    epoch: int = 0  # highest known epoch of that job store
+    known_epoch: int = 0  # the highest one of that job store
 
 
 class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
@@ -514,7 +514,7 @@ class JobMasterHeartbeat(Message, frozen=True, kw_only=True):
     attempt: int
     status: JobMasterStatus
     lineage: str = ""  # job store of the JobManagers that it follows; "": it follows any
-    epoch: int = 0  # highest known epoch of that job store
+    known_epoch: int = 0  # the highest one of that job store
 
 
 class JobMasterReply(Message, frozen=True, kw_only=True):
@@ -569,7 +569,7 @@ class ReportOutcome(Message, frozen=True, kw_only=True):
     attempt: int
     outcome: AttemptOutcome
     lineage: str = ""  # job store of the JobManagers that it follows
-    epoch: int = 0  # highest known epoch of that job store
+    known_epoch: int = 0  # the highest one of that job store
 
 
 REQUESTS: dict[str, type[Message]] = {

@@ -23,7 +23,7 @@ from emberkeep.blobs.attempt_fences import NO_ATTEMPT
 from emberkeep.blobs.deliveries import MESSAGE_HOLDER
 from emberkeep.blobs.model import NO_JOB, BlobKey, parse_blob_key
 from emberkeep.protocol.limits import RPC_MESSAGE_BYTES
-from emberkeep.protocol.messages import JobMasterHeartbeat, Message, RegisterJobMaster, ReportOutcome
+from emberkeep.protocol.messages import Message
 
 REST: Final = ""  # name of the part with all fields that are not separate parts
 
@@ -31,10 +31,6 @@ _EXTENSION: Final = 1
 _EXTENSION_BYTES: Final = frozenset((0xC7, 0xC8, 0xC9, 0xD4, 0xD5, 0xD6, 0xD7, 0xD8))  # a map begins with none of these
 _DELIVERY: Final = re.compile(r"[0-9a-f]{32}")
 _MAX_PARTS: Final = 64
-
-
-# Their epoch is the highest one that the attempt knows, not the sender's own.
-_OF_JOB_MASTERS = (RegisterJobMaster, JobMasterHeartbeat, ReportOutcome)
 
 
 class Part(Compatible, frozen=True, kw_only=True):
@@ -192,9 +188,9 @@ def owner_or_none(message: Message, otherwise: Message | None = None) -> JobId:
 def attempt_of(message: Message, otherwise: Message | None = None) -> int:
     """Return the attempt for which ``message`` acts: the one that it names, else that of the message that it answers.
 
-    A message that has a field ``epoch`` acts for the leader: NO_ATTEMPT. Those of JobMasters are the exception.
+    A message that has a field ``epoch`` acts for the leader: NO_ATTEMPT.
     """
-    if hasattr(message, "epoch") and not isinstance(message, _OF_JOB_MASTERS):
+    if hasattr(message, "epoch"):
         return NO_ATTEMPT
     for each in (message, otherwise):
         attempt = getattr(each, "attempt", NO_ATTEMPT)

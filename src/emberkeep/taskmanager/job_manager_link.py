@@ -158,7 +158,7 @@ class JobManagerLink:
             report=report,
             attempts=self._owner.attempts_seen(),
             lineage=self._owner.followed_lineage(),
-            epoch=self._owner.followed_epoch(),
+            known_epoch=self._owner.followed_epoch(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerRegistered, timeout=self._rpc_timeout)
         await self._owner.take_reply(reply)
@@ -173,7 +173,7 @@ class JobManagerLink:
             instance=self.info.instance,
             report=await self._owner.take_report(),
             lineage=self._owner.followed_lineage(),
-            epoch=self._owner.followed_epoch(),
+            known_epoch=self._owner.followed_epoch(),
         )
         reply = await self._rpc.call(self.job_manager, request, TaskManagerHeartbeatReply, timeout=self._rpc_timeout)
         if not reply.known:  # such a reply has nothing else

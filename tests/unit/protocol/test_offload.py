@@ -171,8 +171,8 @@ def test_another_size_and_fields_that_are_there_twice_are_refused() -> None:
 def test_for_which_attempt_a_message_acts() -> None:
     """What a leader orders acts for none, and what a JobMaster reports for its own, whatever epoch it knows."""
     outcome = AttemptOutcome(exit_code=0)
-    assert attempt_of(ReportOutcome(job_id=JOB, attempt=3, outcome=outcome, epoch=7)) == 3
+    assert attempt_of(ReportOutcome(job_id=JOB, attempt=3, outcome=outcome, known_epoch=7)) == 3
     status = JobMasterStatus(sequence=1, requirements=(), executors=())
-    assert attempt_of(JobMasterHeartbeat(job_id=JOB, attempt=3, status=status, epoch=7)) == 3
+    assert attempt_of(JobMasterHeartbeat(job_id=JOB, attempt=3, status=status, known_epoch=7)) == 3
     assert attempt_of(StopDriver(epoch=7, job_id=JOB, attempt=3, grace=1.0)) == NO_ATTEMPT
     assert attempt_of(Ack(), ReleaseSlot(job_id=JOB, attempt=2, allocation_id=AllocationId("b"))) == 2

@@ -66,7 +66,7 @@ class Strangers:
             case _:
                 return None
         own = request.lineage
-        if own == lineage and request.epoch > epoch:
+        if own == lineage and request.known_epoch > epoch:
             return self._answer_of_older(request, lineage, epoch)
         if not own or own == lineage:
             if task_manager is not None:
@@ -87,15 +87,15 @@ class Strangers:
         Raises RetryLater for a ReportOutcome.
         """
         problem = (
-            f"a JobManager with epoch {request.epoch} has led since, and this one has epoch {epoch}: its job store was "
-            "put back from an older copy, if it leads"
+            f"a JobManager with epoch {request.known_epoch} has led since, and this one has epoch {epoch}: its job "
+            "store was put back from an older copy, if it leads"
         )
         if not self._told_of_older:
             logger.warning("%s; what runs goes on, and is not followed up here; %s", problem, _RAISE)
             self._told_of_older = True
         match request:
             case RegisterTaskManager(info=info):
-                place = f"{lineage}, epoch {request.epoch} (the JobManager: {epoch})"
+                place = f"{lineage}, epoch {request.known_epoch} (the JobManager: {epoch})"
                 self._note(info, place, f"task manager {info.id}: {problem}", _RAISE)
                 return TaskManagerRegistered(epoch=epoch, heartbeat_interval=0.0, lineage=lineage)
             case TaskManagerHeartbeat():
