@@ -40,9 +40,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True)
 class Damage:
-    """A file that has the wrong content, or that changed during each attempt to read it.
+    """A file that was read whole and has the wrong content.
 
-    ``actual``: SHA-256 of what was read last. ``file``: identity of the file at that time.
+    ``actual``: SHA-256 of that content. ``file``: identity of the file when it was read.
     """
 
     actual: str

@@ -109,12 +109,13 @@ class HttpRpcClient:
 
     async def _send(self, address: str, request: Message, seconds: float) -> tuple[int, bytes]:
         """Return status and body of the reply."""
-        reduced = for_first_release(request)
-        sent = reduced if address in self._strict else request
+        sent = for_first_release(request) if address in self._strict else request
         answer = await self._exchange(address, sent, seconds)
-        if not answer.lenient and answer.status == HTTPStatus.BAD_REQUEST and sent is not reduced:
-            # The peer rejected the request while decoding it, so the request has had no effect.
-            answer = await self._exchange(address, reduced, seconds)
+        if not answer.lenient and answer.status == HTTPStatus.BAD_REQUEST and sent is request:
+            reduced = for_first_release(request)
+            if reduced is not request:
+                # The peer rejected the request while decoding it, so the request has had no effect.
+                answer = await self._exchange(address, reduced, seconds)
         if answer.lenient:
             self._strict.discard(address)
         else:
