@@ -42,19 +42,22 @@ def held_slots(pool: SlotPool) -> HeldSlots:
 
 
 async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_timeout: float) -> Survey:
-    """Ask all task managers at once. One without an answer within ``rpc_timeout`` seconds counts as holding nothing."""
+    """Ask all task managers at once. One that does not answer within ``rpc_timeout`` seconds has no entry in the result.
+
+    Its state is not known: it may hold the newest copy of a partition.
+    """
     request = ListLocalState(job_id=identity.job_id, attempt=identity.attempt)
 
-    async def ask(info: TaskManagerInfo) -> tuple[Holding, ...]:
+    async def ask(info: TaskManagerInfo) -> tuple[Holding, ...] | None:
         try:
             return (await rpc.call(info.address, request, LocalStateListed, timeout=rpc_timeout)).holdings
         except EmberkeepError as error:
             log.warning("what a node holds of the state is not known", task_manager=info.id, reason=str(error))
-            return ()
+            return None
 
-    answers: Iterable[tuple[Holding, ...]] = await asyncio.gather(*map(ask, slots.task_managers))
+    answers: Iterable[tuple[Holding, ...] | None] = await asyncio.gather(*map(ask, slots.task_managers))
     return Survey(
         wanted=slots.wanted,
         executors=slots.executors,
-        holdings={info.id: held for info, held in zip(slots.task_managers, answers, strict=True)},
+        holdings={info.id: held for info, held in zip(slots.task_managers, answers, strict=True) if held is not None},
     )

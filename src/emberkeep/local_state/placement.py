@@ -35,7 +35,8 @@ class ExecutorPlace(msgspec.Struct, frozen=True, kw_only=True):
 class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """The state that a job's nodes hold, and the job's executors.
 
-    ``wanted``: number of executors when the job has all of them. ``executors``: those that have a slot.
+    ``wanted``: number of executors when the job has all of them. ``executors``: those that have a slot. ``holdings``:
+    without the nodes that did not answer, whose state is not known.
     """
 
     wanted: int
@@ -76,21 +77,27 @@ def held_partitions(survey: Survey, checkpoint: StatePath) -> dict[Partition, He
 class Awaited(enum.Enum):
     """Executors that may come soon and would suit some partition better than those that Spark can use now."""
 
-    NEAR = enum.auto()  # an executor on the best node of a partition, or the job's first executor
+    NEAR = enum.auto()  # an executor on the best node of a partition, the job's first executor, or a node's answer
     OTHERS = enum.auto()  # each best node has an executor; missing ones may come from nodes not in the survey
     NONE = enum.auto()
 
 
 def awaited(survey: Survey, partitions: Iterable[HeldPartition], registered: Collection[ExecutorId]) -> Awaited:
-    """Return which executors to wait for. ``registered``: executors that Spark can use."""
-    if len(registered) >= survey.wanted:
+    """Return which executors to wait for. ``registered``: executors that Spark can use.
+
+    An executor may have registered after the survey was begun. It does not count then, because its node was not asked.
+    """
+    if any(place.task_manager not in survey.holdings for place in survey.executors):
+        return Awaited.NEAR
+    surveyed = [place for place in survey.executors if place.executor_id in registered]
+    if len(surveyed) >= survey.wanted:
         return Awaited.NONE
-    served = {place.task_manager for place in survey.executors if place.executor_id in registered}
+    served = {place.task_manager for place in surveyed}
     if any(held.nodes[0] not in served for held in partitions):
         return Awaited.NEAR
     if len(survey.executors) >= survey.wanted:
         return Awaited.NONE
-    return Awaited.OTHERS if registered else Awaited.NEAR
+    return Awaited.OTHERS if surveyed else Awaited.NEAR
 
 
 class Patience:

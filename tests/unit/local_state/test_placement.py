@@ -37,7 +37,8 @@ def survey(*executors: ExecutorPlace, wanted: int | None = None, **holdings: tup
     return Survey(
         wanted=len(executors) if wanted is None else wanted,
         executors=executors,
-        holdings={TaskManagerId(f"tm-{node}"): each for node, each in holdings.items()},
+        holdings=dict.fromkeys((each.task_manager for each in executors), ())
+        | {TaskManagerId(f"tm-{node}"): each for node, each in holdings.items()},
     )
 
 
@@ -123,6 +124,21 @@ def test_executors_are_awaited_while_the_best_node_of_some_partition_has_none() 
     assert awaited(survey(wanted=2), [], frozenset()) is Awaited.NEAR, "no node has been asked yet"
     assert awaited(survey(one, two), [on(B)], frozenset({ExecutorId("1"), ExecutorId("2")})) is Awaited.NONE
     assert awaited(survey(one, two, three), [on(B)], frozenset({ExecutorId("1"), ExecutorId("3")})) is Awaited.NONE
+
+
+def test_an_executor_whose_node_was_not_asked_does_not_count() -> None:
+    """Each survey takes an RPC, and executors register meanwhile."""
+    one, two = executor(1, A), executor(2, B)
+    both = frozenset({ExecutorId("1"), ExecutorId("2")})
+    assert awaited(survey(one, wanted=2), [on(A)], both) is Awaited.OTHERS
+    assert awaited(survey(wanted=2), [], both) is Awaited.NEAR
+    assert awaited(survey(one, two), [on(A)], both) is Awaited.NONE
+
+
+def test_a_node_that_did_not_answer_may_hold_the_newest_state() -> None:
+    one, two = executor(1, A), executor(2, B)
+    asked = Survey(wanted=2, executors=(one, two), holdings={A: ()})
+    assert awaited(asked, [on(A)], frozenset({ExecutorId("1"), ExecutorId("2")})) is Awaited.NEAR
 
 
 def test_a_start_does_not_wait_long_for_slots_that_may_not_come() -> None:

@@ -28,6 +28,7 @@ from emberkeep.base.system import real_system
 from emberkeep.daemons.driver.storage import open_state_of
 from emberkeep.daemons.process_main import Services
 from emberkeep.daemons.taskmanager.state_gateways import state_gateway_link
+from emberkeep.spark import availability
 from emberkeep.spark.files.state_locations import DirectLocations
 from emberkeep.spark.functions import states as function_states
 from emberkeep.spark.functions.states import FunctionStates
@@ -274,7 +275,7 @@ class Mount:
         self.place = directory / "checkpoints"
         self.place.mkdir()
         self._away = directory / "away"
-        monkeypatch.setattr(checkpoint_places, "time", SimpleNamespace(sleep=self._pass))
+        monkeypatch.setattr(availability, "time", SimpleNamespace(sleep=self._pass))
         self.pauses = 0
 
     def unmount(self) -> None:
@@ -347,7 +348,7 @@ def test_a_checkpoint_without_commits_may_be_a_bare_mount_point(
         if pauses == 2:
             (tmp_path / "commits").mkdir()
 
-    monkeypatch.setattr(checkpoint_places, "time", SimpleNamespace(sleep=make_at_the_second_look))
+    monkeypatch.setattr(availability, "time", SimpleNamespace(sleep=make_at_the_second_look))
     monkeypatch.setattr(checkpoint_places, "HadoopFiles", lambda _: files_on_disk())
     location = f"{scheme}{tmp_path}"
     CheckpointPlaces(lambda: None, {location}, Notices()).wait_for(None, location, str(tmp_path))

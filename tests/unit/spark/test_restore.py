@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from emberkeep.base.ids import JobId
-from emberkeep.lifecycle.manifest import Manifest
+from emberkeep.lifecycle.manifest import MANIFEST_NAME, Manifest
 from emberkeep.lifecycle.model import Procedure
+from emberkeep.spark import availability
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.files.state_locations import DirectLocations
 from emberkeep.spark.functions import states as function_states
@@ -156,3 +159,54 @@ def ends_after(questions: int) -> Callable[[], None]:
             raise InterruptedError("superseded")
 
     return wait
+
+
+class Mount:
+    """A file system that is away, and comes back at the second look."""
+
+    def __init__(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.place = place
+        self._aside = place.with_name("away")
+        self.looks = 0
+        monkeypatch.setattr(availability, "time", SimpleNamespace(sleep=self._pass))
+        place.rename(self._aside)
+
+    def _pass(self, _: float) -> None:
+        self.looks += 1
+        if self.looks == 2:
+            self._aside.rename(self.place)
+
+
+@pytest.mark.req("SAFE-1")
+@pytest.mark.parametrize("attempt", [1, 2])
+def test_a_savepoint_whose_file_system_is_away_is_waited_for(
+    job: Job, attempt: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = job.place / "mount"
+    place.mkdir()
+    job.savepoint = job.savepoint.rename(place / "savepoint")
+    mount = Mount(place, monkeypatch)
+    job.attempt(attempt).prepare(job.query("a"))
+    assert mount.looks == 2
+    assert job.newest("a") == [41]
+    assert f"emberkeep: waits for its savepoint: {job.savepoint} cannot be read now" in capsys.readouterr().err
+
+
+@pytest.mark.req("SAFE-1")
+def test_a_manifest_that_cannot_be_read_now_is_waited_for(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, looks = Path.read_bytes, 0
+
+    def failing(path: Path) -> bytes:
+        if path.name == MANIFEST_NAME and looks < 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    def look_again(_: float) -> None:
+        nonlocal looks
+        looks += 1
+
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    monkeypatch.setattr(availability, "time", SimpleNamespace(sleep=look_again))
+    job.attempt(1).prepare(job.query("a"))
+    assert looks == 2
+    assert job.newest("a") == [41]

@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -16,12 +15,12 @@ import structlog
 
 from emberkeep.base.errors import Fatal, Unavailable
 from emberkeep.base.files.errors import is_directory
+from emberkeep.spark.availability import wait_until_available
 from emberkeep.spark.files.hadoop import HadoopFiles
 from emberkeep.spark.notices import Notices
 
 log = structlog.get_logger(__name__)
 
-_PAUSE = 1.0  # seconds between two checks
 _COMMITS = "commits"  # directory of Spark's commit log in a checkpoint
 
 
@@ -61,20 +60,7 @@ class CheckpointPlaces:
             self._wait(lambda: _require_elsewhere(files, location, reached))
 
     def _wait(self, look: Callable[[], None]) -> None:
-        waits = False
-        while True:
-            try:
-                look()
-            except Unavailable as error:
-                if not waits:
-                    log.warning("waits for checkpoints", reason=str(error))
-                    self._notices.say(f"waits for its checkpoints: {error}")
-                waits = True
-                time.sleep(_PAUSE)
-            else:
-                break
-        if waits:
-            log.info("checkpoints are there again")
+        wait_until_available(look, "checkpoints", self._notices)
 
 
 def _require(checkpoint: Path) -> None:

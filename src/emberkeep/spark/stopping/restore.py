@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import structlog
 
 from emberkeep.base.compatible import Compatible
-from emberkeep.base.errors import Absent
+from emberkeep.base.errors import Absent, Unavailable
 from emberkeep.base.files.durable import decode_record, encode_record
+from emberkeep.base.files.errors import cannot_read, read_if_there
 from emberkeep.base.ids import JobId
 from emberkeep.lifecycle.errors import SavepointDamaged
 from emberkeep.lifecycle.manifest import (
@@ -31,6 +33,7 @@ from emberkeep.lifecycle.manifest import (
     query_directory,
 )
 from emberkeep.lifecycle.spark_versions import judge
+from emberkeep.spark.availability import wait_until_available
 from emberkeep.spark.distribution import spark_version
 from emberkeep.spark.errors import RestoreRefused
 from emberkeep.spark.files.hadoop import HadoopFiles
@@ -97,8 +100,9 @@ class Restore:
     def _states_in_savepoint(self, session: Any) -> KeptStates | None:
         if not self._savepoint:
             return None
-        storage = self._storages.at(self._savepoint, HadoopFiles(session))
-        manifest, _ = self._read(storage)
+        files = HadoopFiles(session)
+        storage = self._storages.at(self._savepoint, files)
+        manifest, _ = self._read(storage, files)
         known = {file.path: file for file in manifest.files}
         states = {}
         for each in manifest.functions:
@@ -127,7 +131,7 @@ class Restore:
             self._taken[record.key] = query.key
             return  # an earlier start of this job restored it; the savepoint may have been removed since
         storage = self._storages.at(self._savepoint, files)
-        manifest, digest = self._read(storage)
+        manifest, digest = self._read(storage, files)
         saved = self._choose(manifest, query)
         key = "" if saved is None else saved.key
         done = RestoredCheckpoint(job_id=self._job_id, manifest_sha256=digest, key=key, complete=True)
@@ -156,8 +160,11 @@ class Restore:
             self._may_commit()
             files.delete(f"{location}/{part}")
 
-    def _read(self, storage: SavepointStorage) -> tuple[Manifest, str]:
+    def _read(self, storage: SavepointStorage, files: HadoopFiles) -> tuple[Manifest, str]:
         if self._manifest is None:
+            on_disk = files.path_on_disk(self._savepoint)
+            if on_disk is not None:
+                wait_until_available(lambda: _require_readable(Path(on_disk)), "savepoint", self._notices)
             try:
                 data = storage.read(MANIFEST_NAME)
             except Absent as error:
@@ -291,6 +298,18 @@ class Restore:
             raise RestoreRefused(
                 f"{where} is damaged: {error}", hint="remove the checkpoint, to restore anew"
             ) from error
+
+
+def _require_readable(savepoint: Path) -> None:
+    """Raise Unavailable unless it is known whether the manifest of this savepoint exists, and it can be read."""
+    try:
+        savepoint.lstat()
+    except OSError as error:
+        problem = cannot_read(savepoint, error)
+        if isinstance(problem, Unavailable):
+            raise problem from error
+        return
+    read_if_there(savepoint / MANIFEST_NAME)
 
 
 _ANOTHER = "use another savepoint, or a copy of this one that is whole"

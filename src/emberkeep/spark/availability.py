@@ -1,0 +1,36 @@
+"""Waiting for places that are unavailable now: nothing is concluded from a file system that is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import structlog
+
+from emberkeep.base.errors import Unavailable
+from emberkeep.spark.notices import Notices
+
+log = structlog.get_logger(__name__)
+
+_PAUSE = 1.0  # seconds between two looks
+
+
+def wait_until_available(look: Callable[[], None], what: str, notices: Notices) -> None:
+    """Return once ``look`` no longer raises Unavailable; call it once a second until then.
+
+    Tell the user and the log what the script waits for. There is no bound: a person can cancel the job.
+    """
+    waits = False
+    while True:
+        try:
+            look()
+        except Unavailable as error:
+            if not waits:
+                log.warning("waits for a place that is away", what=what, reason=str(error))
+                notices.say(f"waits for its {what}: {error}")
+            waits = True
+            time.sleep(_PAUSE)
+        else:
+            break
+    if waits:
+        log.info("the place is there again", what=what)
