@@ -101,7 +101,8 @@ class Cordon:
             doubtful, self._doubtful = self._doubtful, self._doubtful | new
             done = tables.close(new)
             # `close` does not return executors that a failed call before had closed: ask for those.
-            done |= tables.closed(doubtful & new - done)
+            if unsure := doubtful & new - done:
+                done |= tables.closed(unsure)
             self._cordoned |= done
             self._doubtful = doubtful - new
         back = (self._cordoned | self._doubtful) - wanted
