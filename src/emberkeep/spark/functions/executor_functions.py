@@ -247,12 +247,11 @@ class ExecutorFunctions:
         """
         with self._changed:
             self._give_up_overdue()
-            same = [remote for remote in self._remotes if hello.instance and remote.instance == hello.instance]
-            known = same[0] if same else None
+            known = next((one for one in self._remotes if hello.instance and one.instance == hello.instance), None)
+            if known is None and not hello.again:
+                joined = self._joined(channel, hello)
+                return joined, joined.taken
             older = None if known is None else known.exchange(channel)
-        if known is None and not hello.again:
-            remote = self._joined(channel, hello)
-            return remote, remote.taken
         if known is None or older is None:
             refuse(channel, hello, link, f"this instance of {hello.name} was given up, as it was silent for too long")
             raise Conflict(f"{hello.name} in process {hello.pid} on {hello.host} was given up before it came again")
@@ -294,12 +293,10 @@ class ExecutorFunctions:
                 self._changed.notify_all()
 
     def _joined(self, channel: Channel, hello: Hello) -> RemoteInstance:
-        with self._changed:
-            self._give_up_overdue()
-            if len(self._remotes) >= _MOST_INSTANCES:
-                raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
-            remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
-            self._remotes.append(remote)
+        if len(self._remotes) >= _MOST_INSTANCES:
+            raise UserFunctionFailed(f"there are {_MOST_INSTANCES} instances already")
+        remote = RemoteInstance(channel, hello, self._states().pop(hello.name, []))
+        self._remotes.append(remote)
         log.info("a function lives on an executor", function=remote.place, states=len(remote.taken))
         return remote
 
