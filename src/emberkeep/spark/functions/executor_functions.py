@@ -101,7 +101,7 @@ class ExecutorFunctions:
         """Return a text for each lost instance that no complete savepoint has reported."""
         with self._changed:
             self._give_up_overdue()
-            return self._losses.untold()
+            return self._losses.unreported()
 
     def call_all(self, method: str, *arguments: int) -> None:
         """Call a method of every instance; return when all have replied. Raises UserFunctionFailed."""
@@ -158,11 +158,11 @@ class ExecutorFunctions:
         with self._changed:
             for remote in self._remotes:
                 if remote.executor in executor_ids or not remote.executor:
-                    remote.is_seen()
+                    remote.note_seen()
                     continue
                 remote.unseen += 1
                 if remote.unseen >= _UNSEEN_LOOKS:
-                    remote.has_until(time.monotonic() + self._farewell_seconds)
+                    remote.set_deadline(time.monotonic() + self._farewell_seconds)
             self._give_up_overdue()
 
     def executor_removed(self, executor_id: str) -> None:
@@ -170,7 +170,7 @@ class ExecutorFunctions:
         with self._changed:
             for remote in self._remotes:
                 if remote.executor == executor_id:
-                    remote.has_until(time.monotonic() + self._farewell_seconds)
+                    remote.set_deadline(time.monotonic() + self._farewell_seconds)
 
     # --- calls --------------------------------------------------------------------------------------------------------
 
@@ -235,7 +235,7 @@ class ExecutorFunctions:
             return
         try:
             welcome(channel, hello, link, states)
-            self._is_welcome(remote, channel)
+            self._welcomed(remote, channel)
             self._read_all(remote, channel)
         except EmberkeepError as error:
             self._broken(remote, channel, error)
@@ -260,7 +260,7 @@ class ExecutorFunctions:
         # A known instance that joins as new has not begun: the reply to its first attempt was lost.
         return known, [] if hello.again else known.taken
 
-    def _is_welcome(self, remote: RemoteInstance, channel: Channel) -> None:
+    def _welcomed(self, remote: RemoteInstance, channel: Channel) -> None:
         """Mark the handshake complete, and send the unanswered call, which may not have arrived. Raises RetryLater."""
         with self._changed:
             if remote.channel is not channel:
@@ -327,7 +327,7 @@ class ExecutorFunctions:
             if remote.is_gone or remote.channel is not channel:
                 return  # the instance has already reconnected
             remote.is_silent = True
-            remote.has_until(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
+            remote.set_deadline(time.monotonic() + (self._silent_seconds if remote.comes_again else 0.0))
         log.warning("a function on an executor is silent", function=remote.place, reason=str(error))
 
     def _give_up_overdue(self) -> None:

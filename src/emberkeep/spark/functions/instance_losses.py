@@ -23,7 +23,7 @@ class InstanceLosses:
         self._count += 1
         self._kept.append((self._count, loss))
 
-    def untold(self) -> list[str]:
+    def unreported(self) -> list[str]:
         """Return the losses that no complete savepoint has reported, oldest first; only the newest 20 are kept."""
         return [loss for _, loss in self._kept]
 

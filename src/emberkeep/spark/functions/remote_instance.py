@@ -61,11 +61,12 @@ class RemoteInstance:
         self.is_silent, self.until = False, None
         return before
 
-    def is_seen(self) -> None:
+    def note_seen(self) -> None:
         """Record that Spark lists the executor; remove the deadline unless the connection is broken."""
         self.unseen = 0
         if not self.is_silent:
             self.until = None
 
-    def has_until(self, until: float) -> None:
+    def set_deadline(self, until: float) -> None:
+        """Set ``until``, unless an earlier deadline is set."""
         self.until = until if self.until is None else min(self.until, until)
