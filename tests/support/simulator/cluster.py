@@ -447,6 +447,3 @@ def _where(error: BaseException | None) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return "" if trace is None else f" at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-
-
-Observer = Callable[[Process], None]
