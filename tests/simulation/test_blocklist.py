@@ -162,8 +162,7 @@ def test_a_block_outlives_the_job_manager() -> None:
     async def story(run: Run) -> None:
         await blocked(run, "node-2", MARK)
         await blocked(run, "node-3", EVACUATE)
-        assert run.cluster.jm_process is not None
-        run.cluster.machines.kill(run.cluster.jm_process)
+        run.cluster.kill_job_manager()
         run.cluster.start_job_manager()
         job = run.cluster.submit("stream", STREAM)
         driver = await running(run, job, number=1, executors=2)

@@ -140,8 +140,7 @@ def test_a_new_jobmanager_attaches_to_running_jobs_without_touching_them() -> No
         job = run.cluster.submit("stream", STREAM)
         driver = await running(run, job, number=1, executors=2)
         before = executors(run)
-        assert run.cluster.jm_process is not None
-        run.cluster.machines.kill(run.cluster.jm_process)
+        run.cluster.kill_job_manager()
         await asyncio.sleep(40.0)
         run.properties.shown.clear()
         run.cluster.start_job_manager()
@@ -416,8 +415,7 @@ def test_a_driver_that_dies_while_the_jobmanager_is_away_is_restarted_by_the_nex
     async def story(run: Run) -> None:
         job = run.cluster.submit("stream", STREAM)
         driver = await running(run, job, number=1, executors=2)
-        assert run.cluster.jm_process is not None
-        run.cluster.machines.kill(run.cluster.jm_process)
+        run.cluster.kill_job_manager()
         run.cluster.machines.kill(driver)
         run.cluster.start_job_manager()
         await running(run, job, number=2, executors=2)

@@ -154,7 +154,7 @@ def troubled(number: int) -> Report:
                     cluster.machines.kill(rng.choice(drivers))
             elif cluster.jm_process is not None and cluster.jm_process.alive:
                 cluster.history.add("test", "the leader dies")
-                cluster.machines.kill(cluster.jm_process)
+                cluster.kill_job_manager()
                 await wait_seconds(run, 0.5)
                 cluster.start_job_manager()
         cluster.store.trouble = 0.0
@@ -233,7 +233,7 @@ def impatient(number: int) -> Report:
                 cluster.history.count("a driver died")
             elif cluster.jm_process is not None and cluster.jm_process.alive:
                 cluster.history.add("test", "the leader dies")
-                cluster.machines.kill(cluster.jm_process)
+                cluster.kill_job_manager()
                 cluster.history.count("a leader died")
                 await wait_seconds(run, 0.5)
                 cluster.start_job_manager()
@@ -310,9 +310,8 @@ def displaced(number: int) -> Report:
 async def leader_dies(run: Run, seconds: float) -> None:
     cluster = run.cluster
     await wait_seconds(run, seconds)
-    assert cluster.jm_process is not None
     cluster.history.add("test", "the leader dies")
-    cluster.machines.kill(cluster.jm_process)
+    cluster.kill_job_manager()
     cluster.history.count("a leader died")
     await wait_seconds(run, 0.5)
     cluster.start_job_manager()

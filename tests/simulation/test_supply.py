@@ -31,8 +31,7 @@ def driver(run: Run) -> SimDriver:
 
 
 def kill_leader(run: Run) -> None:
-    assert run.cluster.jm_process is not None
-    run.cluster.machines.kill(run.cluster.jm_process)
+    run.cluster.kill_job_manager()
     run.cluster.start_job_manager()
 
 

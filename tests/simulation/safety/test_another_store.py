@@ -19,8 +19,7 @@ from tests.support.simulator.simulation import Run
 def lead_with(run: Run, disk: MemoryDisk) -> None:
     """The JobManager is started again, over this store."""
     cluster = run.cluster
-    assert cluster.jm_process is not None
-    cluster.machines.kill(cluster.jm_process)
+    cluster.kill_job_manager()
     cluster.store.disk.crash()
     cluster.store.disk = disk
     cluster.store.leader = None

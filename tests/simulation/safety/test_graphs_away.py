@@ -14,8 +14,7 @@ from tests.support.simulator.simulation import Run
 
 def take_over(run: Run) -> None:
     """The JobManager dies, and the next one finds no graphs."""
-    assert run.cluster.jm_process is not None
-    run.cluster.machines.kill(run.cluster.jm_process)
+    run.cluster.kill_job_manager()
     run.cluster.store.disk.away = True
     run.cluster.start_job_manager()
 

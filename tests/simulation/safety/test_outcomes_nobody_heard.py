@@ -48,9 +48,8 @@ def test_however_its_task_manager_comes_back(comes_back: Callable[[SimCluster, T
         job = cluster.submit("batch", Script(seconds=5.0, executors=1))
         driver = await running(run, job, number=1, executors=1)
         node = node_of(run, driver)
-        assert cluster.jm_process is not None
         assert node.agent is not None
-        cluster.machines.kill(cluster.jm_process)
+        cluster.kill_job_manager()
         cluster.machines.kill(node.agent)
         await wait_for(run, lambda: driver.outcome is not None, "the script has ended")
         cluster.machines.kill(driver)

@@ -44,8 +44,7 @@ class Severed:
 
     def kill(self) -> None:
         cluster = self.run.cluster
-        assert cluster.jm_process is not None
-        cluster.machines.kill(cluster.jm_process)
+        cluster.kill_job_manager()
         # In a context of its own: what a dead process has scheduled never runs.
         self.run.loop.call_later(AWAY, cluster.start_job_manager, context=contextvars.Context())
 

@@ -26,8 +26,7 @@ def strangers(run: Run) -> tuple[Stranger, ...]:
 def put_back(run: Run) -> None:
     """While its JobManager does not run."""
     cluster = run.cluster
-    assert cluster.jm_process is not None
-    cluster.machines.kill(cluster.jm_process)
+    cluster.kill_job_manager()
     cluster.store.put_back()
     cluster.start_job_manager()
 
@@ -59,8 +58,7 @@ def test_a_number_that_was_used_once_is_not_used_again() -> None:
         cluster.store.take_copy()
         cluster.machines.kill(first)
         second = await running(run, job, number=2, executors=2)
-        assert cluster.jm_process is not None
-        cluster.machines.kill(cluster.jm_process)
+        cluster.kill_job_manager()
         cluster.machines.kill(second)
         await wait_for(run, lambda: not drivers(run), "its driver is gone")
         put_back(run)
@@ -107,8 +105,7 @@ def test_a_leader_with_an_older_epoch_ends_nobody_and_goes_on_once_it_is_raised(
         epoch = cluster.store.disk.epoch
         new = cluster.submit("new", Script(seconds=None, executors=1))
         unknown = await running(run, new, number=1, executors=1)
-        assert cluster.jm_process is not None
-        cluster.machines.kill(cluster.jm_process)
+        cluster.kill_job_manager()
         cluster.store.disk.crash()
         cluster.store.disk.epoch += 5
         cluster.start_job_manager()
@@ -122,8 +119,7 @@ def test_a_leader_with_an_older_epoch_ends_nobody_and_goes_on_once_it_is_raised(
         assert all(process.alive for process in processes if process.name != "jobmanager")
         assert {unknown, before} <= set(drivers(run))
         assert all(f"epoch {newest} (the JobManager: {epoch + 1})" in stranger.lineage for stranger in strangers(run))
-        assert cluster.jm_process is not None
-        cluster.machines.kill(cluster.jm_process)
+        cluster.kill_job_manager()
         cluster.store.disk.crash()
         cluster.store.disk.epoch = newest
         cluster.start_job_manager()

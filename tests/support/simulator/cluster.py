@@ -195,6 +195,11 @@ class SimCluster:
         self._run(process, service.run())
         self._run(process, self.blobs.keep(blobs))
 
+    def kill_job_manager(self) -> None:
+        """SIGKILL the JobManager process, which has been started."""
+        assert self.jm_process is not None
+        self.machines.kill(self.jm_process)
+
     def _ordered(self, process: Process, address: str, request: Message) -> None:
         for told in self.on_order:
             told(process, request)
