@@ -42,9 +42,9 @@ def held_slots(pool: SlotPool) -> HeldSlots:
 
 
 async def take_survey(identity: Identity, slots: HeldSlots, rpc: RpcClient, rpc_timeout: float) -> Survey:
-    """Ask all task managers at once. One that does not answer within ``rpc_timeout`` seconds has no entry in the result.
+    """Ask all task managers at once. The result leaves out those that do not answer within ``rpc_timeout`` seconds.
 
-    Its state is not known: it may hold the newest copy of a partition.
+    What they hold is not known: it may be the newest copy of a partition.
     """
     request = ListLocalState(job_id=identity.job_id, attempt=identity.attempt)
 
