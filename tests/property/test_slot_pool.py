@@ -211,8 +211,10 @@ class PoolMachine(RuleBasedStateMachine):
         for answer in answers:
             assert set(answer.allocations) <= self.pool.held.keys(), "what is accepted is held"
             assert not set(answer.later) & self.pool.held.keys(), "what is wanted later is not held now"
-            missing = self.pool.requirement is not None and self.pool.staying < self.pool.requirement.count
-            assert missing or not answer.later, "a job that has all its slots wants more later"
+            requirement = self.pool.requirement
+            stops = self.pool.stopping or requirement is None
+            missing = requirement is not None and self.pool.staying < requirement.count
+            assert stops or missing or not answer.later, "a job that has all its slots wants more later"
 
     @precondition(lambda self: self.pool.requirement is not None)
     @rule(instance=INSTANCES)

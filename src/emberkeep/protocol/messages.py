@@ -321,8 +321,8 @@ class OfferSlots(Message, frozen=True, kw_only=True):
 class OfferSlotsReply(Message, frozen=True, kw_only=True, omit_defaults=True):
     """Answer to an offer.
 
-    ``later``: slots not accepted only because the pause before a replacement is not over yet. The job has no use for
-    the other slots any more, nor for the data kept for them.
+    ``later``: slots not accepted because the pause before a replacement is not over yet, or because the application
+    stops. The job has no use for the other slots any more, nor for the data kept for them.
     """
 
     accepted: tuple[AllocationId, ...]

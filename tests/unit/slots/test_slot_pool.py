@@ -157,7 +157,7 @@ def test_a_slot_without_its_executor_is_not_used_again_while_the_application_sto
     pool.handle(ApplicationStopping(), 2.0)
     later = msgspec.structs.replace(task_manager("tm0#2"), predecessor=InstanceId("tm0#1"))
     effects = pool.handle(SlotsOffered(later, (slot_named("0"), slot_named("7"))), 3.0)
-    assert AcceptOffer(()) in effects
+    assert AcceptOffer((), later=(AllocationId("7"),)) in effects
     assert ReleaseSlotAt(AllocationId("0"), "tm0:1", stopped=True) in effects
     assert not [effect for effect in effects if isinstance(effect, StartExecutorIn)]
 
@@ -171,6 +171,18 @@ def test_a_slot_that_comes_within_the_pause_of_a_replacement_is_refused_for_now_
     assert pool.handle(SlotsOffered(INFO, (early,)), 2.0) == [AcceptOffer((), later=(early.id,))]
     other = msgspec.structs.replace(early, profile=ResourceProfile(cores=2, memory_mb=7))
     assert pool.handle(SlotsOffered(INFO, (other,)), 2.0) == [AcceptOffer(())], "that is of the wrong size"
+
+
+@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_slot_offered_while_the_application_stops_keeps_its_state_for_the_next_attempt(stopped: bool) -> None:
+    """The executors end first. Their slots are allocated again before the JobManager knows that no more are wanted."""
+    pool = held_pool(decommissions=True)
+    pool.handle(ApplicationStopping(), 2.0)
+    if stopped:
+        pool.handle(ApplicationStopped(), 2.0)
+    late = slot_named("9")
+    assert pool.handle(SlotsOffered(INFO, (late,)), 3.0) == [AcceptOffer((), later=(late.id,))]
 
 
 @pytest.mark.req("LOC-4")

@@ -87,6 +87,20 @@ def test_a_recovered_slot_whose_executor_has_ended_gives_its_state_back_unless_i
     assert freed.may_return is kept
 
 
+@pytest.mark.req("LOC-4", "LOC-5")
+@pytest.mark.parametrize(
+    ("answer", "kept"), [(OfferAnswered((SLOT,), (), later=(SLOT,)), True), (OfferAnswered((SLOT,), ()), False)]
+)
+def test_a_recovered_slot_that_may_be_wanted_later_keeps_the_state_of_its_running_executor(
+    answer: OfferAnswered, kept: bool
+) -> None:
+    table = restore_table(LIMITS, record_table(running_slot()), 2.0)
+    table.handle(answer, 3.0)
+    effects = table.handle(ExecutorEnded(SLOT, ExecutorId("7"), 0, ""), 4.0)
+    (freed,) = [effect for effect in effects if isinstance(effect, SlotFreed)]
+    assert freed.may_return is kept
+
+
 @pytest.mark.req("LOC-5")
 def test_a_refusal_of_what_was_claimed_meanwhile_comes_late() -> None:
     table = restore_table(LIMITS, record_table(running_slot()), 2.0)

@@ -220,7 +220,8 @@ PoolEvent = (
 class AcceptOffer:
     """The slots that are accepted.
 
-    ``later``: slots refused only because the pause before a replacement has not ended yet.
+    ``later``: slots refused because the pause before a replacement has not ended yet, or because the application stops.
+    The job may need the state that is kept for them.
     """
 
     allocations: tuple[AllocationId, ...]

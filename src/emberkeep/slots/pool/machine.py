@@ -262,6 +262,8 @@ class SlotPool:
                 elif held.task_manager.id == info.id:
                     effects += self._bind_again(held, info, found.get(allocation.id), now)
                     accepted += [allocation.id] if allocation.id in self.held else []
+            elif self.stopping or self.requirement is None:
+                later.append(allocation.id)  # the next application or attempt may need the state that is kept for it
             elif self._is_blocked(info) or not self._has_use_for(allocation, found.get(allocation.id)):
                 continue
             elif self.staying < self.target:

@@ -40,7 +40,7 @@ class Slot:
     detail: str = ""
     missed_beats: int = 0  # beats of the JobMaster in a row that did not name this slot
     decommissioned: bool = False  # this instance has asked its executor to hand over what it keeps and end
-    attempt_ends: bool = False  # it is given back because its attempt ends, as far as is known
+    attempt_ends: bool = False  # as far as is known; so the job may need the state that is kept for the slot
 
 
 @dataclass
@@ -90,7 +90,8 @@ class ReserveSlot:
 class OfferAnswered:
     """The JobMaster took ``accepted`` out of ``offered``.
 
-    It may need ``later`` after a pause. It has no use for the others, nor for their state.
+    It, or the job's next attempt, may need the state of ``later``. The job has no use for the others, nor for their
+    state.
     """
 
     offered: tuple[AllocationId, ...]

@@ -247,7 +247,8 @@ class SlotTable:
             if allocation_id in event.accepted:
                 self._accept(slot, now)
             else:
-                effects += self._release(slot, unwanted=allocation_id not in event.later)
+                later = allocation_id in event.later
+                effects += self._release(slot, unwanted=not later, attempt_ends=later)
         return effects
 
     def _offer_refused(self, event: OfferRefused, _: float) -> list[TableEffect]:
